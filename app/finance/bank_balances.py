@@ -41,7 +41,7 @@ SHOWN: Final = 3
 def stored_form(found: Sequence[Balances], *, account: str) -> list[StatementBalances]:
     """Convert balances of bank statements to minor units.
 
-    Leaves out balances without a day or amount, or with fractions of a minor unit.
+    Leaves out balances that lack a day or an amount, or that have fractions of a minor unit.
 
     account  account for statements that name none
     """

@@ -33,13 +33,14 @@ async def accounts_to_enrich(
     *,
     booked_days: Callable[[str], Collection[str]],
 ) -> dict[str, str]:
-    """Return the accounts whose lines this file only enriches, each with an error text.
+    """Return the accounts whose existing lines this file only enriches, without adding lines.
 
-    Raise the error if no entry of the file fits a line. Another format already has these lines:
+    Each account has the text of the error for the case that no entry of the file fits an existing
+    line. Files of another format decide whether this file may add lines:
 
     - A notification (CAMT.054) never adds lines.
-    - A report within the day adds lines if no other format has the account.
-    - Any other file adds lines if no other format has its days.
+    - A report within the day adds lines if no other format has lines of the account.
+    - Any other file adds lines if no other format has lines of its days.
 
     booked_days  function that returns the days on which the file has bookings of an account
 

@@ -226,9 +226,10 @@ async def booked_with(
     payouts: Collection[str] = (),
     orders: Collection[str] = (),
 ) -> list[Booked]:
-    """Return bank lines with these subjects, payouts or orders.
+    """Return the bank lines that have one of these subjects, or that match one of these payouts or
+    orders.
 
-    orders  subjects of book lines
+    orders  subjects of the orders' book lines
     """
     if not (subjects or payouts or orders):
         return []

@@ -42,7 +42,8 @@ STRETCH: Final = 20_000
 """Versions of lines that one step of a search reads, in about 0.15 seconds."""
 
 STRETCHES: Final = 10
-"""Steps in one search: a second or two. People may continue a search."""
+"""Maximum number of steps in one search, which takes one to two seconds. People may continue a
+search."""
 
 _STRETCH: Final = (
     "SELECT booked_at FROM bank_lines WHERE booked_at < :before ORDER BY booked_at DESC "

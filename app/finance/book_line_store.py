@@ -63,9 +63,10 @@ async def book_rows_of(connection: AsyncConnection, keys: Iterable[str], *, as_o
 async def outside_orders(
     connection: AsyncConnection, *, methods: Methods, named: Iterable[str], as_of: Instant
 ) -> list[BookLine]:
-    """Return the order lines that a bank line may pay: their payment method has no provider.
+    """Return the order lines that a bank line may pay, because their payment method has no
+    provider.
 
-    named  subjects of further order lines
+    named  subjects of further order lines to return
     """
     cells = [row[0] for row in await connection.execute(text(_METHODS))]
     chosen = [cell for cell in cells if methods.parts(cell) & {"outside", "bank"}]
@@ -119,8 +120,8 @@ async def lines_with(
     phones: Iterable[str] = (),
     keys: Iterable[str] = (),
 ) -> list[LineKey]:
-    """Return line versions with one of these phone numbers, or with one of these keys and any
-    number."""
+    """Return line versions that have one of these phone numbers. Also return versions with one of
+    these keys and any phone number."""
     found = await select_in(connection, sql=_OF_PHONES, values=phones)
     found += await select_in(connection, sql=_WITH_PHONES, values=keys)
     return sorted({(row[0], row[1], row[2]) for row in found})
@@ -129,7 +130,8 @@ async def lines_with(
 async def old_lines(
     connection: AsyncConnection, *, before: Instant, after: LineKey | None, limit: int
 ) -> list[LineKey]:
-    """Return keys of line versions that have a phone number and an early import, sorted."""
+    """Return the keys of line versions that have a phone number and were imported before an
+    instant, sorted."""
     match_key, kind, since = after or ("", "", 0)
     rows = await connection.execute(
         text(_OLD),

@@ -87,7 +87,8 @@ class Choice:
         )
 
     def leaves_open(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Return whether only the unknown amount prevents the choice of a break."""
+        """Return whether a break meets all conditions except those on its amount, which is
+        unknown."""
         unknown = bool(self.amounts) and break_acts.not_known(found.seen)
         return unknown and self._is_of(found, as_of=as_of)
 

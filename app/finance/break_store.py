@@ -1,11 +1,11 @@
 """Breaks, the runs of reconciliation that saw them, and their steps by runs and by people.
 
-    1 number  take the run's number; the writings of a killed run stay invisible
-    2 saw     write breaks, some hundreds in a transaction, so that nobody waits long
-    3 finish  write the run's row and the changes of breaks, which publishes all of it
+    1 number  take the run's number; rows that a killed run wrote stay invisible
+    2 saw     write breaks, some hundreds in a transaction, so that other writers wait only briefly
+    3 finish  write the run's row and the changes of breaks, which publishes the whole run
 
-A break is new, changed, gone or back in comparison with the last run that changed breaks. The
-database makes the comparison, which saves memory.
+Each run is compared with the last run that changed breaks. A break can be new, changed, closed or
+reopened. The database compares the runs, which saves memory.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ _MATCH_STANDS: Final = (
     "AND later.break_id = break_deeds.break_id AND later.value = break_deeds.value "
     "AND later.number > break_deeds.number AND later.at <= {as_of})"
 )
-"""Matches by hand, without those undone by an instant."""
+"""SQL condition for matches by hand that were not undone before an instant."""
 
 _STANDS: Final = statement(_MATCH_STANDS, as_of=":as_of")
 
@@ -153,7 +153,8 @@ _UNUSED: Final = statement(
     "WHERE break_deeds.break_id = seen.break_id AND break_deeds.at > :last_as_of AND {stands})",
     stands=_STANDS,
 )
-"""Breaks that a run saw although a person had matched them before the run."""
+"""SQL that reopens the breaks that a run still saw, although a person had matched them before the
+run."""
 
 _GONE: Final = (
     "SELECT last.break_id, last.version, break_versions.seen FROM break_seen AS last "

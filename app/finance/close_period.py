@@ -1,17 +1,17 @@
 """Closes a month: makes its report from the evidence, and stores both.
 
     1 ask       check who asks, and that this month is the next
-    2 look      make the month's report as of one instant
+    2 look      compute the month's report as of one instant
     3 refuse    return all reasons against closing at once
-    4 digest    make digests of the evidence since the previous closing, by kind and day
-    5 print     make the report and the journal in every format
-    6 write     store the closing, its prints and the audit entry, in one transaction
+    4 digest    compute digests of the evidence since the previous closing, by kind and day
+    5 print     render the report and the journal in every format
+    6 write     store the closing, the rendered files and the audit entry, in one transaction
 
-If nobody may close alone, step 6 makes a proposal instead. After the approval all steps run again
-as of the proposal's instant, and must give an equal report.
+If nobody may close alone, step 6 makes a proposal instead. After the approval, all steps run again
+as of the proposal's instant. The report must then be equal to the proposed one.
 
-Two people can reopen the last closed month: its closing and prints stay, and it is closed again as
-the next version.
+Two people can reopen the last closed month. Its closing and files are kept. Closing the month again
+makes the next version.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ def printed(report: PeriodReport) -> dict[str, period_store.PrintParts]:
 
 
 STILL_S: Final = 2.0
-"""Seconds to wait before the state of now is read, so that deliveries in progress are stored."""
+"""Seconds to wait before the present state is read, so that deliveries in progress are stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +70,10 @@ class CloseRequest:
 
     as_of        instant of the month's figures; None for now
     margin_days  days to wait after the month's end; None for the setting
-    reason       the reason for the trail and for the second person
+    reason       the reason, for the audit trail and for the second person
     exceptions   unmet conditions, each with the reason to close nevertheless. They need two people
-    unasked      payments without a provider's answer at the time of the proposal; None without one
+    unasked      payments that had no provider's answer when the closing was proposed; None if it
+                 was not proposed
     still_s      seconds to wait if `as_of` is now
     """
 
@@ -323,7 +324,8 @@ async def _looked(
 async def _evidence_blockers(
     context: AppContext, month: Month, *, as_of: Instant
 ) -> tuple[closings.Blocker, ...]:
-    """Return the reasons against closing from deliveries that are in no figure of the report."""
+    """Return the reasons against closing that come from deliveries which the report does not
+    include."""
     genuine = await count_genuine(context, since=month.start, until=month.end)
     suspects = await poisoned(context)
     since, until = month.start, min(month.end, as_of)

@@ -84,8 +84,8 @@ async def closing_named(
 async def stated_before(connection: Connection, scope: Scope) -> list[ClosedMonth]:
     """Return the months closed before the scope, with figures and reported adjustments.
 
-    Empty unless the scope begins where the last closed month ends. Months count if they were closed
-    at `scope.as_of`.
+    Return nothing unless the scope begins where the last closed month ends. A month counts as
+    closed if it was closed at `scope.as_of`.
     """
     closed = await closings_at(connection, scope.as_of)
     if not closed or closed[-1].month.end != scope.start:

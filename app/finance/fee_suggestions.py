@@ -1,8 +1,8 @@
-"""Fee rules that a month's statement lines suggest, and the present rules with these fees put in.
+"""Fee rules that a month's statement lines suggest, and the present rules with these fees inserted.
 
 1 read     payments that statements settled in a span of days
 2 suggest  percentages and fixed parts by details (`reconcile.matching.fees`)
-3 put in   replace `[[fee]]` of a suggested source and currency in the present rules
+3 insert   replace `[[fee]]` of a suggested source and currency in the present rules
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from reconcile.matching.rules import ExpectedFee
 from reconcile.money import Money, major_text
 
 MOST: Final = 200_000
-"""Maximum number of examined lines, the first ones: about 60 MiB."""
+"""Maximum number of lines that are examined, about 60 MiB. Further lines are ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +93,8 @@ async def suggest_fees(context: AppContext, *, since: Instant, until: Instant) -
 
 
 async def rules_with(context: AppContext, suggested: FeeSuggestions) -> str:
-    """Return the present rules with the suggested fees put in. Raises UsageError for another
-    form."""
+    """Return the present rules with the suggested fees inserted. Raises UsageError if the rules
+    have a form that the program cannot edit."""
     saved = await current_rules(context)
     return put_in("" if saved is None else saved.toml, suggested)
 

@@ -262,9 +262,9 @@ def _kinds_of(
 def _by_columns(
     request: presets.ReadingRequest, account: str, rows: Sequence[presets.FirstRow]
 ) -> FileIdentity:
-    """Return the kinds whose required columns are in the heading.
+    """Return the kinds of file whose required columns are in the heading.
 
-    Leaves out a kind if another kind reads these columns and further ones.
+    Leaves out a kind if another kind reads all its columns and further ones.
     """
     read: dict[ImportKind, set[str]] = {}
     mistakes = []

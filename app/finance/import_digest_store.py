@@ -1,10 +1,10 @@
 """Digests of imported lines. They reveal a line that was changed without an audit entry.
 
-    1 import   before an import is published, make a digest of the lines that it states and ends,
-               for the audit entry, which the log seals
-    2 check    make the digests of all imports again, in one pass over each table
+    1 import   before an import is published, compute a digest of the versions that it adds and
+               ends. The audit entry contains the digest, and the log seals the entry
+    2 check    compute the digests of all imports again, in one pass over each table
 
-A digest is SHA-256 over one line of JSON for each version that the import stated (`+`) or ended
+A digest is SHA-256 over one line of JSON for each version that the import added (`+`) or ended
 (`-`), in key order. No digest covers a book's `phone`, which may be erased. The texts of a bank
 have their own digest, valid until an erasure rewrites one.
 """

@@ -263,7 +263,8 @@ class _Copied:
 
 
 def _copy(inside: int, name: str, to: Path) -> _Copied:
-    """Copy a plain file from an open folder. Raises OSError for another or too large file."""
+    """Copy a plain file from an open folder. Raises OSError if the file is not plain or is too
+    large."""
     with (
         open(
             os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=inside), "rb"

@@ -78,12 +78,12 @@ _COLUMNS: Final = tuple(Import.__dataclass_fields__)
 _IMPORTS: Final = table("imports", *map(column, _COLUMNS))
 
 BEYOND: Final = 2**63 - 1
-"""Number greater than any import's."""
+"""Number greater than the number of any import."""
 
 
 async def newest_published(connection: AsyncConnection, *, as_of: Instant | None = None) -> int:
-    """Return the number of the last import published by an instant, or by now; 0 if there is
-    none."""
+    """Return the number of the last import that was published by an instant, by default until now.
+    Return 0 if there is none."""
     found = await connection.execute(
         text("SELECT coalesce(max(number), 0) FROM imports WHERE published_at <= :as_of"),
         {"as_of": LATEST if as_of is None else as_of},
@@ -113,7 +113,8 @@ async def importing_alone(connection: AsyncConnection) -> None:
 
 
 async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Import, bool]:
-    """Store an import under the next number. Also return whether a killed one must be undone."""
+    """Store an import under the next number. Also return whether the rows of a killed import must
+    be undone first."""
     await importing_alone(connection)
     # Delete first: this waits until an import that is being published has its number.
     left = await connection.execute(
@@ -242,9 +243,9 @@ def sum_of(high: Any, low: Any) -> int:
 
 
 async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int, ...]:
-    """Return later imports of this kind that found some of these lines unchanged.
+    """Return the later imports of this kind in which some lines were unchanged.
 
-    Leaves out withdrawn imports.
+    Such a line may be one that `found` imported. Leaves out withdrawn imports.
     """
     rows = await connection.execute(
         text(

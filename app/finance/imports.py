@@ -135,9 +135,10 @@ async def import_file(
 
 
 async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) -> None:
-    """Compare a bank's file with stored lines of other formats, which it only enriches.
+    """Let a bank's file enrich the stored lines of other formats, and note whether its balances
+    join earlier ones.
 
-    Raises UsageError for a conflict.
+    Raises UsageError if a booking would count twice or be left out.
     """
     done = reading.done
     enriched = await bank_enrichment.accounts_to_enrich(
@@ -372,7 +373,8 @@ def _sheets(request: ImportRequest) -> Sequence[str]:
 
 
 async def preview(context: AppContext, request: ImportRequest) -> mapping_draft.TablePreview:
-    """Return columns and first rows of an unknown file. Raises UsageError."""
+    """Return the columns and first rows of an unknown file. Raises UsageError if it cannot be
+    read."""
     async with _unpacked(context, request) as request:
         try:
             return mapping_draft.preview_table(

@@ -34,13 +34,14 @@ from reconcile.instants import Instant
 from reconcile.matching.match import Decision, Matching, MatchingPart
 
 FEW_ORDERS: Final = 50_000
-"""Maximum number of orders that one process matches alone, as fast as another would start."""
+"""Maximum number of orders that one process matches alone. Starting another process would take as
+long."""
 
 DECISIONS_AT_ONCE: Final = 500
 """Number of decisions in one message, each about two kilobytes."""
 
 ROWS_AT_ONCE: Final = 40_000
-"""Rows between two progress messages, which cost both processes 0.1 ms."""
+"""Number of rows between two progress messages. A message costs each process 0.1 ms."""
 
 Progress = Callable[[int], None]
 Save = Callable[[Sequence[Decision]], Awaitable[None]]
@@ -138,8 +139,11 @@ class Ranges:
 
 
 async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
-    """Send or receive a message in another thread. Raise the process's error, or
-    UnreachableError."""
+    """Send or receive a message over a pipe, in another thread.
+
+    Raise an error that the other process sent. Raise UnreachableError if the other process has
+    died.
+    """
     try:
         result = await asyncio.to_thread(use, *words)
     except (EOFError, OSError) as error:

@@ -1,7 +1,7 @@
 """Unmatched lines among which a person looks for the counterpart of a break.
 
-These are the subjects of open breaks that may be the other half, and bank lines without a provider.
-A person may choose several lines; the page shows the remaining sum.
+The candidates are lines of other open breaks that may be the counterpart, and bank lines without a
+provider. A person may choose several lines. The page shows the remaining sum.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class LeftOver:
     """Line that may be matched.
 
     line  a line's id, or an order's reference
-    of    id of the break about the line; None for a bank line without a provider
+    of    id of the open break that is about the line; None for a bank line without a provider
     text  the bank's text, with the payer
     """
 
@@ -57,7 +57,7 @@ class LeftOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineSearch:
-    """Conditions of a search. An empty one, or None, fits every line.
+    """Conditions of a search. An empty condition, or None, fits every line.
 
     text    a part of a reference, a bank's text or a payer's name
     amount  the line's amount, in major units of the break's currency

@@ -7,7 +7,7 @@
 A version is valid from import `since` until before import `until`. The kinds of lines differ only
 by their `LineKind`.
 
-A withdrawn import counts no longer: the version before it is restored.
+If an import is withdrawn, the versions before it are restored.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class LineKind:
     """Kind of line, with its tables and its rule for equal lines.
 
     prefix    prefix of line ids
-    group     columns that identify a line, or a group of lines. Batches are cut by the first
+    group     columns that identify a line, or a group of lines. A batch has all lines with equal
+              values in the first column
     numbered  whether a group may have several lines, which differ by their `ordinal`
     content   columns of a version, except its key, its imports and the id of its line
     texts     number of texts, at the end of `content`, that an erasure may rewrite
@@ -83,8 +84,8 @@ class LineKind:
         return f"{self.prefix}_{digest.hexdigest()}"
 
     def erased_of(self, versions: Rows) -> dict[Row, Row]:
-        """Return the newest erased version of each line by key, so that a new import stays
-        erased."""
+        """Return the newest erased version of each line, by key. A new import of the line must not
+        restore the erased text."""
         keys = len(self.keys)
         return {
             each[:keys]: each
@@ -213,12 +214,12 @@ LINES: Final[Mapping[import_store.ImportKind, LineKind]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """New line that may be a correction of another one, which still counts.
+    """New line that may correct an earlier line. The earlier line is still valid.
 
     of      the subject of both lines, such as `refund of pay_1`
     minor   amount of the new line
-    other   amount of the other line
-    number  number of the other line's import
+    other   amount of the earlier line
+    number  number of the earlier line's import
     """
 
     of: str
@@ -374,8 +375,8 @@ def _write(
 
 
 def _versions_of(connection: PlainConnection, lines: LineKind, rows: Rows) -> dict[Row, Rows]:
-    """Return (key, since, until, content) of current lines by group, or of all versions of erasable
-    kinds."""
+    """Return (key, since, until, content) of current lines, by group. For kinds that an erasure can
+    change, return all versions."""
     found, firsts = defaultdict[Row, Rows](list), {row[0] for row in rows}
     # A file with only new lines, such as the first file, needs no lookup of its keys.
     any_between = statement(
@@ -442,7 +443,7 @@ async def lines_known(
     """Return lines as known at an instant, without duplicates and unsorted.
 
     columns  columns to return, in SQL
-    having   wanted values by column, at least one of which a line must have
+    having   wanted values by column; a line must have a wanted value in at least one column
     """
     number, found = await import_store.newest_published(connection, as_of=as_of), dict[Row, None]()
     for name, values in having.items():
@@ -511,23 +512,23 @@ _STANDING: Final = (
     "AND stated.since NOT IN (SELECT withdraws FROM imports "
     "WHERE withdraws IS NOT NULL AND published_at IS NOT NULL){made}"
 )
-"""Newest import before `:beyond` that states a line and was not withdrawn."""
+"""SQL for the newest import before `:beyond` that states a line and was not withdrawn."""
 
 _MADE: Final = (
     " AND (stated.since = :number OR (stated.since, stated.account) IN "
     "(SELECT of_import, name FROM coverage WHERE kind = 'bank'))"
 )
-"""Condition: the import covers the bank account, or is the one being withdrawn.
+"""SQL condition: the import added the bank account's lines, or is the import being withdrawn.
 
-Other imports only enriched lines.
+Any other import only enriched the account's lines.
 """
 
 _BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
 """Condition: a line's current version comes from the import `:number`."""
 
 LOOKING: Final = 20_000
-"""Lines for each statement of a withdrawal. A server ends a statement after 15 s, or about 300,000
-lines."""
+"""Number of lines for each SQL statement of a withdrawal. A server cancels a statement after 15 s,
+which is enough for about 300,000 lines."""
 
 _IN_FORCE: Final = (
     "SELECT one.currency, count(*), {sums}, "
@@ -603,7 +604,7 @@ def _equal(one: str, other: str, keys: tuple[str, ...]) -> str:
 
 
 _EVERY: Final = 2**62
-"""Number greater than any import's."""
+"""Number greater than the number of any import."""
 
 
 async def standing_lines(

@@ -97,7 +97,7 @@ def compare_rules(before: str, after: str) -> list[RuleChange]:
 def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
     """Return one person's limits by setting, as text in major units.
 
-    stated  (period, currency) of each limit for a day or month that is returned, too
+    stated  (period, currency) of the daily and monthly limits to include
     """
     found = {} if rules.close_alone else {"close_alone": "false"}
     for currency, minor in rules.alone_max.items():
@@ -221,9 +221,9 @@ async def save_rules(
 ) -> SavedRules | Proposal:
     """Save new rules. Propose them if the present rules limit what one person may do.
 
-    One person could otherwise raise a limit, and then act alone.
+    Otherwise one person could raise a limit, and then act alone.
 
-    reason  the reason for the trail and for the second person
+    reason  the reason, for the audit trail and for the second person
 
     Raises ConfigurationError for mistakes, and UsageError for a missing permission or equal rules.
     """

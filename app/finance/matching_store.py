@@ -4,8 +4,8 @@ synchronous code.
 The matcher is synchronous, the database asynchronous. `in_step` runs the matcher on one connection,
 and so on one snapshot.
 
-Groups, people's decisions and payments join rows, as known at an instant. Only such rows are read
-here.
+Rows of different keys can be joined by a group, a person's decision or a payment. This module only
+reads joined rows, as known at an instant.
 """
 
 import hashlib

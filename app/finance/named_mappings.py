@@ -39,7 +39,8 @@ async def one_mapping(context: AppContext, name: str) -> import_store.NamedMappi
 async def save_named(
     context: AppContext, name: str, *, kind: import_store.ImportKind, toml: str, by: str | None
 ) -> None:
-    """Save a mapping under a name, in place of an earlier one. Raises UsageError."""
+    """Save a mapping under a name, and replace an earlier mapping of this name. Raises UsageError
+    if it is not valid."""
     if not _NAME.fullmatch(name) or name.endswith(".toml"):
         raise UsageError(
             "a mapping's name has letters, digits, blanks, dots and hyphens, at most 60, and does "

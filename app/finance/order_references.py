@@ -33,9 +33,9 @@ Unfit = tuple[int, str]
 
 
 def shared_references(staged: Staged) -> dict[str, list[int]]:
-    """Return rows that share a session or payment with another row, by kind of reference.
+    """Return rows that share a session or payment reference with another row, by kind of reference.
 
-    No order gets such a reference, which a spreadsheet may have shortened.
+    No order gets a shared reference, because a spreadsheet may have shortened it.
     """
     pairs = {kind: staged.crowded(("source", kind), at_most=1) for kind in ("session", "payment")}
     rows = {kind: sorted({row for pair in found for row in pair}) for kind, found in pairs.items()}
@@ -92,8 +92,8 @@ async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
 async def name_references(
     context: AppContext, staged: Staged, *, number: int, without: Container[int]
 ) -> list[Unfit]:
-    """Store the references of rows, except those in `without`. Return rows that another order
-    preceded."""
+    """Store the references of rows, except those in `without`. Return the rows whose reference
+    already belongs to another order."""
     unfit: list[Unfit] = []
     author, pace = author_of_import(number), Pace(first=FIRST_ORDERS, most=MOST_ORDERS)
     for found in staged.having("source"):

@@ -71,7 +71,8 @@ class PrintParts:
 async def add_closing(
     connection: AsyncConnection, closing: Closing, *, prints: Mapping[str, PrintParts]
 ) -> None:
-    """Store a closing with its reports and journals by format. Fails for a stored version."""
+    """Store a closing with its reports and journals by format. Fails if the version is already
+    stored."""
     row = {"period": closing.month.name, "version": closing.version}
     await connection.execute(
         text(

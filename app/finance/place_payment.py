@@ -89,7 +89,7 @@ REASON_WORDS: Final[Mapping[Reason, str]] = {
 }
 
 NEAR: Final[Duration] = DAY
-"""Maximum time from an order's placing to a payment that suggests the order."""
+"""Maximum time between an order and a later payment for which the order is suggested."""
 
 LOOKED_AT: Final = 200
 """Maximum number of orders compared with one payment."""
@@ -223,8 +223,8 @@ async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
 class _Seen:
     """State of a payment in the transaction that changes it.
 
-    money    the amount that is left, or that of a statement line if the payment was answered; None
-             if unclear
+    money    the amount that is left. If the provider was asked about the payment, the amount of its
+             statement line. None if unclear
     proved   whether a statement line proves the amount
     taken    orders that lose the payment by this change
     """

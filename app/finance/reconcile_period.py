@@ -52,8 +52,8 @@ class RunRequest:
     as_of  instant after which evidence is ignored; None for now
     rules  the text of a file of rules; None for the saved rules
 
-    An order has the date when the book says it was placed, or without a book the date of its first
-    money. A line without an order has its own date.
+    An order is dated by the day on which it was placed, as the book states it. If no book states
+    it, the order has the date of its first money. A line without an order has its own date.
     """
 
     since: Instant | None = None

@@ -45,7 +45,8 @@ from reconcile.matching.wallets import WalletRow, Wallets
 # --- ledger lines ---------------------------------------------------------------------------------
 
 FEW: Final = 2_000
-"""Maximum number of stale orders that are left to the run's own snapshot."""
+"""Maximum number of orders with stale lines at which refreshing stops. The run folds these orders
+itself."""
 
 ROUNDS: Final = 5
 """Maximum rounds of refreshing while deliveries keep arriving."""
@@ -181,9 +182,10 @@ class Known:
     period      the period; None for all time
     hands       matches that people made
     overlay     replacements for stale ledger lines
-    joined      common date of each row that is matched with others; empty without a period
+    joined      date of each group of joined rows, by row; empty without a period
     suspended   payments that belong, or belonged, to no order
-    recipients  keys of the orders with a recipient's phone number, by payment to a person
+    recipients  for each payment to a person, the keys of orders that have the recipient's phone
+                number
     """
 
     as_of: Instant
@@ -278,7 +280,10 @@ class Snapshot:
         elsewhere: set[str] | None = None,
         outside: Callable[[Group], None] | None = None,
     ) -> Iterator[Decision]:
-        """Match the rows of equal keys in a range. `within` explains `elsewhere` and `outside`."""
+        """Match the rows of equal keys in a range of keys.
+
+        For `elsewhere` and `outside`, see `within`.
+        """
         at, first, beyond = known.as_of, keys.first, keys.beyond
         cached = ledger_lines_now(self.takings, known.overlay, as_of=at, within=keys)
         lines = book_line_store.book_rows(self.connection, as_of=at, first=first, beyond=beyond)
@@ -410,7 +415,7 @@ def last_decisions(
 ) -> Iterator[Decision]:
     """Yield the decisions about lines without a common key, then the decisions of bank matching.
 
-    Their rows are disjoint.
+    No row is in both.
     """
     if bank is None:
         yield from matching.rest()

@@ -65,7 +65,8 @@ MONTHS_MAX: Final = 120
 
 
 def check_scope(scope: Scope, *, now: Instant) -> None:
-    """Raise UsageError for a period that is invalid, too long, or in the future of its instant."""
+    """Raise UsageError if the period is invalid or too long, if `as_of` is in the future, or if the
+    period begins after `as_of`."""
     if scope.start >= scope.end:
         raise UsageError("--from must be before --to")
     if scope.as_of > now:
@@ -257,7 +258,8 @@ def _tell(snapshot: Snapshot, known: Known, tally: PeriodTally, found: list[Brea
 
 
 def _ties(control: Control) -> tuple[Tie, ...]:
-    """Return the equations that a matching must satisfy. Those of row counts have no currency."""
+    """Return the equations that a matching must satisfy. Equations of row counts have no
+    currency."""
     found = []
     for tie in control.ties():
         left, _, right = tie.name.partition(" = ")
@@ -281,7 +283,8 @@ class JournalTotals:
 
     transactions  number of transactions
     sums          debit minus credit, by role and currency
-    named         debit minus credit of accounts that a person named, by account and currency
+    named         debit minus credit of accounts that were named by a person, by account and
+                  currency
     """
 
     transactions: int = 0
@@ -449,7 +452,8 @@ def _frozen(snapshot: Snapshot, closing: Closing) -> Iterator[journal.Transactio
 def _written_off(
     snapshot: Snapshot, *, as_of: Instant, start: Instant, end: Instant
 ) -> Iterator[journal.Transaction]:
-    """Yield the period's write-offs, and its reversals even of earlier write-offs."""
+    """Yield the write-offs in the period, and the reversals in the period. A reversed write-off may
+    be earlier."""
     accepted = wait_for(accepted_breaks(snapshot.connection, as_of=as_of))
     for begin in range(0, len(accepted), AT_ONCE):
         names = accepted[begin : begin + AT_ONCE]

@@ -40,7 +40,7 @@ Period = Literal["day", "month"]
 PERIODS: Final[tuple[Period, ...]] = ("day", "month")
 
 DAYS_IN_A_MONTH: Final = 5
-"""Days in the default limit for a month: the limit of a day about once a week."""
+"""Factor of the default limit for a month: it is five times the limit of a day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +48,14 @@ class Rules:
     """Rules of the merchant. Amounts are minor units by currency.
 
     match             rules of the matcher
-    alone_max         largest break that one person may accept; none in a currency without an entry,
-                      any if there are no entries
-    alone             stated limits of one person for a day or a month; `limit` adds the defaults
+    alone_max         largest break that one person may accept, by currency. In a currency without
+                      an entry, one person may accept none. If there are no entries at all, one
+                      person may accept any break
+    alone             limits of one person for a day or a month, as stated in the rules. `limit`
+                      adds the defaults
     close_alone       whether one person may close a month
-    adjustment_limit  largest change of a closed month without a break; without an entry or with 0,
-                      no change in the currency is a break
+    adjustment_limit  largest change of a closed month that is not a break, by currency. If there is
+                      no entry, or 0, no change is a break
     """
 
     match: MatchRules = field(default_factory=MatchRules)

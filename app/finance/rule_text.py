@@ -93,7 +93,8 @@ SETTINGS: Final = _settings(
         "a part). A list replaces the built-in one.",
     ),
 )
-"""All settings in the order of a file. Each example may follow those before it."""
+"""All settings, in the order in which a file has them. An example may depend on earlier
+examples."""
 
 MOST_LINES: Final = 200
 """Maximum number of lines of one setting."""
@@ -156,7 +157,7 @@ def with_names(text: str, name: str, *added: str) -> str:
 
 
 def known_currency(typed: str) -> str:
-    """Return a currency's code. Raises UsageError."""
+    """Return a currency's code. Raises UsageError for an unknown currency."""
     code = typed.strip().upper()
     try:
         exponent_of(code)

@@ -45,7 +45,8 @@ class Scheduler(PeriodicTask):
             self._process.terminate()
 
     async def look(self) -> int:
-        """Run all work that is due now. Return 0: no more is due at once."""
+        """Run all work that is due now. Always return 0, so that the task rests before the next
+        look."""
         for entry, due_at in await due_now(self._context, self._entries):
             if self.stopping:
                 break

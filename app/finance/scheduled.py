@@ -8,8 +8,8 @@
     5 end      as done; as failed, with a reason and the time of the next try; or as waiting, while
                accepted deliveries are unread
 
-A try after a killed worker repeats its last delivery with equal names and ids. A new or changed
-entry is not done for due times in its past.
+If a worker is killed, the next try repeats the last delivery with equal names and ids. A new or
+changed entry is only run for due times after it was first seen.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,8 @@ WAITING_PAUSE: Final[Duration] = MINUTE
 async def due_now(
     context: AppContext, entries: Sequence[schedule.ScheduleEntry]
 ) -> list[tuple[schedule.ScheduleEntry, Instant]]:
-    """Return (entry, due time) of all work to do now. Start to watch new entries."""
+    """Return (entry, due time) of all work to do now. Record new and changed entries, which are due
+    from now on."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         newest = await scheduled_store.newest_runs(connection, until=now)
@@ -84,7 +85,8 @@ def _due_of(
 
 
 def _has_passed(until: Instant | None, now: Instant) -> bool:
-    """Return whether a lease or pause has ended, or has an impossible end from a fast clock."""
+    """Return whether a lease or pause has ended. An impossibly late end, which a fast clock wrote,
+    counts as ended."""
     return until is None or not now < until <= now + LONGEST_PAUSE + CLOCKS_DIFFER
 
 

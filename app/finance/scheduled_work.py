@@ -52,7 +52,7 @@ LIMIT_S: Final = 60.0
 """Maximum seconds for one request or one answer of a mail server."""
 
 BYTES_MAX: Final = 20 * 1024 * 1024
-"""Maximum bytes of a mail, and of a posted file, which servers commonly accept."""
+"""Maximum bytes of a mail or of a posted file. Servers commonly accept this size."""
 
 FILE_MODE: Final = 0o640
 """Mode that lets the folder's group read the files."""
@@ -86,7 +86,7 @@ class ReportParcel:
 
 
 class Delivers(Protocol):
-    """Way of delivery."""
+    """Interface of a way of delivery."""
 
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
         """Deliver some files of the parcel. Raises DeliveryFailed."""
@@ -99,9 +99,9 @@ class FolderWay:
     folder: Path
 
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
-        """Write files into an existing folder: a missing one may be an unmounted disk.
+        """Write files into an existing folder. Raises DeliveryFailed.
 
-        Raises DeliveryFailed.
+        A missing folder is not created, because it may be an unmounted disk.
         """
         try:
             for name in files:
@@ -350,9 +350,10 @@ def _parcel(
 async def _checkpoint(
     context: AppContext, schedule: Schedule, entry: ScheduleEntry, run: ScheduledRun
 ) -> ScheduledRun:
-    """Deliver the log's newest checkpoint by the time of `run.as_of`.
+    """Deliver the newest checkpoint that the log had at `run.as_of`.
 
-    The file's name contains a digest, so that a rewritten log replaces no earlier file.
+    The file's name contains a digest, so that a checkpoint of a rewritten log does not replace an
+    earlier file.
     """
     async with context.database.reading() as connection:
         head = await newest_head(connection, until=run.as_of)
@@ -387,7 +388,8 @@ async def _deliver(
     *,
     head: SignedHead | None = None,
 ) -> ScheduledRun:
-    """Deliver a parcel in each of the entry's ways, without files that were already delivered.
+    """Deliver a parcel in each way that the entry names. Leave out files that were already
+    delivered in this way.
 
     head  the delivered checkpoint; None for a report
     """

@@ -427,8 +427,8 @@ class StagedFile:
         return understanding
 
     def _stage(self, found: line_forms.Understood) -> None:
-        """Stage clear rows, and the identities of unclear ones: a correction may contradict a clear
-        row."""
+        """Stage clear rows. Also stage the identities of unclear rows, because a corrected row may
+        contradict a clear row."""
         self.staged.add(found.rows)
         if (place := self._account_place) is not None:
             self._accounts.update([row[place] for row in found.rows])

@@ -97,10 +97,12 @@ class Staged:
         return _batches(self._merged())
 
     def crowded(self, of: Sequence[str], *, at_most: int) -> Iterator[tuple[Any, Any]]:
-        """Yield pairs from groups of more than `at_most` rows with equal values in these columns.
+        """Yield pairs for each group of more than `at_most` rows with equal values in these
+        columns.
 
-        A pair is the first column's value in the group's first row and in each row. Rows with a
-        None belong to no group.
+        There is a pair for each row of the group. It has the value of the first column in the
+        group's first row and in this row. A row with None in one of the columns belongs to no
+        group.
         """
         crowd = Staged(("first", "row"), order=("first", "row"))
         with closing(crowd), closing(self._sorted_by(of)) as others:
@@ -123,9 +125,10 @@ class Staged:
         return self._order == (*of, self._columns[0])
 
     def _sorted_by(self, of: Sequence[str]) -> Staged:
-        """Return a copy of these columns and the first, sorted by them, without rows with a None.
+        """Return a copy of the rows that is sorted by these columns. It has only these columns and
+        the first column.
 
-        Empty if `self` has this order already.
+        Rows with None are left out. If `self` is already sorted in this way, the copy is empty.
         """
         found = Staged((self._columns[0], *of), order=(*of, self._columns[0]))
         if not self._lies_by(of):
@@ -134,8 +137,8 @@ class Staged:
         return found
 
     def crowds(self, of: Sequence[str]) -> Iterator[Rows]:
-        """Yield groups of several rows with equal values in these columns, which begin the
-        order."""
+        """Yield groups of several rows with equal values in these columns. The rows must be sorted
+        by these columns first."""
         alike, last, equal = self._places(of), None, Rows()
         for row in self._merged():
             key = alike(row)
@@ -157,8 +160,8 @@ class Staged:
         yield from _batches(row for row in self._merged() if row[place] is not None)
 
     def drop_crowded(self, of: Sequence[str], *, at_most: int) -> None:
-        """Delete groups of more than `at_most` rows with equal values in these columns of the
-        order."""
+        """Delete groups of more than `at_most` rows with equal values in these columns. The rows
+        must be sorted by these columns first."""
 
         def uncrowded() -> Iterator[Row]:
             for _, equal in groupby(self._merged(), key=self._places(of)):
@@ -228,7 +231,8 @@ def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
 
 
 def _end(rows: Rows, size: int) -> int:
-    """Return the size of a batch near `size` that ends with a group; 0 to read more rows first."""
+    """Return a batch size near `size` at which a group of rows ends. Return 0 if more rows must be
+    read first."""
     if len(rows) <= size:
         return 0
     ends = chain(range(size, 0, -1), range(size + 1, len(rows)))

@@ -1,4 +1,4 @@
-"""Statement lines as known at an instant: in the order of their keys, or of certain orders.
+"""Statement lines as known at an instant: all lines sorted by key, or the lines of some orders.
 
 A line's key is the `match_key` of its order. A line without an order gets the key of its payment's
 order, or "" if events name no order or several.
@@ -158,7 +158,8 @@ _BY_OWN_NAME: Final = statement(
     "AND order_key IS NOT NULL AND standing <> 'unconfirmed' AND {at} <= :as_of",
     at=EVENT_AT,
 )
-"""Refunds and disputes by their own references, without an index: run it at most once."""
+"""SQL for events of refunds and disputes that have their own references. It uses no index, so run
+it at most once."""
 
 _GOING_BACK: Final = ("refund", "returned", "dispute")
 """Kinds of lines that may have their own references."""

@@ -1,7 +1,7 @@
 """Payments that belong, or belonged, to no order, with their money in suspense.
 
-Each is folded alone. Its money, and people's decisions on it, are posted through suspense.
-`orders.unallocated` shows these payments to people.
+Each payment is folded on its own. Its money, and people's decisions on it, are posted to a suspense
+account. `orders.unallocated` shows these payments to people.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -90,7 +90,7 @@ def _folded(
     policy: Policy,
     as_of: Instant,
 ) -> list[Suspended]:
-    """Fold events that share payments or sessions. Return the payments with moved money."""
+    """Fold events that share payments or sessions. Return the payments whose money has moved."""
     known = [
         replace(each, event=replace(each.event, order=None, agreement=None))
         for each in deliveries

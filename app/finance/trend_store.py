@@ -1,4 +1,5 @@
-"""Sums of captures and settlements by quarters of an hour, of which every zone's months consist."""
+"""Sums of captures and settlements by quarter of an hour. In every time zone, a month consists of
+whole quarters."""
 
 import json
 from collections.abc import AsyncIterator
@@ -19,7 +20,7 @@ AT_ONCE: Final = 1_000
 
 
 class CapturedSum(NamedTuple):
-    """Captures in one quarter of an hour, in all and settled by a statement."""
+    """Captures in one quarter of an hour: all of them, and those that a statement settled."""
 
     source: str
     currency: str

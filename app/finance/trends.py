@@ -5,7 +5,7 @@ payments by source, method and month.
                     open             statements cover it, but no line names it
                     not covered      no statement covers it: nothing is known about it
 
-Captures are as the newest reconciliation read them.
+The captures are those that the newest reconciliation read.
 """
 
 from collections import defaultdict
@@ -25,8 +25,8 @@ MONTHS: Final = 12
 
 @dataclass(slots=True, kw_only=True)
 class MonthSettled:
-    """Captures of one source in one month: numbers and minor units, in all, settled, and not
-    covered."""
+    """Captures of one source in one month: number and minor units of all, of settled ones, and of
+    those that no statement covers."""
 
     captures: int = 0
     settled_captures: int = 0

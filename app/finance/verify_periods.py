@@ -8,7 +8,8 @@
                 a month closed by rules of an earlier version, differences are only counted
     5 journal   the same check for the journal's transactions
 
-A format that the stored report now renders differently is no fault: people see the stored bytes.
+If a format now renders the report differently, that is not a fault, because people see the stored
+bytes.
 """
 
 import hashlib

@@ -6,8 +6,8 @@
     4 write     an import of its own, which ends these lines and restores the lines before them,
                 with the audit entry, in one transaction
 
-Nothing is deleted: runs and reports of an earlier instant have the lines. The report of the first
-open month states the changes of closed months as adjustments.
+Nothing is deleted. Runs and reports as of an earlier instant still contain the lines. The report of
+the first open month states the changes of closed months as adjustments.
 """
 
 import json
@@ -49,7 +49,7 @@ class Foreseen:
     """Expected effect of withdrawing an import.
 
     seen       the current lines of the import; `before` counts those in closed months
-    unchanged  numbers of later imports in which some of these rows changed nothing
+    unchanged  numbers of later imports that may have stated some of these lines again, unchanged
     named      number of orders to which the import linked payments; the links stay
     because    why one person may not withdraw the import alone, or None
     """

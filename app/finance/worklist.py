@@ -45,7 +45,8 @@ class WorklistRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorklistRequest:
-    """Filters of the list; None for no filter. Without a state, breaks that need a person."""
+    """Filters of the list. None means no filter, except for `state`: without a state, the list has
+    the breaks that need a person."""
 
     cause: str | None = None
     state: breaks.State | None = None

@@ -37,7 +37,8 @@ from reconcile.matching.balances import StatementBalances
 from reconcile.money import Money
 
 Write = Callable[..., Awaitable[WrittenVersions]]
-"""Function that writes lines of one kind, as (connection, rows, number). None only counts."""
+"""Function (connection, rows, number) that writes lines of one kind. If the number is None, it only
+counts them."""
 
 Progress = Callable[[int, int | None], None]
 """Function called with (rows so far, total rows). The total is None while rows are read."""

@@ -1,4 +1,5 @@
-"""Parses currency codes, and exact amounts in major units with declared marks only."""
+"""Parses currency codes and amounts. An amount is exact, in major units, and has only the marks
+that are declared."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,8 +13,8 @@ from reconcile.money import MAX_MINOR, MoneyError, exponent_of
 DECIMAL_MARKS: Final = (".", ",")
 
 THOUSANDS_MARKS: Final = ("", ",", ".", "'", "’", " ", "\u00a0", "\u202f", "\u2009")
-"""Thousands separators; the first stands for none. All apostrophes count as one, as do all
-blanks."""
+"""Thousands separators. The first means that there is none. All apostrophes are treated as equal,
+and so are all blanks."""
 
 MINUS_SIGNS: Final = "-\u2212\u2010\u2011\u2013\uff0d"
 
@@ -72,9 +73,10 @@ class Amounts:
         ]
 
     def _in_full(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int] | None:
-        """Parse cells of one currency with all decimals and no mark except a minus sign.
+        """Parse cells if all have one currency, all decimals, a decimal point, and no other mark
+        except a minus sign.
 
-        Returns None for any other cells. Much faster than parsing cells one by one.
+        Returns None for any other cells. This is much faster than parsing cells one by one.
         """
         exponent = exponent_of(currencies[0])
         if self._marks.decimal != "." or not exponent or len(set(currencies)) > 1:
@@ -186,7 +188,8 @@ class Amounts:
         return self._readings(cell, currency) or f"{quoted(cell)} is not an amount such as 1500.00"
 
     def _readings(self, cell: str, currency: str | None) -> str:
-        """Return a sentence on the possible amounts of a cell with other marks; "" without any."""
+        """Return a sentence that lists the amounts that a cell could mean with other marks. Return
+        "" if there are none."""
         found = dict[str, str]()
         for trial in self._trials:
             parts = trial._split(cell)

@@ -27,7 +27,7 @@ MAX_NAME: Final = 200
 
 
 class BankForm:
-    """Form of a bank's file. The store assigns the line ids that STAGED lacks."""
+    """Form of a bank's file. A staged row has no line id; the store assigns it."""
 
     FIELDS = Fields(
         names=(
@@ -191,9 +191,10 @@ def _signed(
 ) -> list[int]:
     """Return each row's signed amount from its columns amount, credit and debit.
 
-    signs  how the file writes debits; None for debits without a minus sign
+    signs  how the file writes debits. None means without a minus sign
 
-    Raises UnclearCell for a row with no amount or several, and for a debit's unexpected sign.
+    Raises UnclearCell for a row with no amount or several amounts, and for a debit with an
+    unexpected sign.
     """
     signed = []
     for amount, credit, debit in zip(amounts, credits, debits, strict=True):

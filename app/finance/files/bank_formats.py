@@ -69,4 +69,5 @@ _SWIFT: Final = re.compile(r"\{1:|:20:|(?:[^\r\n]{0,80}\r?\n){0,3}:20:")
 _MESSAGE: Final = re.compile("|".join(MESSAGES))
 
 _OF_ONE: Final = re.compile(r":34F:|:60[FM]:")
-"""Field in only one of the formats: the floor limit of MT942, or the balance of MT940."""
+"""Pattern of a field that only one of the formats has: the floor limit of MT942, or the balance of
+MT940."""

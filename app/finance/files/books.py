@@ -26,11 +26,11 @@ _STATUSES: Final = {
 
 
 REFERENCES: Final = ("source", "session", "payment")
-"""Columns of the source, session and payment that paid the order, the last of STAGED."""
+"""Last columns of STAGED: the source, session and payment that paid the order."""
 
 
 class BookForm:
-    """Form of an order book. The store assigns the line ids that STAGED lacks."""
+    """Form of an order book. A staged row has no line id; the store assigns it."""
 
     FIELDS = Fields(
         names=(
@@ -246,8 +246,9 @@ REFUND_ALONE: Final = (
 def story_of(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
     """Join the staged rows of one order into one row; None if they do not fit together.
 
-    Exactly one row says that the order was paid. The others are refunds in its currency, with or
-    without a minus sign, and no larger together. They supply values that the paid row lacks.
+    Exactly one row says that the order was paid. The other rows are refunds in the same currency,
+    with or without a minus sign. Their sum is at most the paid amount. A value that the paid row
+    lacks is taken from a refund.
     """
     paid = [row for row in rows if row[_PLACE["status"]] == "paid"]
     back = [row for row in rows if row[_PLACE["status"]] == "refunded"]

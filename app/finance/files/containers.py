@@ -41,7 +41,8 @@ MAX_NAME: Final = 60
 _PART: Final = 1024**2
 
 MAX_READ: Final = 2 * 1024**2
-"""Maximum bytes of one read. The list of files is one read, and takes ten times as much memory."""
+"""Maximum bytes of one read. An archive's list of files is one read, and needs ten times as much
+memory."""
 
 _ENCRYPTED: Final = 0x1
 _TABLES: Final = frozenset((

@@ -55,7 +55,8 @@ ABBREVIATIONS: Final = _table("""
 """)
 """Offsets of abbreviations with one meaning, from the time zone database (IANA, 2026).
 
-Those of MEZ MESZ TRT ICT SGT MYT PHT BRT ART are common use. CDT is North America's, not Cuba's.
+The offsets of MEZ MESZ TRT ICT SGT MYT PHT BRT ART follow common use. CDT is North America's, not
+Cuba's.
 """
 
 AMBIGUOUS: Final[Mapping[str, str]] = {

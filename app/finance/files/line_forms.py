@@ -52,7 +52,7 @@ class LineForm(Protocol):
     NAMED_BY: Sequence[str]
     """Fields that identify a row."""
     ADDED_UP: Sequence[str]
-    """Money fields that a totals row may add up; the first in the file counts."""
+    """Money fields that a totals row may add up. The first field that the file has is used."""
 
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:
         """Yield a sentence for each missing required column."""
@@ -141,7 +141,7 @@ class Understanding:
         )
 
     def passed_over(self) -> list[str]:
-        """Return the names of unread columns, among which may be misspelled ones."""
+        """Return the names of columns that are not read. Some of them may be misspelled."""
         read = set(self._places.values())
         read |= {place for cells in self._made.values() for place in cells.places}
         others = [name for place, name in enumerate(self._heading) if place not in read]
@@ -423,10 +423,10 @@ class Vocabulary:
     ) -> None:
         """Set the words that cells may have.
 
-        name        our name of the column
-        also        meanings of other words; a mapping may change them
-        default     word for empty cells, unless the mapping gives one or names the column; None for
-                    unknown
+        name        name of the field
+        also        meanings of further words; a mapping may replace them
+        default     word for empty cells; None if unknown. It is not used if the mapping gives
+                    another word or names the column
         """
         meant = {**(also or {}), **mapping.words.get(name, {})}
         self._vocabulary = vocabulary
@@ -479,8 +479,8 @@ class Phones:
         self._country = country
 
     def read(self, cells: Sequence[str]) -> list[str | None]:
-        """Return each cell's digits; None for an empty cell. Raises UnclearCell, without the
-        number."""
+        """Return each cell's digits; None for an empty cell. Raises UnclearCell, whose message does
+        not contain the number."""
         whole = _WHOLE.fullmatch
         return [None if not cell else cell if whole(cell) else self._one(cell) for cell in cells]
 
@@ -509,7 +509,8 @@ WATCHED: Final = frozenset(
         "payout",
     }
 )
-"""Fields whose reference must equal a provider's, a shop's or a bank's."""
+"""Fields with references that must be exact, because they are compared with references of a
+provider, a shop or a bank."""
 
 # --- references that a spreadsheet shortened ------------------------------------------------------
 

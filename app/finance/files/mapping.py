@@ -187,7 +187,7 @@ class RowRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileMapping:
-    """Valid mapping, with usual names and forms for missing keys.
+    """Valid mapping. Missing keys have default names and forms.
 
     kind    the kind of file; None if not stated
     signs   how the file writes outgoing money; None if not declared

@@ -22,7 +22,8 @@ MAX_DIGITS: Final = 100
 """Maximum characters of one number. An amount needs less than a third."""
 
 MAX_BROKEN: Final = 100
-"""Maximum number of broken lines at the start of JSON Lines. Other JSON has more."""
+"""Maximum number of broken lines at the start of a JSON Lines file. A file with more broken lines
+is JSON in another format."""
 
 _BrokenLine = tuple[str, str]
 """(sentence on why the line is no JSON object, the line)"""
@@ -171,8 +172,8 @@ _IN_OLD_OFFICE: Final = (
     ("WordDocument", "a text document of Word: export its table as CSV"),
     ("__substg1.0_", "an e-mail of Outlook: save the file that is attached, and import that"),
 )
-"""Names of streams by kind of old Office file ([MS-OFFCRYPTO] 2.3.4.4, [MS-XLS] 2.1.2, [MS-DOC]
-2.1.1, [MS-OXMSG] 2.1)."""
+"""Names of streams in old Office files, each with a description of the file ([MS-OFFCRYPTO]
+2.3.4.4, [MS-XLS] 2.1.2, [MS-DOC] 2.1.1, [MS-OXMSG] 2.1)."""
 
 _ARRAY: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
 """Beginning of a JSON array of objects."""

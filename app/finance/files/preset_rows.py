@@ -1,7 +1,7 @@
 """Row functions of presets, for exports that the keys of a mapping cannot describe.
 
 A preset names its function with `rows`. The function adds columns, joins rows or leaves rows out. A
-function that adds no column must leave its own results unchanged.
+function that adds no column must be idempotent: applied to its own results, it changes nothing.
 """
 
 import re
@@ -68,11 +68,11 @@ class RowFunction:
 
 
 _OF_BUYER: Final = frozenset({"itemprice", "promotion", "itemwithheldtax"})
-"""Amount types of a buyer's payment, without the tax that Amazon pays."""
+"""Amount types that make up a buyer's payment. The tax that Amazon pays is not among them."""
 
 
 _WHOLE_AMOUNT: Final = "TransactionTotalAmount"
-"""Amazon's placeholder in the description column, if only the type describes the amount."""
+"""Text that Amazon writes into the description column if only the type describes the amount."""
 
 
 def _amazon_settlement(table: MadeRows) -> Iterator[Row]:
@@ -174,15 +174,17 @@ _BALANCE_CHANGED: Final = frozenset({
 _BALANCE_KEPT: Final = frozenset({
     "pending", "denied", "failed", "voided", "expired", "canceled", "cancelled", "unclaimed",
 })  # fmt: skip
-"""Statuses of rows that did not change the balance, and of rows that did."""
+"""Statuses of rows that did not change the balance."""
 
 
 def _paypal_activity(table: MadeRows) -> Iterator[Row]:
-    """Leave out rows that change no balance, and make the merchant's purchases disbursements.
+    """Leave out rows that change no balance, and turn the merchant's own purchases into
+    disbursements.
 
-    Without a column "Balance Impact", the status shows whether a row changes the balance. An
-    outgoing payment is a purchase; an incoming refund belongs to one. PayPal lists these types both
-    as credits and as debits, so the type alone decides nothing.
+    If the file has no column "Balance Impact", the status shows whether a row changes the balance.
+    PayPal uses some types both for credits and for debits, so the type alone is not enough. An
+    outgoing payment is a purchase by the merchant, and an incoming refund is a refund of such a
+    purchase.
     """
     column, kept, changed = "Status", _BALANCE_KEPT, _BALANCE_CHANGED
     if "Balance Impact" in table.places:
@@ -220,10 +222,10 @@ def _paypal_activity(table: MadeRows) -> Iterator[Row]:
 
 
 def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
-    """Separate charges from payments, and refunds from other money paid to persons.
+    """Mark charges as fees, and payments to a person that refund a payment as refunds.
 
-    A charge has its payment's reason type, but its details end with "charge". Money paid to a
-    person is a refund if the row names the payment.
+    A charge has the reason type of its payment, but its details end with "charge". A payment to a
+    person is a refund if the row names a linked transaction.
     """
     paid_to_persons = ("business payment", "promotion payment", "salary payment")
     for number, row in table.rows:
@@ -238,7 +240,8 @@ def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
 
 
 MAX_LINKED: Final = 200_000
-"""Maximum number of cached transactions, about 50 MB. Refunds of others are not linked."""
+"""Maximum number of cached transactions, about 50 MB. Refunds of further transactions get no
+payment."""
 
 
 def _square_transactions(table: MadeRows) -> Iterator[Row]:

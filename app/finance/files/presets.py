@@ -47,7 +47,7 @@ from app.finance.files.preset_rows import ROW_FUNCTIONS
 SHIPPED: Final = Path(__file__).parents[1] / "presets"
 
 NO_PRESET: Final = "none"
-"""Name of no preset: read the file by the usual column names."""
+"""Preset name that means: use no preset, and read the file by the usual column names."""
 
 PresetKind = Literal["book", "statement", "bank"]
 
@@ -381,14 +381,14 @@ def _plain_rows(rows: Sequence[FirstRow]) -> Iterator[tuple[int, Sequence[str], 
 
 
 NEARLY: Final = 3
-"""Limit of nearly fitting: less than 1/NEARLY of the needed columns are missing."""
+"""Limit for a preset that nearly fits: less than 1/NEARLY of its needed columns are missing."""
 
 
 def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> list[str]:
     """Return a sentence on the preset that fits best although some columns are missing.
 
-    The best preset lacks the fewest columns, and finds the most if several lack equally few. If
-    several presets are still equal, each has a sentence.
+    The best preset lacks the fewest columns. Among equals, it is the one that finds the most
+    columns. If several presets are still equal, each has a sentence.
     """
     near: dict[tuple[int, int], dict[str, str]] = {}
     for _, _, plain in _plain_rows(rows):
@@ -483,7 +483,7 @@ class ReadingRequest:
     """File with the caller's declarations, which replace a mapping's keys.
 
     inside    path of the unpacked table in a container, or None
-    content   the mapping's text, in place of the file `mapping`
+    content   the mapping's text, which is used instead of the file `mapping`
     preset    a preset's name or path, or NO_PRESET; None for the preset that fits the heading
     currency  the currency of rows that state none
     """

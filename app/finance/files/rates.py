@@ -23,7 +23,7 @@ from reconcile.money import is_currency
 from reconcile.reporting.own_currency import Rates
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""Maximum bytes of a file. The central bank's history since 1999 has two million."""
+"""Maximum bytes of a file. The central bank's history since 1999 has two million bytes."""
 
 _EURO: Final = "EUR"
 _RATE: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?", re.ASCII)

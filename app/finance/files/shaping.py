@@ -89,7 +89,8 @@ def pattern_of(word: str) -> re.Pattern[str]:
 
 
 Ignored = tuple[str, str]
-"""(column, word) by which rows were left out; the word is empty if one was required."""
+"""(column, word): the rule by which rows were left out. The word is empty if the rows lacked a
+required word."""
 
 
 class Shaped:
@@ -413,7 +414,7 @@ _EXACT: Final = Context(prec=200)
 
 
 class SumOfCells:
-    """Adder of cells, which writes sums like the file."""
+    """Adder of cells. It writes sums in the file's notation."""
 
     def __init__(self, marks: Marks, *, signs: Signs | None = "sum") -> None:
         self._amounts, self._decimal, self._signs = Amounts(marks), marks.decimal, signs
@@ -527,7 +528,6 @@ _TOTALS: Final = frozenset(
     .replace("\n    ", "/")
     .split("/")
 )
-"""Labels of totals."""
 
 _COUNTED: Final = frozenset(
     """
@@ -649,15 +649,17 @@ class ShapedTotals:
         )
 
     def why_not(self, row: Sequence[str]) -> str | None:
-        """Return why a row labelled as a total is none; None if it is a total.
+        """Return why a row that is labelled as a total is not a total. Return None if it is a
+        total.
 
-        A total adds up all rows above or those since the last total, or has no amount.
+        A total adds up all rows above it, or the rows since the last total, or has no amount.
         """
         found = self._why_not(row)
         return None if found is None else f"is called a total, but {found}"
 
     def why_not_last(self, row: Sequence[str]) -> str | None:
-        """Return why the last row, which has only amounts, is no total; None if it is one."""
+        """Return why the last row, which has only amounts, is not a total. Return None if it is a
+        total."""
         found = self._why_not(row)
         if found is None and self._rows_above < _ENOUGH:
             found = "there are too few rows above to tell it from an order by its sum"

@@ -45,7 +45,7 @@ def in_head(lines: Iterable[str]) -> Iterator[StatedPeriod]:
 
 
 def in_name(name: str) -> Iterator[StatedPeriod]:
-    """Yield the period in a file's name, if an export of a known form wrote it."""
+    """Yield the period in a file's name, if the name has the form that a known export uses."""
     found = _NAMED.search(name)
     if found is not None:
         yield StatedPeriod(since=found[1], until=found[2])

@@ -35,7 +35,8 @@ _OF_PAYOUTS: Final = OF_WALLET | {"fee", "carried"}
 
 
 TYPES: Final = (*STATEMENT_KINDS, "payment_reversal")
-"""Types that rows may have. A payment reversal is an announced but uncaptured part of a payment."""
+"""Types that rows may have. A payment reversal cancels a part of a payment that was announced but
+not captured."""
 
 
 class StatementForm:
@@ -88,8 +89,8 @@ class StatementForm:
         """Set up the form.
 
         source      the provider account of the statement; "" if unknown
-        own_orders  whether our order names begin with the source, as in `@till:1001`, and the
-                    file's do not
+        own_orders  whether the names of the source's orders are stored with the source as a prefix,
+                    as in `@till:1001`. The file has them without the prefix
         """
         self._source = source
         self._before = f"@{source}:" if own_orders else ""
@@ -301,7 +302,7 @@ def _payments(
 
 
 def _of_wallets(kinds: Sequence[str], wallets: Sequence[str | None]) -> None:
-    """Raise UnclearCell for a row that changes an unnamed wallet."""
+    """Raise UnclearCell for a row that changes a wallet, but does not name the wallet."""
     if OF_WALLET.isdisjoint(kinds):
         return
     for kind, wallet in zip(kinds, wallets, strict=True):
@@ -368,7 +369,7 @@ _LEAVES: Final = frozenset(
     {"refund", "dispute", "fee", "withdrawal", "hold", "disbursement", "payment_reversal"}
 )
 _COMES: Final = frozenset({"payment", "returned", "withdrawal_failed", "deposit", "release"})
-"""Types of outgoing, and of incoming money in files without signs."""
+"""Types of incoming money in files without signs."""
 
 
 def _kinds(types: Sequence[str], gross: Minor, net: Minor) -> Sequence[str]:
@@ -387,7 +388,7 @@ def _kinds(types: Sequence[str], gross: Minor, net: Minor) -> Sequence[str]:
 
 _LEAVING: Final = (("withdrawal", "withdrawal_failed"), ("hold", "release"))
 _OPPOSITE: Final = {kind: pair for pair in _LEAVING for kind in pair}
-"""Kinds of outgoing and returning money, by each of the two kinds."""
+"""For a kind of outgoing money or its return: both kinds, the outgoing one first."""
 
 
 def _transfers(

@@ -45,9 +45,10 @@ def places_of(
 ) -> dict[str, int]:
     """Return the column index of each field in the file.
 
-    named  heading name of each field in the mapping; an empty name leaves the field out
+    named  for each field in the mapping, the column's name in the heading; an empty name leaves the
+           field out
 
-    Raises RefusedTable for equal names, or a missing column of the mapping.
+    Raises RefusedTable if two columns have the name, or if the mapping names a missing column.
     """
     plain = {plain_name(name) for name in heading} - {""}
     found = {}
@@ -269,7 +270,7 @@ class LongNumber(str):
 
 
 NO_VALUE: Final = "="
-"""Text of a cell with content but without a value, refused like a formula."""
+"""Text that stands for a cell with content but without a value. It is refused like a formula."""
 
 
 class CellMoment(str):
@@ -297,7 +298,7 @@ class Batch:
 class StatedPeriod:
     """Period that a file states, as the file writes it.
 
-    until  last moment; a day counts as a whole
+    until  last moment. If it is a day, the whole day is included
     name   the period's account; empty for the whole file
     """
 
@@ -446,7 +447,8 @@ class CsvTable:
         recognize    function that counts the known columns of a heading
         heading_row  line of the heading; None to find it; 0 for columns that are named by position
 
-        A file of rejected rows shows its own delimiter, because a spreadsheet may have changed it.
+        For a file of rejected rows, the delimiter is read from its heading, because a spreadsheet
+        may have changed it.
         """
         self._path = path
         with path.open("rb") as file:
@@ -586,7 +588,8 @@ class CsvTable:
 _Broken = Mapping[int, Problem]
 
 _TELLING: Final = 5
-"""Minimum number of columns for this check. With fewer, equal counts may be chance."""
+"""Minimum number of columns for detecting cells that contain whole rows. With fewer columns, equal
+counts may be chance."""
 
 _MISQUOTED: Final = (
     ("unexpected end", "the quotation marks that begin in this row are not closed until the end"),
@@ -615,7 +618,8 @@ SEARCHED_ROWS: Final = 50
 
 
 def heading_in(known: Sequence[int]) -> int:
-    """Return the index of the row with the most known names, if it has several; else 0.
+    """Return the index of the row with the most known names. Return 0 if no row has two known
+    names.
 
     known  number of known column names in each of the first rows
     """
@@ -624,7 +628,7 @@ def heading_in(known: Sequence[int]) -> int:
 
 
 def cells_of_line(line: str, delimiter: str) -> list[str]:
-    """Split a line into cells; none if it is no row."""
+    """Split a line into cells. Return an empty list if it is not a valid row."""
     try:
         return next(csv.reader(chain([line]), delimiter=delimiter))
     except (csv.Error, StopIteration):

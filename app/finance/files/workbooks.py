@@ -44,7 +44,7 @@ from app.finance.files import tables
 from app.finance.files.containers import DAMAGED
 
 MAX_ENTRIES: Final = 2_000
-"""Maximum parts of a workbook; one of a hundred sheets has some hundreds."""
+"""Maximum parts of a workbook. A workbook of a hundred sheets has some hundreds of parts."""
 
 MAX_CONTENT: Final = 1024 * MIB
 """Maximum bytes of all parts unpacked. A million rows of eight cells take about 400 MB."""
@@ -213,9 +213,10 @@ def doubts_of(path: Path, sheet: str) -> SheetDoubts:
 
 
 _MARKS: Final = (b"hidden", b'"e"', b"'e'", b"<f", b":f", b"\0")
-"""Byte strings of sheets with possible doubts; a zero byte means UTF-16.
+"""Byte strings of which a sheet contains at least one if it has doubtful cells or hidden rows. A
+zero byte means UTF-16.
 
-Other sheets are not parsed by element, which takes four times as long.
+A sheet without any of them is not parsed by element, which would take four times as long.
 """
 
 _LONGEST_MARK: Final = max(map(len, _MARKS))
@@ -321,7 +322,7 @@ class _Doubts:
             self._value += text[:_MOST_ERROR]
 
     def end_cell(self) -> None:
-        """Record the ended cell if it is an error or a formula without a value."""
+        """Record the cell that has ended if it is an error or a formula without a value."""
         value = None if self._value is None else self._value.strip()
         worked_out = value is not None if self._type == "str" else bool(value)
         if self._recalculated and value == "0":
@@ -614,7 +615,8 @@ def _values(file: int) -> Iterator[Any]:
 
 @contextmanager
 def _as_written() -> Iterator[None]:
-    """Raise RefusedTable for unexpected output: a workbook may control the child process."""
+    """Turn parsing errors in the block into RefusedTable. The child's output may be malformed,
+    because a workbook may take control of the child process."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, StopIteration) as e:

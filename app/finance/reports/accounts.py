@@ -91,7 +91,7 @@ MAX_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """Account names for transactions of a source, currency and method; None fits any."""
+    """Account names for transactions of a source, currency and method. None matches any value."""
 
     source: str | None
     currency: str | None

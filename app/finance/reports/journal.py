@@ -331,9 +331,10 @@ class JournalText:
         return "" if self._form.each is None else self._form.each(self, transaction, posted, day)
 
     def _exchanged(self, transaction: Transaction) -> None:
-        """Remember both amounts of a payment whose currency the provider exchanged.
+        """Store both amounts of a payment whose currency the provider exchanged.
 
-        An exchange is two successive transactions of a payment, so each waits for the next call.
+        An exchange consists of two successive transactions of one payment. Each transaction is
+        therefore kept until the next call.
         """
         leg, self._leg = self._leg, transaction
         if leg is not None and leg.cites == transaction.cites:

@@ -41,7 +41,7 @@ LISTS: Final = frozenset({"break_lines", "late_lines", "change_lines"})
 """Tables of single items, as long as the period."""
 
 PROOFS: Final = frozenset({"breaks", "coverage", "matching", "rates", "ties", "unlisted"}) | LISTS
-"""Tables with the proof of other tables, and the lists."""
+"""Tables with details that prove other tables, and tables of single items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,9 +236,9 @@ def verdict(report: PeriodReport) -> str:
 
 
 def at_risk(report: PeriodReport) -> str:
-    """Return a sentence with the unaccepted breaks and their money at risk by currency.
+    """Return a sentence with the number of unaccepted breaks, and their money at risk by currency.
 
-    Money of breaks by a wrong unit is stated separately.
+    Breaks that are caused by a wrong unit are stated separately.
     """
     risk, units, count = Counter[str](), Counter[str](), Counter[str]()
     for row in report.breaks:
@@ -324,7 +324,7 @@ def moment(instant: instants.Instant, zone: tzinfo = UTC) -> str:
 
 
 _FOR_PROGRAMS: Final = frozenset({"reason", "identity"})
-"""Codes that another column puts into words."""
+"""Columns of codes that another column explains in words."""
 
 
 def shown_columns(table: ReportTable) -> tuple[Column, ...]:
@@ -347,7 +347,8 @@ def heading_lines(column: Column) -> list[str]:
 
 
 def period_words(scope: Scope) -> str:
-    """Return a period's first and last day, or its end with the time if not at midnight."""
+    """Return a period's first and last day in words. If the period does not end at midnight, return
+    its end with the time."""
     zone = zone_named(scope.zone)
     end = moment(scope.end, zone)
     if wall_clock(scope.end, zone) % instants.DAY == 0:

@@ -29,7 +29,7 @@ def check_format(format: ReportFormat) -> None:
 
 
 def render(report: PeriodReport, format: ReportFormat) -> bytes:
-    """Return a report in a format. Raises UsageError."""
+    """Return a report in a format. Raises UsageError if the format's package is not installed."""
     check_format(format)
     module = "text_forms" if format in _TEXTS else f"{format}_form"
     form = getattr(import_module(f"app.finance.reports.{module}"), format)

@@ -63,7 +63,7 @@ LINES_MAX: Final = 40
 _TOO_WIDE: Final = frozenset({"cites", "next_step"})
 
 WIDTH: Final = 132
-"""Width of the text, equal everywhere."""
+"""Width of the text in characters, on any terminal."""
 
 _FOLDED: Final = 8
 """Minimum characters of a column whose texts wrap."""

@@ -269,7 +269,7 @@ _LOOKS: Final = tuple(
         ("#666666", "light_horizontal"),
     )
 )
-"""Styles of series that differ in black and white, too."""
+"""Styles of chart series, which can also be distinguished in black and white."""
 
 _DRAWN: Final = {"times": _times_chart, "age_totals": _ages_chart, "delays": _delays_chart}
 

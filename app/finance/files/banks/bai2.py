@@ -194,7 +194,7 @@ def _signed(number: int, code: str, amount: Decimal) -> Decimal:
 
 
 def _skipped(number: int, fields: Sequence[str]) -> int:
-    """Return how many fields belong to a funds type, which is the first of `fields`."""
+    """Return how many further fields a funds type has. The type is the first of `fields`."""
     kind = _at(fields, 0).upper()
     if kind == "D":
         if not (count := _at(fields, 1)).isdecimal() or len(count) > 3:

@@ -51,8 +51,8 @@ _CODES_OF_BALANCES: Final = {"OPBD": "opening", "PRCD": "opening", "CLBD": "clos
 class CamtTable(entries.BankTable):
     """CAMT file. The parser refuses document types and entities, which CAMT never has.
 
-    The parser then needs little memory, and no child process: 64 KiB, a tag of MAX_TAG, and
-    MAX_DEPTH names.
+    The parser therefore needs no child process to limit its memory. It holds at most 64 KiB, a tag
+    of MAX_TAG bytes, and MAX_DEPTH names.
     """
 
     def __init__(self, path: Path) -> None:

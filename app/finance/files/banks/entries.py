@@ -42,9 +42,9 @@ class BankTable(ABC):
     statements  number of complete statements
     compared    number of statements whose balances agree or were accepted by two people
     balances    both balances, with their days, of each statement that states them
-    accepted    id of the proposal that accepts a difference, by `Balances.name`
+    accepted    ids of proposals that accept a difference of balances, by `Balances.name`
     differs     the statement for which the file was refused, or None
-    broken      problems of coming entries, by row number
+    broken      problems of entries that are not yielded yet, by row number
     """
 
     format = ""
@@ -122,8 +122,8 @@ def cells_of(**found: str) -> Sequence[str]:
 def amount_cell(text: str, *, debit: bool) -> str:
     """Return a cell with the amount, negative for a debit.
 
-    An unclear amount stays a number, so that it is refused later: a sign in a text could contradict
-    `debit`.
+    An unclear amount is returned as a `Number` with a word before it. It is refused later, because
+    a sign in it could contradict `debit`.
     """
     if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{0,60})?", text):
         return tables.Number(f"{'debit' if debit else 'credit'} {text}")
@@ -162,11 +162,12 @@ class Balances:
 
     @property
     def name(self) -> str:
-        """Return a key for this statement and its difference within the file."""
+        """Return a key for this statement and its difference. It is unique within the file."""
         return f"{self.account} {self.opened} {self.closed} {self.currency} {self.difference():f}"
 
     def add(self, cell: str) -> None:
-        """Add a booked entry. An unclear amount is left to the check of its row."""
+        """Add the amount of a booked entry. If it is not a number, clear the opening balance, so
+        that the balances are not compared."""
         try:
             self.moved += Decimal(cell)
         except InvalidOperation:

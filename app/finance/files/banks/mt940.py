@@ -44,7 +44,8 @@ _DIALECT: Final = re.compile(
     r"(?P<own>(?:(?!//)[^\n]){0,64})(?://(?P<bank>[^\n]{0,64}))?(?:\n(?P<more>.*))?",
     re.DOTALL,
 )
-"""Field 61 as banks write it. An entry in this form counts if its statement's balances tie."""
+"""Field 61 as banks write it. An entry in this form is accepted if its statement's balances agree
+with the entries."""
 
 
 def _unusual(entry: re.Match[str]) -> Iterator[str]:
@@ -78,7 +79,7 @@ _COUNTED: Final = re.compile(r"(?P<count>\d{1,5})[A-Z]{3}(?P<amount>\d{1,15},\d{
 
 _CODE: Final = re.compile(r"\?(\d\d)")
 _KEYWORD: Final = re.compile(r"(?:EREF|KREF|MREF|CRED|DEBT|COAM|OAMT|SVWZ|ABWA|ABWE|IBAN|BIC)\+")
-"""Keyword of a part of the purpose on its own line (DK, "Anlage 3")."""
+"""Keyword that begins a part of the purpose, at the start of a line (DK, "Anlage 3")."""
 _PURPOSE: Final = (*range(20, 30), *range(60, 64))
 _NAMES: Final = (32, 33)
 _NAMED: Final = re.compile(r"/NAME/([^/]{1,70})")
@@ -239,7 +240,7 @@ class Mt942Table(BankTable):
 
 
 NO_ENTRIES: Final = (0, Decimal(0))
-"""(number, sum) without entries."""
+"""(number, sum) of no entries."""
 
 
 def _check_counted(

@@ -40,7 +40,8 @@ _ERRORS: Final = {
 """Meanings of codes in `<STATUS>` (OFX 2.x)."""
 
 AMOUNT_IN: Final = "CURRENCY.CURSYM"
-"""Element with the currency of an entry's amount, if not the account's (OFX 2.2, section 5.2).
+"""Element that states the currency of an entry's amount, if it differs from the account's currency
+(OFX 2.2, section 5.2).
 
 `<ORIGCURRENCY>` only names the currency before conversion.
 """
