@@ -1,6 +1,6 @@
 """Forwarding: requests of a tunnel or a provider are sent unchanged to another address.
 
-    request ──bounded──▶ recorded, if asked for ──▶ sent on ──▶ the answer goes back
+    request of limited size ─▶ optional recording ─▶ forwarding ─▶ answer to the sender
 
 Nothing is verified, stored or repeated. The sender gets the address's answer, 502 if it could not
 be reached, or 504 if it took too long.

@@ -43,7 +43,7 @@ class ScriptStep:
     def body(self, moved: Callable[[Instant], Instant]) -> bytes:
         """Return the event's body.
 
-        moved  maps a moment of the script to its playing
+        moved  function that maps a moment in the script to the moment at which it is played
         """
         return "".join(
             each
@@ -69,8 +69,8 @@ class Script:
 
 
 def read_script(path: Path, *, secret: str) -> Script:
-    """Read a script. Raises UsageError for another file, and ConfigurationError if the sandbox
-    cannot sign for a source."""
+    """Read a script. Raises UsageError if the file is no script, and ConfigurationError if the
+    sandbox cannot sign for a source."""
     try:
         with path.open("rb") as file:
             text = file.read(MAX_FILE_BYTES + 1)
@@ -150,7 +150,8 @@ class Stage:
     token: str | None = field(default=None, repr=False)
 
     def target(self, source: str, *, several: bool) -> str:
-        """Return the address for a source's events, with a path for each if there are several."""
+        """Return the address for a source's events. If the script has several sources, each has its
+        own path."""
         base = self.webhook_url.rpartition("/")[0]
         return f"{base}/{quote(source)}" if several else self.webhook_url
 

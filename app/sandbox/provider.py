@@ -33,7 +33,8 @@ _RANKS: Final = (
     ("payment.timed_out", "timed_out"),
     ("payment.pending", "timed_out"),
 )
-"""Outcomes of a payment by its events' kinds, the strongest first. A pending payment times out."""
+"""Outcome of a payment for each kind of event, the strongest kind first. A payment that stays
+pending times out."""
 
 _CAPTURED: Final = frozenset({"payment.succeeded"})
 _REFUNDED: Final = frozenset({"payment.refunded"})

@@ -1,9 +1,9 @@
 """The simulated provider as a web application, and its server.
 
-    session request: (1) token  (2) idempotency key  (3) media type  (4) size  (5) JSON
-                     (6) fields  (7) the key's history  (8) open, answer, play
+A session request passes eight steps, which the comments in `open_session` number:
 
-`open_session` has the numbers.
+    (1) token  (2) idempotency key  (3) media type  (4) size  (5) JSON
+    (6) fields  (7) the key's history  (8) open, answer, play
 """
 
 import asyncio
@@ -86,7 +86,8 @@ class DroppingProtocol(HttpToolsProtocol):
 class DroppedConnection(Response):
     """Response that closes the connection without an answer.
 
-    In-process servers lack that extension, and raise ConnectionAbortedError.
+    A server that runs in the client's process cannot close a connection. The response then raises
+    ConnectionAbortedError.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,7 +116,7 @@ def build_sandbox(
 ) -> Starlette:
     """Build the application, which plays scenarios during its lifespan.
 
-    clock, sleep  must agree with each other
+    clock, sleep  time source and waiting function; both must use the same time
     transport     receives the deliveries instead of the network
     """
     clock = clock or SystemClock()

@@ -205,7 +205,8 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def request_digest(document: Any) -> str:
-    """Return a document's digest, whatever its spaces, order of names and notation of numbers."""
+    """Return a digest of a JSON document. Spaces, the order of names and the notation of numbers do
+    not change it."""
     return fingerprint(_without_numbers(document, 0))
 
 
@@ -319,7 +320,8 @@ class CheckoutSession:
         return start + _milliseconds(step.sent * self.unit)
 
     def paid_by(self, step: ScenarioStep) -> Money:
-        """Return the amount of the payment that a step makes, refunds or disputes."""
+        """Return the amount of the payment that a step is about. The step may also refund or
+        dispute the payment."""
         if step.movement is None:
             return self.amount(step.amount)
         captures = (

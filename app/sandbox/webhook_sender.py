@@ -22,7 +22,8 @@ USER_AGENT: Final = "tallyhook-sandbox/1"
 
 
 class WebhookSigner(Protocol):
-    """Signer like a source: the only code shared with the receiver."""
+    """Interface of a signer. A source implements it, and is the only code that the sandbox shares
+    with the receiver."""
 
     def sign(self, body: bytes, *, event_id: str, now: Instant) -> list[tuple[str, str]]:
         """Return the headers that sign `body` as event `event_id` at `now`."""
@@ -31,8 +32,10 @@ class WebhookSigner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parcel:
-    """A delivery, with the `signed` and the `sent` body. If they differ, a refusal (4xx) is correct
-    and ends it."""
+    """A delivery: the body that was signed, and the body that is sent.
+
+    If the two bodies differ, the receiver should refuse the delivery (4xx), and a refusal ends it.
+    """
 
     event_id: str
     signed: bytes
@@ -44,7 +47,8 @@ class Parcel:
         return self.signed != self.sent
 
     def is_settled_by(self, status: int | None) -> bool:
-        """Return whether an answer's status, None without an answer, ends the delivery."""
+        """Return whether an answer with this status ends the delivery. None means that there was no
+        answer."""
         if status is None:
             return False
         return 200 <= status < 300 or (self.tampered and 400 <= status < 500)
