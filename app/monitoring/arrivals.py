@@ -14,20 +14,21 @@ from reconcile import instants
 from reconcile.instants import Instant
 
 EXPECTED: Final = 10
-"""Usual deliveries in a time span from which silence is no chance. Of ten independent deliveries on
-average, none arrives once in 22,000 times."""
+"""Usual number of deliveries in a time span from which silence is unlikely to be chance. If ten
+independent deliveries are usual, none arrives only once in 22,000 times."""
 
 DAYS: Final = 7
-"""Earlier days on which the same time span is compared."""
+"""Number of earlier days on which the same time span is counted."""
 
 LONGEST: Final[instants.Duration] = instants.DAY
-"""Longest time span that is compared: the beginning of a longer silence."""
+"""Longest time span that is counted. Of a longer silence, only the beginning is counted."""
 
 SESSIONS: Final = 3
-"""Sessions without an event that raise an alarm. With fewer, all customers may have left."""
+"""Number of sessions without an event from which an alarm is raised. If there are fewer, all
+customers may have left."""
 
 SESSION_WAIT: Final[instants.Duration] = 15 * instants.MINUTE
-"""Time that the first event of a session may take."""
+"""Time in which the first event of a session should arrive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +36,9 @@ class Arrivals:
     """Arrivals up to `now`.
 
     last      arrival of the last verified delivery; None if no delivery arrived yet
-    usual     deliveries from the time of day of `last` to that of `now`, at most LONGEST, on each
-              of the DAYS days before, most recent first. Counting stops at EXPECTED
+    usual     number of deliveries in the same time span, from `last` to `now` but at most LONGEST,
+              on each of the DAYS days before. The most recent day comes first. Counting stops at
+              EXPECTED
     sessions  when the first SESSIONS sessions after `last` were opened, oldest first
     """
 
@@ -68,30 +70,34 @@ def silence(arrivals: Arrivals) -> Alarm | None:
 
 
 def usual_of(days: Sequence[int]) -> float:
-    """Return the deliveries to expect: the median of the past days. The number a week ago is the
-    limit, so that a shop's quiet weekday raises no alarm.
+    """Return the number of deliveries to expect: the median of the past days, but at most the
+    number a week ago. So a shop's quiet weekday raises no alarm.
 
-    days  deliveries of each past day; the last day is a week ago
+    days  number of deliveries on each past day; the last day is a week ago
     """
     return min(median(days), days[-1]) if len(days) == DAYS else 0
 
 
 PATIENCE: Final[instants.Duration] = instants.HOUR
-"""Minimum age of judged payments, because the link to an order may come later."""
+"""Minimum age of the payments that are judged. A younger payment may still be linked to an
+order."""
 
 WINDOW: Final[instants.Duration] = 7 * instants.DAY
-"""Time for which the alarm lasts after the last such payment, as in `unread`."""
+"""Time for which the alarm lasts after the last payment without an order. The alarm about
+unreadable deliveries lasts as long."""
 
 LEAST: Final = 3
-"""Payments without an order that raise an alarm if the source never had a payment with an order.
-Fewer may be tests."""
+"""Number of payments without an order from which an alarm is raised, if the source never had a
+payment with an order. Fewer may be tests."""
 
 MOST: Final = 20
-"""Payments without an order that raise an alarm at a source with orders. If one in five has an
-order, twenty without one happen once in a hundred times."""
+"""Number of payments without an order from which an alarm is raised at a source that also has
+orders. If one payment in five has an order, twenty payments in sequence without one happen once in
+a hundred times."""
 
 LOOKED_AT: Final = 1_000
-"""Latest deliveries of all sources that are searched; two percent of them are twenty."""
+"""Number of latest deliveries of all sources that are searched. A source needs two percent of them
+to reach MOST."""
 
 
 class Paid(NamedTuple):

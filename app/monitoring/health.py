@@ -1,5 +1,5 @@
-"""State of the database in a few numbers, which proves that it can be read. Also finds when the
-public URL's certificate expires."""
+"""State of the database in a few numbers. Reading them proves that the database can be read. Also
+finds when the public URL's certificate expires."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -110,18 +110,18 @@ class StoreState(Overview):
 
 ANSWER_S: Final = 10.0
 """Seconds within which readiness must be known, because a frozen database server never answers. A
-commit is abandoned earlier."""
+commit has a shorter limit."""
 
 
 _left: Final = set[asyncio.Task[Any]]()
-"""Checks that took too long, until they end."""
+"""Checks that took longer than ANSWER_S and are still running."""
 
 
 async def bounded(look: Coroutine[Any, Any, Found]) -> Found:
     """Return the result of a check. Raises StoreUnavailable after ANSWER_S.
 
-    The check's reads are then canceled. A commit is not, because canceling would lose its
-    connection; it has its own time limits.
+    In that case, the check's reads are canceled. A commit is not canceled, because that would lose
+    its connection. It has its own time limits.
     """
 
     async def limited() -> Found:

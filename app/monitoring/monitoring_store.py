@@ -1,7 +1,7 @@
 """Rows that the watchdog reads, and the notices and owners of its alarms.
 
-Time spans are searched by ids, which begin with their instant, so no index on a time is needed.
-Every query is limited. Unreadable deliveries are rare, so they have their own index.
+An id begins with its instant, so time spans are searched by ids and need no index on a time. Every
+query has a limit. Unreadable deliveries have their own index, because they are rare.
 """
 
 from collections.abc import Sequence
@@ -31,8 +31,8 @@ UNREADABLE: Final = (
     "ORDER BY id DESC LIMIT :enough) AS found GROUP BY source "
     "/* deliveries WHERE verdict = 'unreadable' AND id >= $1 */"
 )
-"""Query for the latest unreadable deliveries by source. Left out are tests of `golive`, judged
-deliveries, and requests that anybody can send, except answers to our questions."""
+"""Query for the latest unreadable deliveries by source. It leaves out tests of `golive`, judged
+deliveries, and requests that anybody can send. Answers to our questions are included."""
 
 
 PAID: Final = (
@@ -57,8 +57,8 @@ _LAST: Final = statement(
 
 
 async def last_delivery(connection: AsyncConnection, now: Instant = LATEST) -> Instant | None:
-    """Return when the last verified delivery arrived, with a fast clock's date corrected; None if
-    there was none."""
+    """Return when the last verified delivery arrived; None if there was none. A date that a fast
+    clock set is corrected."""
     ends = (first_id("dlv_", Instant(now + SECOND)), "dlv_g")
     found = [await connection.scalar(text(_LAST), {"end": end}) for end in ends]
     return max((each for each in found if each is not None), default=None)
@@ -207,8 +207,8 @@ _COUNTED: Final = "SELECT count(*) FROM deliveries"
 
 
 async def stored_deliveries(connection: AsyncConnection) -> Stored:
-    """Return the number of stored deliveries, and the database's size without free pages. Not for a
-    cluster, whose other nodes store them."""
+    """Return the number of stored deliveries, and the database's size without free pages. Do not
+    use this for a cluster, whose other nodes store deliveries."""
     found = await connection.execute(text(_STORED[connection.dialect.name]))
     deliveries, size = found.one()
     if deliveries <= 0:  # PostgreSQL has not analyzed the table
@@ -265,8 +265,8 @@ async def any_lasts(connection: AsyncConnection) -> bool:
 
 
 async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: Instant) -> None:
-    """Mark an alarm that no receiver has seen since `unseen_since` as ended, and make its notice
-    due. A future date counts as unseen."""
+    """Mark an alarm that no receiver has seen since `unseen_since` as ended, and make the notice of
+    its end due. A time in the future counts as not seen."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET over_at = :now, tries = 0, "
@@ -351,7 +351,8 @@ async def delete_message(connection: AsyncConnection, message: AlarmMessage) -> 
 class AlarmOwner:
     """Person who handles an alarm.
 
-    reason  reason of the alarm; another reason has its own owner
+    reason  reason of the alarm. If the alarm is raised for another reason, this owner no longer
+            counts
     state   the owner's progress
     at      since when the person owns the alarm
     """

@@ -34,8 +34,8 @@ SKEW_WEAK: Final[Duration] = 3 * SECOND
 takes some time."""
 
 SKEW_MUST: Final[Duration] = 30 * SECOND
-"""Difference of clocks that must be corrected: a tenth of the usual tolerance of signatures, and
-far from a synchronized clock."""
+"""Difference of clocks that must be corrected: a tenth of the usual tolerance for signatures, and
+far more than synchronized clocks differ."""
 
 CERTIFICATE_SOON: Final[Duration] = 14 * DAY
 
@@ -78,8 +78,10 @@ def must(what: str, sentence: str, do: str) -> Check:
 
 
 def of_configuration(problems: tuple[str, ...]) -> Iterator[Check]:
-    """Yield a check for each problem of the configuration, a text such as `VARIABLE: what is
-    wrong`."""
+    """Yield a check for each problem of the configuration.
+
+    problems  texts such as `VARIABLE: what is wrong`
+    """
     for line in problems:
         variable, _, sentence = line.partition(": ")
         yield must(variable, f"{sentence}.", MEND_SETTING)
@@ -401,7 +403,8 @@ def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Check]:
 
 
 def of_alarm(name: str, alarm: Alarm) -> Check:
-    """Turn a raised alarm, whose sentence has a colon before what to do, into a check."""
+    """Turn a raised alarm into a check. The alarm's sentence is split at its colon into the problem
+    and the next step."""
     sentence, _, do = alarm.sentence.partition(": ")
     made = must if alarm.pressing else weak
     return made(name, f"{sentence}.", do.removesuffix("."))

@@ -1,5 +1,4 @@
-"""Notes of a listening service, by which `doctor`, another process, finds the service and its
-settings.
+"""Notes of a listening service, by which the command `doctor` finds the service and its settings.
 
     serve ──note_service──▶ meta ──noted_service──▶ doctor ──GET /readyz──▶ serve
 

@@ -70,7 +70,7 @@ class Watched(NamedTuple):
 
     ages         deliveries that this process refused for their age; None if it does not receive
     unallocated  payments without an order, if already counted
-    ends         receives the time at which each present condition becomes an alarm
+    ends         list to which the time is added at which each present condition becomes an alarm
     """
 
     context: AppContext
@@ -79,8 +79,8 @@ class Watched(NamedTuple):
     ends: list[Instant] | None = None
 
     def is_patient(self, since: Instant, patience: instants.Duration) -> bool:
-        """Return whether a condition that began at `since` is too recent for an alarm. Note in
-        `ends` when it becomes an alarm."""
+        """Return whether a condition that began at `since` is too recent for an alarm. Add the time
+        at which it becomes an alarm to `ends`."""
         end = Instant(since + patience)
         if self.ends is not None:
             self.ends.append(end)
@@ -334,8 +334,8 @@ async def _reader(watched: Watched) -> Alarm | None:
 
 
 KEPT_MOST: Final = 256 * MIB
-"""Bytes of read deliveries in the inbox that raise an alarm. This is five times the size at which
-the database's log is folded."""
+"""Bytes of read deliveries in the inbox from which an alarm is raised. This is five times the size
+at which the database's log is checkpointed."""
 
 
 @_watch("1 while the inbox has more than 256 MiB of deliveries that were already read.")
@@ -536,9 +536,10 @@ class Watchdog:
         return max(AGAIN_S, (min(self._ends) - now) / SECOND) if self._ends else inf
 
     def reader_changed(self, oldest: Instant | None) -> bool:
-        """Return whether the alarm `reader` must be checked again, at most once within AGAIN_S.
+        """Return whether the alarm `reader` must be checked again. Return True at most once within
+        AGAIN_S.
 
-        oldest  when the oldest unread delivery arrived, as the receiver knows without the database
+        oldest  when the oldest unread delivery arrived. The receiver knows this without a query
         """
         now, context = asyncio.get_running_loop().time(), self._watched.context
         limit = context.settings.inbox_alarm_s * SECOND

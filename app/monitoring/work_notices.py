@@ -1,7 +1,7 @@
 """Notices to operators of work that waits for them: assigned breaks, and proposals to approve.
 
     (1) read   audit entries after the last one that the operator was notified of
-    (2) keep   the entries that are still theirs to do
+    (2) keep   the entries about work that the operator still has to do
     (3) send   one mail or signed post for all of it, at once or each morning
     (4) store  the number of the last entry, so that nobody is notified twice
 
@@ -41,13 +41,14 @@ Way = Literal["mail", "post"]
 WAYS: Final[tuple[Way, ...]] = get_args(Way)
 
 MORNING: Final = 8 * HOUR
-"""Due time of the daily notice since midnight in the merchant's zone, before people begin work."""
+"""Time after midnight, in the merchant's zone, at which the daily notice is due. This is before
+people begin work."""
 
 MOST: Final = 200
 """Maximum number of entries in one notice. The other entries are in the next notice."""
 
 ADDRESS_MAX: Final = 254
-"""Characters of a mail address (RFC 5321)."""
+"""Maximum number of characters of a mail address (RFC 5321)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +136,8 @@ async def choose_notices(
 ) -> None:
     """Store how an operator is notified of work.
 
-    Raises UsageError for an unconfigured channel, a bad address, and anyone but the operator or an
-    admin.
+    Raises UsageError if the channel is not configured, if the address is bad, or if `by` is neither
+    the operator nor an admin.
     """
     settled = address.strip() or None
     if pace != "off":
