@@ -13,14 +13,15 @@ AmountUnit = Callable[[Any, str], Money]
 """Function (parsed value, its currency) → money. Raises MoneyError."""
 
 AMOUNTS_REMEMBERED: Final = 1_024
-"""Amounts whose parsed value is cached, about 300 kB."""
+"""Maximum number of amounts whose parsed value is cached, which takes about 300 kB."""
 
 _NUMBERS: Final = frozenset({Decimal, int, str})
 _CURRENCY = re.compile(r"[A-Z]{3}")  # the form of every code of ISO 4217
 _ILL_FORMED: Final = "is not a code of three capital letters"
 # Decimal() itself would also accept full-width digits, "1_000" and "1e9".
 _DIGITS: Final = 25
-"""Maximum number of digits before the point. 64 bits of minor units have 19."""
+"""Maximum number of digits before the decimal point. The largest amount that fits in 64 bits of
+minor units has 19."""
 
 _DECIMAL_TEXT = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,18})?")
 
@@ -72,7 +73,7 @@ def read_amount(read: AmountUnit, value: Any, currency: Any, *, name: str) -> Mo
     """Return exact money of zero or more. Raises Unreadable, or UnclearAmount for an inexact
     number.
 
-    name  what the error's sentence calls the value
+    name  name of the value in the error's sentence
     """
     if currency is None:
         raise Unreadable(f"{name} has no currency")

@@ -21,7 +21,7 @@ from app.providers.source import Source
 from reconcile.instants import EARLIEST, LATEST, SECOND, Duration, Instant
 
 MAX_SECRETS: Final = 100
-"""Secrets or keys in one line."""
+"""Maximum number of secrets or keys in one line."""
 
 
 class NotARequest(ValueError):
@@ -172,14 +172,15 @@ ANY_AGE: Final[Duration] = LATEST - EARLIEST
 """Tolerance that turns the age check off: no two instants are farther apart."""
 
 AGED: Final = frozenset({"timestamp_too_old", "timestamp_too_new"})
-"""Reasons for which a genuine request is refused at another time."""
+"""Reasons for refusing a genuine request that arrives at the wrong time."""
 
 
 def with_tolerance(profile: Profile, tolerance: Duration) -> Profile:
     """Return a copy of the profile with this tolerance, in whole seconds, for past and future
     timestamps.
 
-    A named verifier without such an option, or for any age, leaves the profile unchanged.
+    If the profile uses a named verifier, it is left unchanged for ANY_AGE, or if the verifier has
+    no option for a tolerance.
     """
     seconds = tolerance // SECOND
     if profile.timestamp is not None:
@@ -195,7 +196,8 @@ def with_tolerance(profile: Profile, tolerance: Duration) -> Profile:
 
 
 KEPT: Final = 256
-"""Cached profiles, and cached sources by profile and secrets. Lines usually share them."""
+"""Maximum number of cached profiles, and of cached sources by profile and secrets. Most lines share
+them."""
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 """Longest line in bytes: four times the largest configurable body, in base64."""

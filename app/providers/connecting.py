@@ -39,7 +39,7 @@ def setup_facts(profile: Profile) -> SetupFacts:
 
 
 APART: Final = ("several shops", "several sellers")
-"""Words in a trap that explains how to separate several shops on one account."""
+"""Words that mark a trap which explains how to separate several shops on one account."""
 
 
 def _apart(profile: Profile) -> list[str]:

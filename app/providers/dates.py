@@ -142,8 +142,8 @@ either that or `s_or_ms`."""
 _ANY: Final = UNITS["any"]
 
 _PLAUSIBLE: Final[Duration] = 365 * instants.DAY
-"""Largest distance from now at which a number in another unit is plausible, so that the refusal
-names the unit."""
+"""Largest distance from now of a plausible time. If a refused number is plausible in another unit,
+the refusal names that unit."""
 
 # Faults of a text that is not all digits, the most specific first.
 _FAULTS = (

@@ -105,7 +105,7 @@ class SignatureFormat:
     """One way to write signatures in a value.
 
     needs    members of `Layout` that it requires
-    entries  return the encoded signatures with the layout's label in a header value
+    entries  return the encoded signatures in a header value that have the layout's label
     write    return the header value for an encoded signature
     """
 

@@ -3,8 +3,8 @@
     asked event + question + answer ──keep_answer──▶ bytes, stored like a delivery
     bytes ──AnswerReader.read──▶ an event whose standing is `fetched` or `answered`
 
-The stored bytes include the references of the event that was asked about, which an answer need not
-repeat. So they suffice to read the answer again. Leaves out: asking.
+The stored bytes include the references of the event that was asked about, because the answer may
+not repeat them. So the answer can be read again from these bytes alone. Leaves out: asking.
 """
 
 from collections.abc import Collection, Mapping
@@ -29,8 +29,8 @@ from reconcile.ledger.events import (
 from reconcile.money import Money
 
 NOT_FOUND: Final = frozenset({404, 410})
-"""HTTP statuses by which the provider denies the event. A denial settles its claim, and moves no
-money."""
+"""HTTP statuses by which the provider says that it does not know the event. Such a denial settles
+the event's claim, and moves no money."""
 
 NOT_KNOWN: Final = "not_found"
 """Kind of the event that a denial becomes."""
@@ -293,8 +293,8 @@ class AnswerReader:
     def _money(
         self, claim: ClaimKind, data: fields.EventData, about: dict[str, Any], *, is_sum: bool
     ) -> Money | None:
-        """Return the answer's amount. Without a location for it, return the amount of the event
-        that was asked about, because the request contained it."""
+        """Return the answer's amount. If the profile names no location for it, return the amount of
+        the event that was asked about, because the request contained it."""
         if claim in FOLLOWS_SUCCESS:
             given_back = self._price(self._refund, data)
             if given_back is not None or data.unclear or (is_sum and claim == "refunded"):

@@ -104,8 +104,8 @@ _HOLDS: Final[Mapping[type, tuple[tuple[type, ...], str]]] = {
 
 
 def _members(text: str, path: paths.JsonPath) -> Find:
-    """Build a fast lookup for a path of names alone. Nearly every location is one, and this takes a
-    third of the time."""
+    """Build a fast lookup for a path that consists only of names, as nearly all locations do. It
+    takes a third of the time of other lookups."""
 
     def find(data: EventData) -> Any:
         value = data.document
@@ -179,7 +179,7 @@ LOCATIONS: Final[Mapping[str, Callable[[str], Find]]] = {
 
 
 def compile_location(text: str) -> Find:
-    """Compile a location to a lookup. Raises ValueError, with a sentence, if it is malformed."""
+    """Compile a location to a lookup. Raises ValueError if it is malformed."""
     if "{" in text or "}" in text:
         return _composite(text)
     kind, _, name = text.partition(":")
@@ -330,7 +330,7 @@ def order_named(order: str, source: str, *, own: bool) -> str:
 
 
 def is_own_order(order: str) -> bool:
-    """Check whether an order belongs to one source alone."""
+    """Return whether an order belongs to one source alone."""
     return _OWN.match(order) is not None
 
 

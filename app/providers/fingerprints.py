@@ -1,7 +1,8 @@
 """Find which key a request was signed with, and what its signature covers.
 
-The receiver stores only that a request was genuine. Both are found from the stored request and the
-present secrets. A fingerprint identifies the key; no secret leaves this module.
+The receiver stores only that a request was genuine. The key and the signed content are found later,
+from the stored request and the present secrets. A fingerprint identifies the key. No secret leaves
+this module.
 """
 
 import hashlib

@@ -11,7 +11,8 @@ from unicodedata import combining, normalize
 from app.core.masking import EMAIL_KIND
 
 MAX_CHARS: Final = 254
-"""Characters of an identifier. No deliverable email address is longer (RFC 5321)."""
+"""Maximum number of characters of an identifier. No deliverable email address is longer (RFC
+5321)."""
 
 _EMAIL: Final = re.compile(r"[^@\s<>,;:\"]+@[^@\s<>,;:\"]+\.[^@\s<>,;:\".]+")
 _CARD: Final = re.compile(r"(?:[\d*xX.\u2022 -]*[*xX.\u2022 -])?\d{4}|\d{12,19}", re.ASCII)
@@ -62,7 +63,7 @@ def _text(value: object) -> str | None:
 
 
 _FILLING: Final = re.compile(r"[\s\u200b-\u2015\u202a-\u202e\u2060-\u2069\u2212.-]")
-"""Blanks, dots and dashes, and the direction marks that address books copy."""
+"""Pattern of blanks, dots, dashes, and the direction marks that are copied from address books."""
 
 _TRUNK: Final = re.compile(r"^((?:\+|00)?[1-9][0-9]{0,2})\(0\)")
 """A zero after the country code, dialled only within the country: +49 (0)171 1234567."""
@@ -70,7 +71,7 @@ _TRUNK: Final = re.compile(r"^((?:\+|00)?[1-9][0-9]{0,2})\(0\)")
 _BRACKETS: Final = re.compile(r"[()]")
 
 _E164: Final = re.compile(r"[1-9][0-9]{7,14}")
-"""ITU-T E.164: at most 15 digits. No number has fewer than eight."""
+"""Pattern of a phone number by ITU-T E.164: at most 15 digits. No number has fewer than eight."""
 
 
 def phone_digits(value: Any, country: str | None) -> str | None:

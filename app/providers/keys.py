@@ -14,7 +14,7 @@ _PEM: Final = "-----BEGIN"
 
 
 def takes_keys(mac: str) -> bool:
-    """Check whether the secrets of a scheme are public keys, not shared secrets."""
+    """Return whether the secrets of a scheme are public keys instead of shared secrets."""
     named = named_scheme(mac)
     return named.public_keys if named else mac in SCHEMES and SCHEMES[mac].asymmetric
 

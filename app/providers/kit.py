@@ -24,7 +24,7 @@ to_base64 = ENCODINGS["base64"].encode
 from_hex = ENCODINGS["hex"].decode
 
 MAX_FORM_FIELDS = 1000
-"""Fields of a form. No provider's form has a tenth of them."""
+"""Maximum number of fields of a form, more than ten times as many as any provider's form has."""
 
 
 class SingleHeader:
@@ -211,9 +211,10 @@ class Particulars:
     greeting    takes the JSON object of a verified request, and returns the text to echo before
                 events are delivered. The text has 1 to 255 printable ASCII characters. Any other
                 value means that the request is a delivery
-    capturing   takes an event and its data. Returns the payment method, if payments by this method
-                are captured without a further event. The source must list the method in CAPTURES.
-                The method counts only with a credential `webhook`, because the method is unsigned
+    capturing   takes an event and its data. Returns the payment method if payments by it are
+                captured without a further event. The source must list the method in CAPTURES.
+                Because the method is unsigned, it counts only if the credential `webhook` is
+                configured
     split       takes an event, its bytes and its data, and returns the events in it, each with its
                 own bytes
     movements   takes a fetched answer with the claim `succeeded`, and returns the refunds and

@@ -14,7 +14,8 @@ from reconcile.instants import SECOND
 T = TypeVar("T")
 
 MOST_SECONDS: Final = 31 * 24 * 3600
-"""Longest tolerance. No provider repeats a delivery for longer than 30 days (Adyen)."""
+"""Maximum number of seconds of a tolerance. No provider repeats a delivery for longer than 30 days,
+as Adyen does."""
 
 
 class Setup:

@@ -16,7 +16,7 @@ from app.core.strict_json import NumberText
 from app.providers.request import Request, header_values
 
 MAX_ITEMS: Final = 1_000
-"""Events in one body. Providers send at most a few hundred at once."""
+"""Maximum number of events in one body. Providers send at most a few hundred at once."""
 
 
 class Where(NamedTuple):
@@ -46,8 +46,7 @@ _STEP = re.compile(
 
 
 def compile_path(text: str, *, each: bool = False) -> JsonPath:
-    """Split the text of a path into its steps. Raises ValueError, with a sentence, if it is
-    malformed.
+    """Split the text of a path into its steps. Raises ValueError if it is malformed.
 
     each  whether the path may contain one `[*]`
     """
@@ -264,8 +263,7 @@ PLACES: Final[Mapping[str, Callable[[str], FindValues]]] = {
 
 
 def compile_place(text: str) -> RequestPlace:
-    """Compile a place that a profile names. Raises ValueError, with a sentence, if it is
-    malformed."""
+    """Compile a place that a profile names. Raises ValueError if it is malformed."""
     kind, _, name = text.partition(":")
     if kind not in PLACES or not name:
         raise ValueError(f"must be one of {', '.join(f'{known}:NAME' for known in PLACES)}")

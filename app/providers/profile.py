@@ -21,8 +21,8 @@ __all__ = ["SHIPPED", "Profile", "load_profile", "profile_text", "read_profile",
 SHIPPED: Final = Path(__file__).parent / "profiles"
 
 MAX_FILE_BYTES: Final = 32 * 1024
-"""Largest profile file in bytes; a profile is a page or two. Strangers' bundles and scenarios
-contain profiles, and a TOML parser's time grows with the square of the size."""
+"""Maximum size of a profile file in bytes; a profile is a page or two. Bundles and scenarios that
+strangers send contain profiles, and a TOML parser's time grows with the square of the size."""
 
 
 def shipped_profiles() -> list[str]:
@@ -40,8 +40,8 @@ def load_profile(name_or_path: str) -> Profile:
 
 
 KEPT: Final = 128
-"""Cached profiles, more than are shipped. A start reads one several times, some milliseconds
-each."""
+"""Maximum number of cached profiles, more than are shipped. A start reads a profile several times,
+which takes some milliseconds each time."""
 
 
 @lru_cache(maxsize=KEPT)
@@ -186,9 +186,9 @@ def list_profiles() -> list[dict[str, Any]]:
 def what_events_are_worth(profile: Profile) -> str:
     """Return when a profile's events count.
 
-    signed        as soon as they are verified
-    fetched back  only after the provider was asked
-    unconfirmed   never by themselves, because all merchants share the key and no account is named
+    signed        as soon as they are verified fetched back  only after the provider was asked
+    unconfirmed   never by themselves, because all merchants share the key and events name no
+                  account
     none          never, because the profile only verifies
     """
     if profile.verifies_only:
@@ -216,10 +216,11 @@ def show_profile(name_or_path: str) -> dict[str, Any]:
 
 
 def what_the_shop_must_name(profile: Profile) -> str | None:
-    """Return an instruction on which reference of each payment the shop must state; None if it need
-    not.
+    """Return an instruction on which reference of each payment the shop must state; None if the
+    shop need not state one.
 
-    It need not if an event or the answer names the order, or no event moves money.
+    The shop need not state a reference if the event or the provider's answer names the order, or if
+    no event moves money.
     """
     answers = profile.fetch_back.order if profile.fetch_back else ()
     if profile.verifies_only or profile.event.order or answers:

@@ -22,12 +22,13 @@ LIMIT_S: Final = 10.0
 """Seconds for one request and its whole answer. No person waits for it."""
 
 TOKEN_S: Final = 3_000.0
-"""Longest use of one access token in seconds. Providers issue them for an hour."""
+"""Maximum number of seconds for which one access token is used. Providers issue access tokens for
+an hour."""
 
 _TOKEN_GIVEN: Final = (200, 201, 202)
 
 TOKEN_MARGIN_S: Final = 60.0
-"""Seconds before its expiry from which an access token is no longer used."""
+"""Number of seconds before its expiry from which an access token is no longer used."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ class KindWords:
 
 
 COVERS_ORDER: Final[frozenset[ClaimKind]] = frozenset({"succeeded", "authorized"})
-"""Claims that mean the whole order's price if they state no amount."""
+"""Claims that are about the whole order's price if they state no amount."""
 
 UNSTATED: Final = "unstated"
 """Environment of an event that lacks the profile's member for it."""
@@ -86,14 +86,15 @@ MEANT_AS_STATED: Final[frozenset[ClaimKind]] = frozenset({"unrecognized", "ignor
 """Claims that need no confirmation, because they change no payment."""
 
 NAMES_ITS_OWN: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | MEANT_AS_STATED
-"""Claims whose metadata may be about the refund or dispute itself. Then only the account shows
-whose payment it is."""
+"""Claims whose metadata may describe the refund or dispute instead of the payment. If so, only the
+account shows whose payment it is."""
 
 _AUTHORIZATION: Final = request.header_values("authorization")
 
 
 MAX_STATED: Final = 500
-"""Characters of a stated fact about a payment. A description of goods may be a paragraph."""
+"""Maximum number of characters of a stated fact about a payment. A description of goods may be a
+paragraph."""
 
 
 class ProfileField:
@@ -181,9 +182,10 @@ class ShopMembers:
     """Fields in which a source's events state their account and their shop.
 
     where      locations of the account
-    accounts   our accounts; if empty, the account is not checked, or with `connected` any named
-               account is another shop's
-    connected  whether events name an account only if it is not the key's own (see `AccountRule`)
+    accounts   our accounts. If empty, the account is not checked; but with `connected`, any named
+               account belongs to another shop
+    connected  whether events name an account only if it is not the account of the key (see
+               `AccountRule`)
     only       fields that the shop itself sets, with our values
     """
 
@@ -237,8 +239,8 @@ class EventReader:
     """Reader of one source's events.
 
     captures  payment methods that capture by themselves, as the provider names them
-    vouchers  values of the header `authorization` that only the provider sends; then its unsigned
-              payment method counts
+    vouchers  values of the header `authorization` that only the provider sends. If a request has
+              one of them, its unsigned payment method counts
     """
 
     def __init__(
@@ -323,7 +325,7 @@ class EventReader:
         self._ordered = Price(priced, amount=priced.order, currency=priced.order_currency)
 
     def read(self, body: bytes, incoming: request.Incoming, *, digest: str) -> reading.Reading:
-        """Read the events of a body. Raises Unreadable, with a sentence.
+        """Read the events of a body. Raises Unreadable.
 
         body  the body, decrypted or unwrapped if its scheme requires that
         """
@@ -347,8 +349,8 @@ class EventReader:
     def belonging(self, body: bytes, incoming: request.Incoming) -> reading.Belonging:
         """Read only the account, the shop and the environment of a body. Never raises.
 
-        If the source checks accounts, an unreadable body counts as another account's. `read`
-        reports an unreadable environment.
+        If the source checks accounts, an unreadable body counts as a body of another account. An
+        unreadable environment is reported only by `read`.
         """
         if self._accounts is None and not self._names_environments:
             return reading.NOBODYS
@@ -632,9 +634,10 @@ class EventReader:
             return self._date(value, self._occurred_at.name_in(data), self._zone)
 
     def _environment_of(self, data: fields.EventData) -> str | None:
-        """Return the environment of an event, or else of the source's keys. Raises Unreadable.
+        """Return the environment that an event states. If it states none, return the environment of
+        the source's keys. Raises Unreadable.
 
-        An event of an ignored kind needs none, because it moves no money.
+        An event of an ignored kind need not state an environment, because it moves no money.
         """
         try:
             value = self._environment.find(data)

@@ -23,11 +23,11 @@ FETCHED: Final = ":fetched"
 
 
 MAX_FIELDS: Final = 1_000
-"""Fields in one form or query; providers send about sixty."""
+"""Maximum number of fields in one form or query. Providers send about sixty."""
 
 MAX_FORM_BYTES: Final = 256 * 1024
-"""Largest form in bytes, ten times what a provider sends. Decoding a megabyte of escapes takes an
-eighth of a second, before anything is verified."""
+"""Maximum size of a form in bytes, ten times what a provider sends. Decoding a megabyte of escapes
+takes an eighth of a second, before anything is verified."""
 
 Pairs = list[tuple[bytes, bytes]]
 
@@ -120,8 +120,8 @@ def header_values(names: str) -> Callable[[Headers], list[bytes]]:
 
 
 MAX_VALUES: Final = 10_000
-"""Values in a body that is parsed before verification; an event has a few dozen. A megabyte of
-values would block other deliveries for half a second."""
+"""Maximum number of values in a body that is parsed before verification. An event has a few dozen.
+A megabyte of values would block other deliveries for half a second."""
 
 _UNMADE: Final = object()
 

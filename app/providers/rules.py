@@ -1,7 +1,7 @@
 """Kinds of values that a key of a profile file may have, for `sections.py`.
 
-Each is a function that returns the value, or raises ValueError with a sentence. It compiles the
-value as the engine does, so a file that loads also runs. Leaves out rules between keys
+Each kind is a function that returns the value or raises ValueError. The function compiles the value
+as the engine does. So a file that loads also works later. Leaves out rules between keys
 (`rules_together`).
 """
 
@@ -18,13 +18,13 @@ from reconcile.money import EXPONENTS
 T = TypeVar("T")
 
 MAX_ANSWER: Final = 1_000
-"""Characters of an acknowledgement; providers want a word or two."""
+"""Maximum number of characters of an acknowledgement. Providers want a word or two."""
 
 MAX_NOTE: Final = 300
-"""Characters of a sentence for people."""
+"""Maximum number of characters of a sentence for people."""
 
 MAX_EVENT: Final = 100
-"""Characters in an event's name at a provider."""
+"""Maximum number of characters in an event's name at a provider."""
 
 MOST_EVENTS: Final = 60
 MOST_NOTES: Final = 12

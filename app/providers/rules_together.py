@@ -15,8 +15,8 @@ from reconcile.ledger.events import PART_KINDS
 
 _WHOLE_BODY: Final = frozenset({"body", "body_or_query", "form_received", "form_joined"})
 _WHOLE_QUERY: Final = frozenset({"url"})
-"""References that cover the whole query. `body_or_query` does not, because a request other than GET
-may have a body and a query."""
+"""References that cover the whole query. `body_or_query` is not one of them, because it leaves out
+the query if a request has a body."""
 _PREFIXES: Final = frozenset({"compact", "canonical"})
 _OF_BODY: Final = frozenset({"json", "root", "form", "digest"})
 _OF_ITEM: Final = frozenset({"json", "digest"})
@@ -68,7 +68,7 @@ class SignatureCoverage:
         return self._covers(kind, name)
 
     def covers_body(self) -> bool:
-        """Check that the whole body is covered."""
+        """Return whether the signature covers the whole body."""
         return self._named or any(
             each.name in _WHOLE_BODY or (each.name in _PREFIXES and not each.argument)
             for each in self._signed
@@ -112,8 +112,8 @@ class SignatureCoverage:
 
 
 def what_counts(values: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Yield the keys, with their locations, that decide whether an event counts, for what, and for
-    how much."""
+    """Yield the keys, with their locations, that decide what an event means and how much money it
+    moves."""
     for key in ("kind", "order", "session", "payment", "movement", "capture", "agreement"):
         yield f"event.{key}", values["event"][key]
     for amount, currencies in PRICES.items():
@@ -135,7 +135,7 @@ _NOT_DIGITS_FIRST: Final = frozenset({"path", "url"})
 
 
 class Joins:
-    """Check that the end of each field in the signed content is clear.
+    """Check of where each field in the signed content ends, which must be clear.
 
     values  values of the whole profile file
     """
@@ -175,8 +175,8 @@ class Joins:
         return left.name == "ts" and self._digits and right.name in _NOT_DIGITS_FIRST
 
     def _is_closed(self, reference: template.TemplateReference) -> bool:
-        """Return whether one can see in a reference's value where it ends. This is true for a
-        secret, a digest and a JSON document."""
+        """Return whether a reference's value shows where it ends. This is true for a secret, a
+        digest and a JSON document."""
         if reference.filters:
             return reference.filters[-1] in _FIXED_LENGTH
         document = self._json and reference.name in _DOCUMENTS and not reference.argument
@@ -596,7 +596,7 @@ def _coverage(values: Values) -> SignatureCoverage:
 
 
 def covers(values: Values, location: str) -> bool:
-    """Check that a profile's signature covers a location."""
+    """Return whether a profile's signature covers a location."""
     return _coverage(values).covers(location)
 
 

@@ -40,12 +40,13 @@ class KeyPair(NamedTuple):
 
 
 KEYS_REMEMBERED: Final = 64
-"""Cached keys. Reading a private RSA key takes 50 ms, and a start reads each key four times."""
+"""Maximum number of cached keys. Reading a private RSA key takes 50 ms, and a start reads each key
+four times."""
 
 
 @lru_cache(maxsize=KEYS_REMEMBERED)
 def load_key(material: bytes) -> KeyPair:
-    """Load the key in `material`. Raises ValueError with words that reveal nothing of the key."""
+    """Load the key in `material`. Raises ValueError, whose message reveals nothing of the key."""
     try:
         key = _parse(material)
     except (ValueError, TypeError, RecursionError, UnsupportedAlgorithm):
@@ -92,8 +93,8 @@ def _parse(material: bytes) -> object:
 
 
 MOST_SIGNATURES: Final = 16
-"""Signatures of one request tried with one key. A provider that changes keys sends two; a request
-has room for two hundred."""
+"""Maximum number of signatures of one request that are tried with one key. A provider that changes
+keys sends two. A request has room for two hundred."""
 
 
 class AsymmetricKey(ABC):
@@ -235,7 +236,7 @@ class Key(Protocol):
     secret: bytes
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """Check whether this key made one of the signatures of `content`. Never raises."""
+        """Return whether this key made one of the signatures of `content`. Never raises."""
         ...
 
     def sign(self, content: bytes) -> bytes:
@@ -304,8 +305,8 @@ class TokenKey:
 class Scheme:
     """One way to sign.
 
-    make        return a key from the secret's bytes, or raise ValueError with a sentence
-    covers      whether the signature covers content; otherwise the request contains the secret
+    make        return a key from the secret's bytes, or raise ValueError
+    covers      whether the signature covers content. If not, the request contains the secret itself
     asymmetric  whether the secret is a public key
     encoding    encoding of the signature if the profile states none
     """

@@ -15,8 +15,8 @@ from app.providers.rules import Free, integer, listed, one_of
 from reconcile.ledger.events import ClaimKind
 
 Locations = Annotated[tuple[str, ...], rules.locations]
-"""Locations `json:PATH`, `header:NAME`, … of a field. The first location that is present counts.
-Empty: events have no such field."""
+"""Locations `json:PATH`, `header:NAME`, … of a field. The first location that is present counts. If
+there are no locations, events have no such field."""
 
 FreeKeys = tuple[tuple[str, Any], ...]
 """Section whose keys the file chooses, in its order."""
@@ -85,7 +85,7 @@ class AccountRule:
     """Section [account]: where an event names its account, if the key alone does not determine it.
 
     where         member that names the provider's account or entity
-    connected     whether events name an account only if it is not the key's own
+    connected     whether events name an account only if it is not the account of the key
     undocumented  whether no such member is known, so that no event counts by itself
     """
 
@@ -99,7 +99,7 @@ class SecretRule:
     """Section [secret]: how a secret is written in the configuration, and how long it must be.
 
     key_id        place in the request that names one of the source's secrets; None if any may match
-    never_begins  prefixes of the provider's other credentials, which no secret has
+    never_begins  prefixes of the provider's other credentials. No secret begins with one of them
     """
 
     encoding: Annotated[str, one_of(encodings.SECRET_ENCODINGS)] = ""
@@ -134,7 +134,7 @@ class AcknowledgementRule:
     """Section [acknowledgement]: the answer that ends the provider's redeliveries.
 
     status           HTTP status, 200 to 299
-    redelivery_days  days after which the provider surely redelivers no more
+    redelivery_days  number of days after which the provider certainly redelivers no more
     body             constant text of media type `type`; None for our own JSON
     fields           members of a JSON object sent instead of `body`, each a location or a constant
     """
@@ -316,8 +316,8 @@ _BUSINESS_DAYS = Free(rules.days_of(40))
 class SlowRule:
     """Section [slow]: payment methods that take days, and when the provider should know the result.
 
-    With `confirm`, the locations are in the provider's answer, because no other statement may
-    extend a deadline.
+    If the profile has `confirm`, the locations are in the provider's answer, because an unconfirmed
+    event must not extend a deadline.
 
     claims     the words of [claims] for a slow payment that was started and has no result yet
     method     the location of the provider's word for the method

@@ -149,9 +149,9 @@ class Source:
                             around them; False for published examples of secrets
     phone_key               the key for digests of customers' phone numbers; None to make no digests
     accounts                the accounts whose events count. The profile must know the member with
-                            the account. If all merchants share the key, events of other accounts
-                            are foreign. If the key belongs to one account, they belong to another
-                            shop
+                            the account. If all merchants share the key, an event of another account
+                            is foreign. If the key belongs to one account, such an event belongs to
+                            another shop
     only                    the locations by which our shop is recognized, each with its values
     own_orders              whether the source's orders are kept apart: see `fields.order_named`
     links                   whether an event that names an order links its payment to the order;
@@ -267,7 +267,7 @@ class Source:
 
     @property
     def vouchers(self) -> list[str]:
-        """Headers `authorization` that the provider sends, in their stored form."""
+        """Values of the header `authorization` that the provider sends, in their stored form."""
         return [left_out(each).decode("ascii") for each in self._vouchers]
 
     def acknowledge(self, incoming: Incoming) -> ProviderReply | None:
@@ -276,8 +276,8 @@ class Source:
         return None if self._acknowledge is None else self._acknowledge(incoming)
 
     def greet(self, incoming: Incoming) -> ProviderReply | None:
-        """Answer a genuine request for an echo before events are delivered; None for a delivery.
-        Never raises."""
+        """If a genuine request asks for an echo before events are delivered, return the answer to
+        it. Return None for a delivery. Never raises."""
         if self._greeting is None:
             return None
         document = _data_of(self.profile, incoming).document
@@ -287,7 +287,7 @@ class Source:
         return ProviderReply(200, ((b"content-type", b"text/plain"),), echo.encode("ascii"))
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:
-        """Read the events of a genuine request. Raises Unreadable, with a sentence.
+        """Read the events of a genuine request. Raises Unreadable.
 
         digest  SHA-256 of the body, 64 hex digits
         """
@@ -406,7 +406,7 @@ class ProfileReader:
         )
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:
-        """Read the events of a request. Raises Unreadable, with a sentence."""
+        """Read the events of a request. Raises Unreadable."""
         return self._reader.read(incoming.body, incoming, digest=digest)
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:

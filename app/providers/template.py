@@ -41,8 +41,7 @@ FILTERS: Final[Mapping[str, Filter]] = {
 
 
 def compile_filters(names: tuple[str, ...]) -> tuple[Filter, ...]:
-    """Return the filters with these names. Raises ValueError, with a sentence, for an unknown
-    name."""
+    """Return the filters with these names. Raises ValueError for an unknown name."""
     for name in names:
         if name not in FILTERS:
             raise ValueError(f"has an unknown filter; known are {', '.join(FILTERS)}; {ELSE}")
@@ -83,7 +82,7 @@ Token = str | TemplateReference | TemplateGroup
 
 
 def read_template(text: str) -> tuple[Token, ...]:
-    """Split a template into tokens. Raises ValueError, with a sentence, if it is malformed."""
+    """Split a template into tokens. Raises ValueError if it is malformed."""
     tokens: list[Token] = []
     group: list[str | TemplateReference] | None = None
     for match in _TOKEN.finditer(text):

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from app.console.view import Console
 
 SHUTDOWN_S = 10
-"""Seconds that running requests have to finish when the service is asked to stop."""
+"""Number of seconds that running requests have to finish when the service is asked to stop."""
 
 BACKLOG = 2048
 """Maximum number of connections that may wait to be accepted."""
@@ -171,7 +171,8 @@ async def _stop_when_broken(service: Service, server: uvicorn.Server) -> None:
 
 
 NOTE_AGAIN_S: Final = 5.0
-"""Seconds until the note for `doctor` is tried again, as on a full disk."""
+"""Seconds until another attempt to store the note for `doctor`, for example after the disk was
+full."""
 
 
 async def _announce(service: Service, server: uvicorn.Server) -> None:
@@ -197,7 +198,7 @@ async def _announce(service: Service, server: uvicorn.Server) -> None:
 # --- the console ----------------------------------------------------------------------------------
 
 CONSOLE_SHUTDOWN_S: Final = 3
-"""Seconds that running requests have to finish when the console is asked to stop."""
+"""Number of seconds that running requests have to finish when the console is asked to stop."""
 
 UPLOAD_S: Final = 300.0
 """Seconds within which a whole request must have arrived: 32 MiB at 1 Mbit/s."""

@@ -1,9 +1,9 @@
 """Runs use cases in separate processes, each with its own context, like a command.
 
 A process is kept for some minutes for the next use case, and killed if its caller ends or no longer
-waits. A killed run, import or closing has changed nothing, as when its command is killed. A killed
-approval may have been stored: an erasure is approved before the first row is deleted, and the next
-one finishes it.
+waits. A run, import or closing that is killed has changed nothing. An approval that is killed may
+have been stored. An erasure is approved before its first row is deleted, and the next erasure
+finishes it.
 
 To add a kind of proposal, define it in the room that owns the act, and add a line to
 `proposals_of`.
@@ -30,7 +30,8 @@ Refused = tuple[type[TallyhookError], str]
 
 @dataclass(frozen=True, slots=True)
 class ElsewhereOf:
-    """Runner of use cases in other processes, with the given settings (`Elsewhere`)."""
+    """Runner of use cases in other processes, with the given settings. It implements
+    `Elsewhere`."""
 
     settings: Settings
 

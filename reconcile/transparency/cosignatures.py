@@ -70,8 +70,7 @@ class VerifierKey:
 
 
 def read_cosigner(text: str) -> VerifierKey:
-    """Parse the key of a witness. Raises ValueError, with a message for people, if it is
-    malformed."""
+    """Parse the key of a witness. Raises ValueError if it is malformed."""
     name, _, rest = text.partition("+")
     hex_id, _, encoded = rest.partition("+")
     raw = _decoded(encoded)

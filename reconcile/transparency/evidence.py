@@ -125,8 +125,7 @@ def ledger_of(document: Mapping[str, Any]) -> FoldedDocument:
 
 
 def history_of(document: Mapping[str, Any]) -> tuple[History, Policy, Instant]:
-    """Parse the result of `history_document`. Raises ValueError, with a message for people, for any
-    other input."""
+    """Parse the result of `history_document`. Raises ValueError for any other input."""
     try:
         deliveries = [
             Delivery(delivery_id=_text(name), received_at=parse_instant(_text(at)), event=event)

@@ -11,7 +11,8 @@ from app.providers import fields, kit, paths
 from reconcile.ledger.events import Event
 
 MOST_PARTS: Final = 50
-"""Payments that one event can list. An order is usually paid in two or three parts."""
+"""Maximum number of payments that one event can list. An order is usually paid in two or three
+parts."""
 
 
 def _method(event: Event, data: fields.EventData) -> object:

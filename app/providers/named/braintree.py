@@ -62,7 +62,7 @@ def _name(element: ElementTree.Element) -> str:
 
 
 LINE: Final = 76
-"""Characters in a line of base64, as Braintree breaks it (MIME)."""
+"""Number of characters in a line of base64, as Braintree breaks it (MIME)."""
 
 _PAYLOAD = re.compile(r"[A-Za-z0-9+/=\n]+")
 

@@ -19,8 +19,9 @@ MAX_DIGITS: Final = 12
 
 
 MAX_NAMES: Final = 64
-"""Headers that one signature covers; a provider names two or three. A value is signed each time its
-header is named, so thousands of names could become megabytes."""
+"""Maximum number of headers that one signature covers. Providers name two or three. A value is
+signed each time its header is named, so thousands of names could make megabytes of signed
+content."""
 
 
 class SignatureHeader(NamedTuple):

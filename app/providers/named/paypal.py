@@ -7,8 +7,9 @@ certificate under its URL, and the refusal of an unknown URL says what to add. A
 name *.paypal.com and be valid when it is used. Each further certificate in its text must have
 issued the one before it.
 
-The signature covers only a CRC-32 of the body, which four bytes can steer to any value. So
-statements about money count only after the event was fetched back from PayPal.
+The signature covers only a CRC-32 of the body. By changing four bytes, anybody can give another
+body the same CRC-32. So an event that moves money counts only after the event was fetched from
+PayPal.
 """
 
 import zlib
@@ -38,8 +39,8 @@ ALGORITHM: Final = b"SHA256withRSA"
 """PayPal's name of the algorithm. SHA1withRSA, which its SDK still accepts, is refused."""
 
 RETRIES_S: Final = 4 * 24 * 3600
-"""Age in seconds up to which a delivery is accepted. PayPal repeats for three days; whether with a
-new time is undocumented."""
+"""Age in seconds up to which a delivery is accepted. PayPal repeats a delivery for three days. Its
+documentation does not say whether a repeated delivery has a new time."""
 
 _WEBHOOK_ID, _PRIVATE_KEY = "webhook_id", "private_key"
 
@@ -173,7 +174,7 @@ def paypal(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> 
     """Compile the scheme. Options: `hosts`, `past_s` (4 days), `future_s` (300).
 
     Named secrets: `webhook_id`, `private_key` for signing, and each certificate under its URL. A
-    certificate is PEM text, which may go on with the chain.
+    certificate is PEM text, which may be followed by the other certificates of its chain.
     """
     setup = Setup(source, options, secrets)
     hosts = setup.texts("hosts", HOSTS)

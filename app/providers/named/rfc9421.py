@@ -28,8 +28,8 @@ SIGNATURE_INPUT: Final = "signature-input"
 SIGNATURE: Final = "signature"
 
 _NO_URL = "https://unknown.invalid/"
-"""Placeholder for an unknown address, with which a signature that does not cover it can be
-judged."""
+"""Placeholder for an unknown address. With it, a signature that does not cover the address can
+still be verified."""
 
 
 class Claim(NamedTuple):
@@ -45,8 +45,8 @@ class Claim(NamedTuple):
 
 
 def stated_claims(headers: Headers) -> list[Claim]:
-    """Return every label that is in both headers, in order. Raises ValueError if a header is no
-    dictionary of RFC 9651."""
+    """Return the signature of each label that both Signature-Input and Signature have, in order.
+    Raises ValueError if one of these headers is no dictionary of RFC 9651."""
     inputs, signatures = _dictionary(headers, SIGNATURE_INPUT), _dictionary(headers, SIGNATURE)
     claims = []
     for label, (covered, parameters) in inputs.items():
@@ -104,7 +104,8 @@ def signature_base(
 
 
 def is_digest_of(headers: Headers, body: bytes) -> bool:
-    """Check that every digest in Content-Digest matches the body. An unknown algorithm fails."""
+    """Return whether every digest in Content-Digest matches the body. An unknown algorithm does not
+    match."""
     value = b", ".join(value for name, value in headers if name == CONTENT_DIGEST.encode())
     try:
         ContentDigest.verify(value, body)
@@ -154,15 +155,15 @@ EITHER: Final = "either"
 """Option that accepts both forms, as pawaPay needs; signing uses DER."""
 
 SHARED: Final = "hmac:"
-"""Prefix of a shared secret. Otherwise a public key could pass for one, and anyone who knows it
-could sign."""
+"""Prefix of a shared secret. Without a prefix, a public key could be used as a shared secret by
+mistake, and anyone who knows it could sign."""
 
 LABEL: Final = "sig1"
 
 MAX_LABELS: Final = 8
 MAX_COMPONENTS: Final = 64
 """Maximum number of components in all signatures of one request; a provider sends about six. Each
-takes time before anything is verified."""
+component takes time before anything is verified."""
 
 Keys = Mapping[str, Key]
 

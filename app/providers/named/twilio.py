@@ -3,8 +3,9 @@ digest.
 
 The scheme is that of twilio-python, `twilio.request_validator`, and of Twilio's page "Webhooks
 security". The listed secrets are auth tokens (HMAC-SHA1). Named secrets are shared keys by their id
-(HMAC-SHA256); a request names one in X-Twilio-Webhooks-Signature-Settings. Each algorithm has its
-own keys, so that unsigned header cannot choose a weaker one. Twilio signs no time.
+(HMAC-SHA256). A request names one of them in the header X-Twilio-Webhooks-Signature-Settings, which
+is not signed. Each algorithm has its own keys, so this header cannot choose a weaker algorithm for
+a key. Twilio signs no time.
 """
 
 import re
