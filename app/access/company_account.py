@@ -60,13 +60,13 @@ FRESH_FOR: Final[Duration] = 5 * MINUTE
 """Maximum age of the sign-in that precedes an irreversible act."""
 
 MAX_TOKEN: Final = 64 * 1024
-"""Maximum characters of an ID token. Several hundred groups take 10,000."""
+"""Maximum number of characters of an ID token. Several hundred groups take 10,000."""
 
 MAX_KEYS: Final = 100
 """Maximum number of a provider's keys. Real providers have two or three."""
 
 MAX_ID: Final = 255
-"""Maximum characters of a subject (OpenID Connect Core, section 2)."""
+"""Maximum number of characters of a subject (OpenID Connect Core, section 2)."""
 
 
 class CompanyRefused(TallyhookError):

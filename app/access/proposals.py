@@ -236,7 +236,7 @@ async def propose(
     because   clause that says why one person may not do the act alone; it ends the sentence
     sentence  the act, with its money and consequence
 
-    Raises UsageError for a proposer without proof of identity, and for a duplicate.
+    Raises UsageError if the proposer has not proved their identity, or if an equal proposal waits.
     """
     if not proved(who):
         raise UsageError(PROPOSE.format(because))
@@ -380,7 +380,8 @@ class Proposals:
     async def approve(
         self, identity: str, *, by: str | None, reason: str, typed: str = ""
     ) -> Proposal:
-        """Approve a proposal and carry out its act. Raise NotFoundError or UsageError."""
+        """Approve a proposal and carry out its act. Raise NotFoundError if it is unknown, and
+        UsageError if the approval is refused."""
         check_reason(reason, countries=self._countries)
         async with self._context.database.reading() as connection:  # before a long act begins
             proposal, approver, _ = await self._may_approve(connection, identity, by=by)
@@ -396,7 +397,8 @@ class Proposals:
         return await self.one(identity)
 
     async def reject(self, identity: str, *, by: str | None, reason: str) -> Proposal:
-        """Reject a proposal. Raise NotFoundError or UsageError."""
+        """Reject a proposal. Raise NotFoundError if it is unknown, and UsageError if the person may
+        not reject it."""
         check_reason(reason, countries=self._countries)
         async with self._context.database.writing() as connection:
             proposal = await self._open(connection, identity)
@@ -405,7 +407,8 @@ class Proposals:
         return await self.one(identity)
 
     async def withdraw(self, identity: str, *, by: str | None, reason: str) -> Proposal:
-        """Withdraw one's own proposal. Raise NotFoundError or UsageError."""
+        """Withdraw one's own proposal. Raise NotFoundError if it is unknown, and UsageError if the
+        person may not withdraw it."""
         check_reason(reason, countries=self._countries)
         async with self._context.database.writing() as connection:
             proposal = await self._open(connection, identity)

@@ -12,13 +12,13 @@ from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
-"""Largest answer in bytes. A page of the feed has a few hundred kilobytes at most."""
+"""Maximum size of an answer in bytes. A page of the feed has a few hundred kilobytes at most."""
 
 BUSY_S: Final = 5
 """Seconds to wait if a busy service does not say how long."""
 
 LONGEST_S: Final = 30 * 86_400
-"""Longest wait in seconds. If a session ends years from now, the client still asks about once a
+"""Maximum wait in seconds. If a session ends years from now, the client still asks about once a
 month."""
 
 Result = TypeVar("Result")

@@ -75,7 +75,7 @@ async def phones_of(
 
 def own_phones(delivery: RawDelivery, sources: Mapping[str, Source]) -> list[str]:
     """Return the phone numbers in a delivery's own event. If its request brought several events,
-    leave out the numbers of the others."""
+    leave out the numbers in the other events."""
     phones = phones_in(delivery, sources)
     if delivery.whole is None or delivery.body is None:
         return phones
@@ -104,8 +104,8 @@ async def unmask(context: AppContext, order: str, *, reason: str, by: str | None
     """Return an order's full phone numbers to an authorized person, and note that in the audit
     trail.
 
-    Raises UsageError without permission or reason, or if the order is restricted. Raises
-    NotFoundError for an unknown order.
+    Raises UsageError if the permission or the reason is missing, or if the order is restricted.
+    Raises NotFoundError for an unknown order.
     """
     await explain_order(context, order)
     async with context.database.writing() as connection:
@@ -129,8 +129,8 @@ async def unmask(context: AppContext, order: str, *, reason: str, by: str | None
 async def reveal_body(context: AppContext, delivery_id: str, *, reason: str, by: str) -> bytes:
     """Return a delivery's body to an authorized person, and note that in the audit trail.
 
-    Raises UsageError without permission or reason, or if the body is restricted or not stored.
-    Raises NotFoundError for an unknown delivery.
+    Raises UsageError if the permission or the reason is missing, or if the body is restricted or
+    not stored. Raises NotFoundError for an unknown delivery.
     """
     async with context.database.writing() as connection:
         await acting_alone(connection)

@@ -249,8 +249,8 @@ def is_refused(entry: delivery_log_store.LogEntry) -> bool:
 async def note_reading(
     context: AppContext, entry: delivery_log_store.LogEntry, *, by: str | None
 ) -> None:
-    """Record in the audit trail that a person reads a refused delivery. Raises UsageError without
-    permission."""
+    """Record in the audit trail that a person reads a refused delivery. Raises UsageError if the
+    permission is missing."""
     read, now = entry.delivery_id, context.clock.now()
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="rejection_read")

@@ -54,7 +54,8 @@ READ_FOR_PHONE: Final = 5
 """Maximum number of deliveries read for the masked phone number of one hit."""
 
 SHORTEST_END: Final = 3
-"""Fewest characters of the end of a reference. Too many references share a shorter end."""
+"""Minimum number of characters in a search for the end of a reference. Too many references share a
+shorter end."""
 
 PERSON_SEARCHES: Final = 60
 """Maximum number of searches for a person that an operator may make in an hour: enough for phone

@@ -62,7 +62,7 @@ Folding is not the bottleneck then."""
 
 REFUSED_S: Final = 60.0
 """Seconds until the next start if a child found that the program's files were replaced. A new child
-would find the same."""
+would find that, too."""
 
 QUIET_S: Final = 30.0
 """Seconds over which a child measures how busy it is."""

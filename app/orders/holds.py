@@ -179,7 +179,8 @@ async def release(
 ) -> int:
     """Release these orders, all or none. Return how many there were.
 
-    Raises NotFoundError if an order is not held for this reason, UsageError without permission.
+    Raises NotFoundError if an order is not held for this reason, and UsageError if the permission
+    is missing.
     """
     await hold_if_due(context, orders)
     async with context.database.writing() as connection:
@@ -208,7 +209,7 @@ async def release_all(
 ) -> int:
     """Release every order that is held for this reason, in batches. Return their number.
 
-    Raises UsageError for a person without permission.
+    Raises UsageError if the permission is missing.
     """
     count, after, pace = 0, "", Pace(first=FIRST_RELEASED, most=MOST_RELEASED)
     while True:

@@ -65,13 +65,13 @@ FIRST_PAUSE: Final[Duration] = 5 * SECOND
 """Pause before the second try. Each further pause is four times as long."""
 
 LONGEST_PAUSE: Final[Duration] = HOUR
-"""Longest pause between two tries of a notification that is refused while others are accepted."""
+"""Maximum pause between two tries of a notification that is refused while others are accepted."""
 
 LONGEST_PROBE_PAUSE: Final[Duration] = MINUTE
-"""Longest pause between two probes, unless the shop asked for a longer one (Retry-After)."""
+"""Maximum pause between two probes, unless the shop asked for a longer pause (Retry-After)."""
 
 LONGEST_ASKED_PAUSE: Final[Duration] = 15 * MINUTE
-"""Longest pause that a shop may ask for (Retry-After), because a proxy may ask for hours."""
+"""Maximum pause that a shop can ask for (Retry-After). A proxy may ask for hours."""
 
 GIVE_UP_AFTER: Final[Duration] = 3 * DAY
 """Time after which a notification is given up. A shop may be down for a weekend."""
@@ -401,7 +401,8 @@ async def redeliver(
     revisions  numbers of the notifications; None for all that were tried and not accepted,
                including those given up
 
-    Raises NotFoundError if a number has no notification, UsageError without permission.
+    Raises NotFoundError if a number has no notification, and UsageError if the permission is
+    missing.
     """
     async with context.database.writing() as connection:
         now = context.clock.now()

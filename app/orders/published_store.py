@@ -59,7 +59,8 @@ def published_of(row: Sequence[Any]) -> Published:
 
 
 AHEAD: Final = 2**40
-"""Fewest numbers that a restore skips: more than were assigned since any backup."""
+"""Minimum number of numbers that a restore skips. It exceeds every possible number of revisions
+since a backup."""
 
 A_SECOND: Final = 2**20
 """Numbers reserved for each second since 1970, more than are assigned in a second. So a later

@@ -173,8 +173,8 @@ async def events_of_day(
 async def events_of_amount(
     connection: AsyncConnection, minors: Collection[int]
 ) -> AsyncIterator[tuple[list[FoundEvent], bool]]:
-    """Yield batches of events that state one of these amounts, newest first, and whether the search
-    ends early there."""
+    """Yield batches of events that state one of these amounts, newest first. With each batch, yield
+    whether the search stopped early after it."""
     top = await connection.scalar(text('SELECT max("row") FROM events')) or 0
     bottom = max(top - MOST, 0)
     for high in range(top, bottom, -STRETCH):

@@ -43,7 +43,8 @@ async def poisoned(context: AppContext) -> list[inbox_store.Suspect]:
 async def retry(context: AppContext, *, by: str | None = None) -> int:
     """Let the reader try all set-aside deliveries again. Return how many.
 
-    Once a delivery has been read, its orders are released. Raises UsageError without permission.
+    Once a delivery has been read, its orders are released. Raises UsageError if the permission is
+    missing.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="deliveries_retried")
@@ -161,8 +162,8 @@ async def judge_unread(
 ) -> int:
     """Record a person's judgement of an unreadable message. Return how many orders it set due.
 
-    Raises NotFoundError if no such message needs a judgement, and UsageError without reason or
-    permission.
+    Raises NotFoundError if no such message needs a judgement, and UsageError if the reason or the
+    permission is missing.
     """
     why = checked_reason(context, reason)
     async with context.database.writing() as connection:

@@ -18,10 +18,10 @@ from app.receiving.pace import Pace
 from reconcile.instants import SECOND, Duration
 
 IDLE_S: Final = 1.0
-"""Longest sleep in seconds. Other processes, such as commands, set orders due without a signal."""
+"""Maximum sleep in seconds. Other processes, such as commands, set orders due without a signal."""
 
 PAUSE_S: Final = 0.01
-"""Shortest sleep in seconds after an idle round."""
+"""Minimum sleep in seconds after an idle round."""
 
 TRY_AGAIN_S: Final = 1.0
 """Seconds of pause if the store could not write: a full disk or a busy database."""

@@ -61,7 +61,7 @@ _OURS: Final = (
     ),
     *(".serving", ".writing", ".waiting", ".reading", MADE),
 )
-"""Names of files that belong to a database, where no backup may be written."""
+"""Names of files that belong to a database, which no backup may overwrite."""
 
 
 async def rewrite(context: AppContext) -> None:
@@ -283,8 +283,8 @@ async def restore(
     erase_again  function that carries out the journal of erasures in the copy
     accepts      reason for accepting the loss of later data; None if it is not accepted
 
-    Raise ConfigurationError if a service runs or a gap is not accepted, NotFoundError without a
-    backup, UsageError if the database may not be replaced, and StoreUnavailable for a damaged or
+    Raise ConfigurationError if a service runs or a gap is not accepted, NotFoundError if there is
+    no backup, UsageError if the database may not be replaced, and StoreUnavailable for a damaged or
     foreign backup.
     """
     url = settings.database_url

@@ -71,7 +71,7 @@ class TakenCopy:
     """Copy that an erasure does not reach.
 
     name   the backup's file, or the order or person whose data were copied
-    until  when the shop's own rule deletes it; None if unknown
+    until  instant at which the shop's own rule deletes the copy; None if unknown
     """
 
     what: str

@@ -78,7 +78,8 @@ async def rows_of(
 
 
 MOST_ORDERS: Final = 10_000
-"""Maximum orders of one number. A number with more is a test number."""
+"""Maximum number of orders of one phone number or address. With more orders, it is a test
+number."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,7 +102,7 @@ class Erasure:
     waiting      rows to empty or delete later, of orders that are kept for now
     aside        number of rows of set-aside deliveries that stay, by place
     kept         data that stays, and why
-    accounts     until when accounting keeps each erased order
+    accounts     instant until which accounting records of each erased order are kept
     copies       earlier copies that the erasure does not reach
     tidied       whether the erased data is gone from the database's log
     latest       when the newest erased data arrived. The erasure is dated no earlier, so that a

@@ -311,7 +311,7 @@ _DEFLATED: Final = b"\x78"
 """First byte of zlib data, such as the parts of a stored report."""
 
 MOST_INFLATED: Final = 64 * 1024 * 1024
-"""Maximum bytes searched in one decompressed part."""
+"""Maximum number of bytes searched in one decompressed part."""
 
 
 async def rows_that_hold(

@@ -29,10 +29,10 @@ VARIABLE: Final = "TALLYHOOK_ERASURE_JOURNAL"
 """Setting with the file's path. Its key is beside it, with the suffix `.key`."""
 
 MAX_LINE_BYTES: Final = 4_096
-"""Maximum bytes of a line with its end: one disk block, so a crash loses little."""
+"""Maximum number of bytes of a line with its end: one disk block, so a crash loses little."""
 
 MAX_IDS: Final = 100
-"""Maximum ids in a line, whose rows one short transaction empties."""
+"""Maximum number of ids in a line. One short transaction empties the rows of a line."""
 
 Kind = Literal[
     "journal",
@@ -82,7 +82,7 @@ _KEY_CHARS: Final = 64
 _CHECK_CHARS: Final = 32
 _DIGEST_CHARS: Final = 32
 _MAX_IDS_CHARS: Final = 3_900
-"""Maximum characters of the ids in a line; the other fields have at most 140."""
+"""Maximum number of characters of the ids in a line; the other fields have at most 140."""
 _LINE: Final = re.compile(
     r"(?P<number>[0-9]{1,12}) (?P<at>[0-9TZ:.-]{20,27}) (?P<kind>[a-z_]{1,20}) "
     r"(?P<rule>[a-z_]{1,20}) (?P<ids>[0-9A-Za-z_,/-]{1,3900}) (?P<check>[0-9a-f]{32})",

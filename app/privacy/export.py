@@ -236,7 +236,8 @@ def _must_be_of(
 # --- (4) the files --------------------------------------------------------------------------------
 
 MOST_BYTES: Final = 256 * 1024 * 1024
-"""Maximum bytes of a copy. It is built in memory, and a person must be able to open it."""
+"""Maximum number of bytes of a copy. It is built in memory, and a person must be able to open
+it."""
 
 _SINCE_1973: Final = 10**14
 """Smallest integer shown as an instant, in microseconds of Unix time. Amounts are normally
@@ -455,7 +456,7 @@ _STYLE: Final = (
 )
 
 _MOST_SHOWN: Final = 100_000
-"""Maximum characters of one table on the page; its file has all rows."""
+"""Maximum number of characters of one table on the page; its file has all rows."""
 
 
 def index_page(index: Mapping[str, Any], members: Mapping[str, bytes]) -> bytes:

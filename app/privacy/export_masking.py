@@ -26,13 +26,13 @@ OTHERS: Final = "(left out: it is about others)"
 STAFF: Final = "(a staff member)"
 
 PASSAGE: Final = 500
-"""Maximum characters shown of a line that names the person."""
+"""Maximum number of characters that are shown of a line that names the person."""
 
 TELLING: Final = 4
-"""Minimum characters of a reference that is searched for in texts."""
+"""Minimum number of characters of a reference that is searched for in texts."""
 
 SHORTEST: Final = 7
-"""Minimum digits of a phone number in a member for such numbers."""
+"""Minimum number of digits of a phone number in a member that is meant for phone numbers."""
 
 _DATE: Final = re.compile(r"(?<!\d)(?:1\d{12}|20\d{12})(?!\d)")
 """Milliseconds since 1970, or a date with a time in digits. Neither is a phone number."""

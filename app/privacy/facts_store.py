@@ -62,7 +62,8 @@ async def count_bodies(connection: AsyncConnection) -> Bodies:
 
 
 async def check_bodies(connection: AsyncConnection) -> AsyncIterator[tuple[int, list[str]]]:
-    """Yield the number of checked deliveries, and a sentence for each wrong one, by ranges."""
+    """Yield, for each range of deliveries, the number of checked deliveries, and a sentence for
+    each wrong one."""
     computed = await _digest(connection)
     to_the_end = text(statement(_ODD, computed=computed, span="id > :after"))
     to_the_last = text(statement(_ODD, computed=computed, span="id > :after AND id <= :last"))

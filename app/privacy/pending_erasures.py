@@ -30,10 +30,10 @@ from app.receiving.restriction_store import RestrictionRow
 from reconcile.instants import SECOND, Instant
 
 REST_S: Final = 60.0
-"""Minimum seconds between two rounds, and between two tries of pending lines."""
+"""Minimum number of seconds between two rounds, and between two tries of pending lines."""
 
 IDLE_S: Final = 3_600.0
-"""Maximum seconds between two looks for other processes' erasures and restrictions."""
+"""Maximum number of seconds between two looks for other processes' erasures and restrictions."""
 
 AT_ONCE: Final = 100
 """Maximum number of restrictions judged in one round, because each takes a fold."""

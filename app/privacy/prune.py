@@ -251,7 +251,8 @@ PRUNED_AT_ONCE: Final = 100
 """Rows emptied in one transaction, so that no acknowledgement waits long."""
 
 PRUNED_BYTES: Final = 1024 * 1024
-"""Maximum bytes emptied in one transaction. Each is overwritten, and written to the log."""
+"""Maximum number of bytes emptied in one transaction. Every emptied byte is overwritten, and also
+written to the write-ahead log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -556,8 +556,8 @@ async def replay_after_restore(again: ErasureReplay, *, without: Without | None)
 
     without  permission to replace a missing or unusable journal by a new one, or None
 
-    Raise ConfigurationError for such a journal without permission. Raise UsageError for a
-    permission without a reason, or by a person who may not give it.
+    Raise ConfigurationError if the journal is missing or unusable and no permission was given.
+    Raise UsageError if the permission has no reason, or if the person may not give it.
     """
     context = again.context
     path = context.settings.erasure_journal_path

@@ -12,7 +12,7 @@ from app.orders.sought import understood
 from app.providers import identifiers
 
 BARE_DIGITS: Final = 11
-"""Minimum digits of a number without its plus."""
+"""Minimum number of digits of a phone number that is written without a plus sign."""
 
 PSEUDONYM_CHARS: Final = 16
 """Hex digits of a pseudonym; enough that two people never share one."""

@@ -193,7 +193,7 @@ def _contradiction(attempt: AttemptEvidence, claims: str, heard: list[Heard]) ->
 def _after_deadline(
     evidence: AttemptEvidence, captured: list[Heard], deadline: Instant | None
 ) -> list[Finding]:
-    """Find a capture after the attempt's deadline, or after it timed out or expired."""
+    """Find a capture after the attempt's deadline, or after the attempt timed out or expired."""
     known = captured[0].first if len(captured) == 1 else min([h.first for h in captured])
     if captured[0].event.standing in ANSWERS:
         # Not given up: the provider has been asked since the unconfirmed event arrived.
@@ -276,7 +276,8 @@ Check = Callable[[Case, Judgement], Iterable[Finding]]
 
 
 def find(case: Case, judgement: Judgement) -> tuple[Finding, ...]:
-    """Return all findings in the order of the vocabulary, then of the checks."""
+    """Return all findings, sorted by the order of their codes in the vocabulary. Findings with
+    equal codes keep the order of the checks."""
     found: list[Finding] = []
     for check in CHECKS:
         found += check(case, judgement)
@@ -336,7 +337,7 @@ def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
 
 
 def _paid_since(judgement: Judgement) -> Instant:
-    """Return the arrival of the payment with which the kept money reached the price."""
+    """Return the arrival of the payment that raised the kept money to the price."""
     price = judgement.expected.money
     if price is None:
         return EARLIEST

@@ -85,7 +85,7 @@ class Dispute:
 class PendingRefund:
     """A refund under way.
 
-    amount  the part that is not refunded yet; None if unknown
+    amount  part of the refund that was not paid out yet; None if unknown
     """
 
     heard: list[Heard]

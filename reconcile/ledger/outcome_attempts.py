@@ -170,8 +170,8 @@ def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant | None:
     If the expiry is unknown, one payment window is counted from the opening of the session. If no
     opening is known, it is counted from the attempt's first date, or else from the request.
 
-    A slow payment under way keeps the deadline open until the end of its own window, because the
-    customer has acted in time.
+    A slow payment under way extends the deadline to the end of the payment's own window, because
+    the customer has acted in time.
     """
     heard, grace = evidence.heard, case.policy.grace
     window = case.policy.payment_window + grace

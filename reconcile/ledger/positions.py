@@ -19,7 +19,7 @@ from reconcile.ledger.events import ANSWERS, STATE_WORDS, ClaimKind, State, Stat
 from reconcile.money import Money
 
 REPEATED_AFTER: Final[Duration] = HOUR
-"""Shortest time after which a second answer confirms that money was taken back."""
+"""Minimum time after which a second answer confirms that money was taken back."""
 
 _MEANS: Final[dict[tuple[StateMember, str], ClaimKind]] = {
     ("refund", "done"): "refunded",
