@@ -2,9 +2,10 @@
 
 1 propose  an operator who has proved their identity requests an act from the room that owns it
 2 look     others see the proposal and its subject
-3 decide   another operator approves or rejects, or the proposer withdraws; only once
+3 decide   another operator approves or rejects, or the proposer withdraws; each proposal is decided
+only once
 4 act      the transaction that stores the approval also does the act, in the proposer's name; the
-           trail names the approver too
+trail names the approver too
 
 A room defines such an act as a `ProposalKind`, which `wiring/work.py` lists. `subject_state`
 describes the subject's present state, and `perform` does the act. An approval is refused if the

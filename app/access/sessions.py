@@ -170,7 +170,8 @@ async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: s
     """Return the token of a link that opens one short session of an operator.
 
     Only the machine's owner may create it, for the case that nobody can sign in. It counts as an
-    invitation (see `proposals`). Raise UsageError or NotFoundError.
+    invitation (see `proposals`). Raise UsageError if the permission or the reason is missing, and
+    NotFoundError for an unknown operator.
     """
     token = new_token("")
     async with context.database.writing() as connection:
@@ -679,7 +680,8 @@ async def end_own_sessions(context: DatabaseContext, *, name: str, ids: Collecti
 
 
 async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: str) -> int:
-    """End all sessions of a person and return their number. Raise NotFoundError or UsageError."""
+    """End all sessions of a person and return their number. Raise NotFoundError for an unknown
+    person, and UsageError if the permission is missing."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()

@@ -92,7 +92,8 @@ async def issue_own_token(
 
     until, zone  as in `issue_token`
 
-    Raises NotFoundError or UsageError.
+    Raises NotFoundError for an unknown operator, and UsageError for a bad expiry or a missing
+    permission.
     """
     token = new_token(f"tho_{context.database.environment}_")
     async with context.database.writing() as connection:
@@ -174,7 +175,8 @@ def no_token(name: str) -> NotFoundError:
 
 
 async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None = None) -> None:
-    """Revoke a token by name. Raise NotFoundError or UsageError."""
+    """Revoke a token by name. Raise NotFoundError if it is unknown, and UsageError if the
+    permission is missing."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -207,7 +209,8 @@ class ScopeMissing(TallyhookError):
 
 
 async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> str:
-    """Return a token's name if it may do this. Raise TokenNotInForce or ScopeMissing."""
+    """Return a token's name if the token may be used for this scope. Raise TokenNotInForce if it is
+    not active, and ScopeMissing otherwise."""
     entry = await _token_in_force(context, token)
     if scope in entry.scopes:
         return entry.name
@@ -242,7 +245,8 @@ class Holder:
 
 
 async def holder_of(context: DatabaseContext, token: str) -> Holder:
-    """Return the operator who owns this token. Raise TokenNotInForce or ScopeMissing."""
+    """Return the operator who owns this token. Raise TokenNotInForce if the token is not active,
+    and ScopeMissing if it is a program's token."""
     entry = await _token_in_force(context, token)
     if entry.operator is None:
         raise ScopeMissing(

@@ -156,7 +156,8 @@ class HttpSender:
         self._headers = {"authorization": f"Bearer {token.strip()}", "accept": "application/json"}
 
     def __call__(self, wanted: Ask) -> Answer:
-        """Send a request. Raises NotUnderstood, and Unavailable if no complete answer came."""
+        """Send a request. Raises Unavailable if no complete answer came, and NotUnderstood if the
+        answer is too large."""
         connection = self._connect(self._host, self._port, timeout=self._timeout_s)
         headers = dict(self._headers)
         if wanted.body is not None:
@@ -202,7 +203,8 @@ class AsyncSender:
         self._failures = failures
 
     async def __call__(self, wanted: Ask) -> Answer:
-        """Send a request. Raises NotUnderstood, and Unavailable if no complete answer came."""
+        """Send a request. Raises Unavailable if no complete answer came, and NotUnderstood if the
+        answer is too large."""
         headers, body = dict(self._headers), bytearray()
         if wanted.body is not None:
             headers["content-type"] = "application/json"

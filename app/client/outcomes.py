@@ -143,7 +143,8 @@ def verify_notification(
 
 
 def news_of(found: Any) -> News:
-    """Convert an entry of the feed to News. Raises NotUnderstood."""
+    """Convert an entry of the feed to News. Raises NotUnderstood if the entry has an unknown
+    form."""
     try:
         number, may_ship = found["id"], found["fulfillable"]
         fulfilled_at, canceled_at = found["fulfilled_at"], found["canceled_at"]

@@ -1,8 +1,9 @@
 """Load the settings once, check them together, and report every mistake.
 
 A mistake states the variable, what is wrong, and what would be right, but never a value, because
-any could be a secret in the wrong place. Small functions in one tuple check secrets, and settings
-that depend on each other. A check is skipped if a setting that it needs has a reported mistake.
+any value could be a secret in the wrong place. Small functions in one tuple check secrets, and
+settings that depend on each other. A check is skipped if a setting that it needs has a reported
+mistake.
 """
 
 import os

@@ -46,8 +46,8 @@ LOOK_S: Final = 0.25
 """Seconds between two checks of how many deliveries wait."""
 
 LOOKS: Final = 2
-"""Consecutive checks that must find more than BEHIND, because a burst is over before a process
-starts."""
+"""Number of consecutive checks that must find more than BEHIND. A short burst would be over before
+a process starts."""
 
 SILENT_S: Final = 60.0
 """Seconds without a finished round after which a child is killed. On a slow disk, a round takes a

@@ -118,8 +118,8 @@ class Away:
     failures  failed attempts since then; simultaneous ones count once
     probe_at  when the next attempt may be made
     problem   code for why the last attempt failed
-    only      number of the only notification that failed, else None. It may itself be the cause, so
-              all other notifications are sent as usual
+    only      number of the only notification that failed, else None. This notification may itself
+              be the cause, so all others are sent as usual
     """
 
     since: Instant

@@ -153,7 +153,8 @@ def news(
     author: str,
     lost_at: Instant | None = None,
 ) -> list[Record]:
-    """Return new records for the facts that are not recorded yet. Raises TendersDoNotFit.
+    """Return new records for the facts that are not recorded yet. Raises TendersDoNotFit if the
+    tenders exceed the price or have another currency.
 
     lost_at  when the database last lost statements of the shop; None if it never did. If the shop
              had denied a cancellation or fulfillment before that and denies it again, the new
@@ -181,7 +182,7 @@ def _priced(
     known: Sequence[Record], facts: OrderFacts, *, now: Instant, author: str
 ) -> list[Record]:
     """Return a record of the order's price, tenders and date, unless all are known. Raises
-    TendersDoNotFit."""
+    TendersDoNotFit if the tenders exceed the price or have another currency."""
     placed = [record for record in known if record.kind == "order_placed"]
     last = placed[-1] if placed else None
     tenders = facts.tenders

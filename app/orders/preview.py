@@ -36,7 +36,7 @@ class Preview:
     migrations  number and title of each migration that is due
     outcomes    number of changed orders, by (outcome before, outcome after)
     held        each order that would be held, as JSON values
-    seen        number of orders that were read, and of those that cannot be folded
+    seen        number of orders that were read, and number of orders that cannot be folded
     """
 
     before: str | None

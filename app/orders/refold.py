@@ -298,7 +298,8 @@ async def publishable(context: AppContext) -> Instant:
 async def call_up_early(context: AppContext) -> int:
     """Set orders and notifications due that a fast clock has delayed. Return the number of orders.
 
-    Without this, the orders would not be published before the wrong date.
+    Without this, the orders would not be published before the wrong instant that the fast clock
+    gave them.
     """
     now = context.clock.now()
     # If several processes fold, a mark may be a claim. If one does, an order that was put aside is

@@ -32,11 +32,12 @@ class Reads(Protocol):
     """Reader of bodies by a profile: a source, or its profile alone."""
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:
-        """Read a genuine request. Raises Unreadable."""
+        """Read a genuine request. Raises Unreadable if the profile does not fit the body."""
         ...
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """Read the provider's answer to our question. Raises Unreadable."""
+        """Read the provider's answer to our question. Raises Unreadable if the profile does not fit
+        the answer."""
         ...
 
 

@@ -29,8 +29,8 @@ TRY_AGAIN_S: Final = 1.0
 BACKLOG_S: Final = 0.25
 """Seconds of pause between two rounds during a backlog.
 
-The next rows are mostly about the same orders. Without the pause, each would be folded, published
-and sealed once for each row.
+The next deliveries are mostly about the same orders. Without the pause, an order would be folded,
+published and sealed once for each of its deliveries.
 """
 
 LONG_BACKLOG_S: Final = 5.0

@@ -168,7 +168,8 @@ LOOK_AGAIN: Final[Duration] = DAY
 """Time until the next check if the end is unknown, usually because it depends on a person."""
 
 LOOK_AT_BOOKS: Final[Duration] = Duration(30 * DAY)
-"""Time until the next check of an order kept only for accounting, for late refunds."""
+"""Time until the next check of an order that is kept only for accounting. A late refund may prolong
+its period."""
 
 
 def next_look(now: Instant, why: str, until: Instant | None) -> Instant:

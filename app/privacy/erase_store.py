@@ -89,7 +89,7 @@ REFUSED: Final = (
     "SELECT id, headers, body, received_at FROM rejections WHERE id > :after "
     "ORDER BY id LIMIT :limit"
 )
-"""Kept refused deliveries."""
+"""SQL for stored refused deliveries."""
 
 _OWNERS: Final = (
     "SELECT deliveries.id, deliveries.received_at, deliveries.source, deliveries.pruned_at, "
@@ -393,7 +393,7 @@ def _may_hold(hint: re.Pattern[bytes], content: str | bytes) -> bool:
 
 
 def _whole(content: str | bytes) -> str:
-    """Return the text. If it contains escapes, the text with decoded escapes follows."""
+    """Return the text. If it contains escapes, append the text with decoded escapes."""
     if isinstance(content, str):
         # A long run in a text without escapes is a digest or a signature, not a document.
         return written_out(content) if "%" in content or "\\u" in content else content

@@ -21,7 +21,8 @@ PSEUDONYM_CHARS: Final = 16
 def person_of(
     context: AppContext, *, phone: str | None = None, email: str | None = None
 ) -> str | None:
-    """Return a person in the notation of `providers.identifiers`, or None. Raise UsageError."""
+    """Return a person in the notation of `providers.identifiers`; None if neither argument is
+    given. Raise UsageError for an invalid number or address."""
     if email is not None:
         if (address := identifiers.email(email)) is None:
             raise UsageError("--email must be one whole email address, such as ann@example.com")

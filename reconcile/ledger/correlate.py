@@ -71,8 +71,8 @@ def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
 
 
 Link = tuple[str | None, Heard]
-"""Event that ties other events to an attempt. Before the event stands the reference of the refund
-or dispute by which it ties them. The reference is None if the event ties them by the session."""
+"""Reference of a refund or dispute, and an event that ties other events with this reference to an
+attempt. The reference is None if the event ties the events of its session."""
 
 
 @dataclass(slots=True)
@@ -461,8 +461,8 @@ def _payment_of(heard: Heard) -> tuple[str, str]:
 def _renewals(own: Sequence[Heard], claims: Sequence[Record]) -> frozenset[tuple[str, str]]:
     """Return the payments that renew an agreement first captured in this order.
 
-    The order that events name is paid only by the first captured payment of an agreement. Later
-    payments belong to an order only if they are assigned.
+    Of an agreement's payments, only the first captured one pays the order that its events name.
+    Later payments belong to an order only if they are assigned.
     """
     agreements: dict[tuple[str, str], list[Heard]] = {}
     for each in own:

@@ -182,7 +182,7 @@ def contradicting_bodies(case: Case) -> list[list[Heard]]:
 
 
 def _substance(heard: Heard) -> tuple[object, ...]:
-    """Return the parts in which two bodies with one id must agree."""
+    """Return the parts of an event that must be equal in all bodies with one id."""
     e = heard.event
     return (e.claim, e.money, e.order_money, e.refunded_total, e.unclear, e.order, e.session,
             e.payment, e.movement, e.capture)  # fmt: skip

@@ -119,8 +119,8 @@ def is_known(ledger: Ledger) -> bool:
 
 
 def is_disputed(ledger: Ledger) -> bool:
-    """Return whether a dispute is open. The outcome may hide it if other money makes up the price
-    or all is refunded."""
+    """Return whether a dispute is open. The outcome need not show this, because other money may
+    make up the price, or all money may be refunded."""
     return any(finding.code == "dispute_open" for finding in ledger.findings)
 
 

@@ -24,7 +24,8 @@ ALIKE: Final = "alike"
 
 
 def some(values: Sequence[str], *, most: int = NAMED) -> str:
-    """Join at most `most` texts and NAMED_CHARACTERS characters, and append the number left out."""
+    """Join the first texts: at most `most` texts, and at most NAMED_CHARACTERS characters. If texts
+    are left out, append how many."""
     shown: list[str] = []
     left = NAMED_CHARACTERS
     for each in values[:most]:

@@ -39,7 +39,7 @@ Outcome = Literal[
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 
 EntryKind = Literal["captured", "refunded", "reversed", "dispute_lost"]
-"""Kinds of movement: money in, and the three ways back."""
+"""Kinds of movements of money: one for money that came, three for money that went back."""
 
 FactValue = str | int | bool | Money | None
 Facts = tuple[tuple[str, FactValue], ...]

@@ -544,7 +544,7 @@ def _capture_sum(payment: Payment, steps: Sequence[Step], currency: str, undos: 
 
 
 def _stated_loss(lost: Sequence[Movement], currency: str) -> Dispute:
-    """Convert a stated sum of chargebacks into a dispute with the same money."""
+    """Convert a stated sum of chargebacks into a dispute of the same amount."""
     heard, amounts = list[Heard](), [0]
     for movement in lost:
         assert movement.money is not None

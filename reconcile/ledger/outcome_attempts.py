@@ -78,8 +78,8 @@ def _slow_until(heard: Heard) -> Instant:
 
 
 def _method(evidence: AttemptEvidence) -> str | None:
-    """Return the latest slow method that is named. Return UNKNOWN_METHOD if no slow event names
-    one, and None if none is slow."""
+    """Return the latest slow payment method that events name. Return UNKNOWN_METHOD if events of a
+    slow payment name none, and None if no event is about a slow payment."""
     if not evidence.slow:
         return None
     named = [h.event.method for h in evidence.heard if h.event.method is not None]

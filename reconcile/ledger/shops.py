@@ -25,7 +25,8 @@ Aside = Literal["other", "unknown"]
 OPENS: Final[frozenset[ClaimKind]] = frozenset(
     ("pending", "authorized", "succeeded", "declined", "expired", "timed_out")
 )
-"""Claims that open or pay a payment. Their events decide which shop it belongs to."""
+"""Claims about opening or paying a payment. Events with these claims decide which shop the payment
+belongs to."""
 
 EventKey = tuple[str, str, str]
 Mark = tuple[str, str, str]
