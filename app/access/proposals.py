@@ -354,7 +354,7 @@ class Proposals:
             )
 
     async def one(self, identity: str, *, kinds: frozenset[str] | None = None) -> Proposal:
-        """Return a proposal by its id. Raise NotFoundError if it is unknown."""
+        """Return a proposal by its id. Raise NotFoundError if the proposal is unknown."""
         async with self._context.database.reading() as connection:
             found = await _known(connection, identity)
         if kinds is not None and found.kind not in kinds:
@@ -381,8 +381,8 @@ class Proposals:
     async def approve(
         self, identity: str, *, by: str | None, reason: str, typed: str = ""
     ) -> Proposal:
-        """Approve a proposal and carry out its act. Raise NotFoundError if it is unknown, and
-        UsageError if the approval is refused."""
+        """Approve a proposal and carry out its act. Raise NotFoundError if the proposal is unknown,
+        and UsageError if the approval is refused."""
         check_reason(reason, countries=self._countries)
         async with self._context.database.reading() as connection:  # before a long act begins
             proposal, approver, _ = await self._may_approve(connection, identity, by=by)
@@ -398,8 +398,8 @@ class Proposals:
         return await self.one(identity)
 
     async def reject(self, identity: str, *, by: str | None, reason: str) -> Proposal:
-        """Reject a proposal. Raise NotFoundError if it is unknown, and UsageError if the person may
-        not reject it."""
+        """Reject a proposal. Raise NotFoundError if the proposal is unknown, and UsageError if the
+        person may not reject it."""
         check_reason(reason, countries=self._countries)
         async with self._context.database.writing() as connection:
             proposal = await self._open(connection, identity)
@@ -408,8 +408,8 @@ class Proposals:
         return await self.one(identity)
 
     async def withdraw(self, identity: str, *, by: str | None, reason: str) -> Proposal:
-        """Withdraw one's own proposal. Raise NotFoundError if it is unknown, and UsageError if the
-        person may not withdraw it."""
+        """Withdraw one's own proposal. Raise NotFoundError if the proposal is unknown, and
+        UsageError if the person may not withdraw it."""
         check_reason(reason, countries=self._countries)
         async with self._context.database.writing() as connection:
             proposal = await self._open(connection, identity)

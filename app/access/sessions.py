@@ -169,9 +169,9 @@ async def accept_invitation(
 async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: str | None) -> str:
     """Return the token of a link that opens one short session of an operator.
 
-    Only the machine's owner may create it, for the case that nobody can sign in. It counts as an
-    invitation (see `proposals`). Raise UsageError if the permission or the reason is missing, and
-    NotFoundError for an unknown operator.
+    Only the machine's owner may create such a link, if nobody can sign in. The link counts as an
+    invitation (see `proposals`). Raise UsageError if the permission is missing, and NotFoundError
+    for an unknown operator.
     """
     token = new_token("")
     async with context.database.writing() as connection:

@@ -175,7 +175,7 @@ def no_token(name: str) -> NotFoundError:
 
 
 async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None = None) -> None:
-    """Revoke a token by name. Raise NotFoundError if it is unknown, and UsageError if the
+    """Revoke a token by name. Raise NotFoundError if the token is unknown, and UsageError if the
     permission is missing."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -209,8 +209,8 @@ class ScopeMissing(TallyhookError):
 
 
 async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> str:
-    """Return a token's name if the token may be used for this scope. Raise TokenNotInForce if it is
-    not active, and ScopeMissing otherwise."""
+    """Return a token's name if the token may be used for this scope. Raise TokenNotInForce if the
+    token is not active, and ScopeMissing otherwise."""
     entry = await _token_in_force(context, token)
     if scope in entry.scopes:
         return entry.name

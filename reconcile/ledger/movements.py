@@ -485,8 +485,8 @@ def _beyond(
 ) -> list[Movement]:
     """Return movements for the part of a stated sum that exceeds the known movements of this kind.
 
-    Each change of the sum is one movement. If a sum has fallen and no later answer confirms that,
-    the difference is added to `undos`.
+    Each change of the sum is one movement. If a sum has fallen and no later answer has confirmed
+    the fall, the difference is added to `undos`.
     """
     same = [m for m in returns if m.kind == kind]
     known, rests_on = _sum(same, currency), [h for m in same for h in m.heard]

@@ -6,9 +6,10 @@ A person's assignment outranks everything else. If a payment was assigned severa
 assignment counts. It covers every event that names the payment, and events of its session that name
 no payment.
 
-Without an assignment, the order counts for which the shop named the payment or its session, or for
-which a session was opened. Events may tie a session to a payment; the record then covers that
-payment, too. If the shop named a payment for several orders, these records count for nothing.
+If there is no assignment, the shop's records decide: the shop may have named the payment or its
+session for an order, or a session may have been opened for the order. If events tie a session to a
+payment, a record about the session also covers the payment. If the shop's records name several
+orders for one payment, none of them counts.
 
 Returned money belongs to the order of its payment, even if its event names another order. If events
 name several orders for one payment, the order that the shop placed counts, provided that there is

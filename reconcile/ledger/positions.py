@@ -4,9 +4,9 @@ Leaves out: signed events. If events and answers state different sums, `movement
 one.
 
 Of several answers, the one on the latest version of the payment counts, separately for each sum,
-refund or chargeback. It can take back only money that earlier answers stated. While money that was
-taken back could make an order fulfillable, a second answer must confirm it. That answer must be at
-least REPEATED_AFTER later, because a provider's copy of the data may lag behind.
+refund or chargeback. An answer can withdraw only what earlier answers stated, for example a refund.
+A withdrawal makes no order fulfillable until a second answer, at least REPEATED_AFTER later,
+confirms it. The first answer may come from a copy of the provider's data that lags behind.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,8 @@ from reconcile.ledger.events import ANSWERS, STATE_WORDS, ClaimKind, State, Stat
 from reconcile.money import Money
 
 REPEATED_AFTER: Final[Duration] = HOUR
-"""Minimum time after which a second answer confirms that money was taken back."""
+"""Minimum time between an answer that withdraws an earlier statement and an answer that confirms
+the withdrawal."""
 
 _MEANS: Final[dict[tuple[StateMember, str], ClaimKind]] = {
     ("refund", "done"): "refunded",
@@ -44,9 +45,10 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class Undo:
-    """Money that one answer of the provider took back, and that no later answer has confirmed.
+    """Amount that one answer of the provider withdrew, although an earlier answer had stated it, if
+    no later answer has confirmed the withdrawal.
 
-    heard  events of the answers that took the money back
+    heard  events of the answers that withdrew the amount
     """
 
     money: Money
