@@ -157,10 +157,10 @@ THURSDAY: Final = 3
 
 
 def add_business_days(instant: Instant, days: int) -> Instant:
-    """Return the instant `days` business days later, at the same time of day, at most LATEST.
+    """Return the instant `days` business days later, at the same time of day, but not after LATEST.
 
-    Business days are Monday to Friday in UTC. Bank holidays count, because they differ by country
-    and scheme; the windows of slow payment methods allow for them.
+    Monday to Friday are business days, in UTC. Bank holidays count as business days, because they
+    differ by country and payment scheme.
     """
     if days <= 0:
         return instant

@@ -1,7 +1,7 @@
 """Calendar days and months as periods in a time zone.
 
 `2026-10` runs from its first microsecond to the first microsecond of November. If clocks change, a
-day has 23 or 25 hours. Leaves out: which zone applies, and which months are closed.
+day has 23 or 25 hours. Leaves out: the choice of the zone.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Final
 from reconcile.instants import EARLIEST, LATEST, Instant, instant_of, moment_of
 
 _NAME = re.compile(r"(?!9999-12)(19[7-9]\d|[2-9]\d{3})-(0[1-9]|1[0-2])", re.ASCII)
-"""Pattern of a month's name. December 9999 is excluded, because no later month ends it."""
+"""Pattern of a month's name. December 9999 is excluded, because it ends after LATEST."""
 _DAY = re.compile(r"(?:19[7-9]\d|[2-9]\d{3})-\d\d-\d\d", re.ASCII)
 _ONE_DAY: Final = timedelta(days=1)
 
@@ -127,8 +127,8 @@ class Calendar:
     def month_at(self, instant: Instant) -> Month:
         """Return the open month of an instant. Raises ValueError for a closed month.
 
-        The days of a closed month may have been counted in another time zone, so its closing states
-        its bounds.
+        The bounds of a closed month are stored in its closing, because they may be in another time
+        zone.
         """
         closed = self._closed
         month = self.month(self.day_of(instant)[:7])

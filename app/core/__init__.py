@@ -1,4 +1,5 @@
-"""Foundations for every room: clock, ids, errors, logs, masking, pages. Imports no other room."""
+"""Foundations for all other packages: clock, ids, errors, logs, masking, pages. Imports no other
+package of `app`."""
 
 __all__ = (
     "alarm",

@@ -11,7 +11,7 @@ class Alarm:
 
     reason    code for the log
     sentence  what is wrong, where, and what to do, for people
-    pressing  whether something is certainly wrong; otherwise a person must judge
+    pressing  True if something is certainly wrong; False if a person must judge that
     since     when the problem began; None if unknown
     """
 

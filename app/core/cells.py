@@ -1,13 +1,14 @@
 """CSV for spreadsheets in which text never becomes a formula. All CSV of this program is made here.
 
-A spreadsheet set to semicolons splits `"x;=1+1"`, because it recognizes a quotation mark only at
-the start of a cell, and then reads the second half as a formula. Tabs and line breaks inside a cell
-act alike. So no part of a text between such separators may begin like a formula.
+Some spreadsheets split cells at semicolons. They split even the quoted cell `"x;=1+1"`, because to
+them a quotation mark is special only at the start of a cell. The second half would become a
+formula. Tabs and line breaks in a cell have the same effect. So no part of a text between such
+separators may begin like a formula.
 
-A file for a person begins with a byte order mark, without which Excel reads UTF-8 as an old
-encoding. CSV for a pipe has none.
+A file for a person begins with a byte order mark. Without it, Excel does not read the file as
+UTF-8. CSV for a pipe has none.
 
-Leaves out: numbers and dates, which only a program writes.
+Leaves out: numbers and dates, which are never text from outside.
 """
 
 import re
@@ -20,7 +21,7 @@ BYTE_ORDER_MARK: Final = "\ufeff"
 _MARK: Final = "'"
 
 _SEPARATORS: Final = ";\t\r\n"
-"""Characters at which a spreadsheet may split a quoted cell; a comma is none of them."""
+"""Characters at which a spreadsheet may split a quoted cell. It never splits one at a comma."""
 
 # White space, also invisible, and quotation marks, which may open a cell.
 _PASSED_OVER: Final = '\\s\\x00-\\x1f\\u200b-\\u200f\\u2060\\ufeff"'
@@ -42,15 +43,15 @@ _QUOTED: Final = re.compile(f'[,"{_SEPARATORS}{_MARK}]|\\A\\s|\\s\\Z')
 
 def safe_cell(text: str) -> str:
     """Put `'` before every part of a text that a spreadsheet would read as a formula. `cell_text`
-    reverses this."""
+    reverts this."""
     if text.isalnum():
         return text
 
     def mark_run(run: re.Match[str]) -> str:
-        """Return a run of separators and white space, with marks for the next cell.
+        """Return a run of separators and white space, with `'` inserted where necessary.
 
-        If a formula follows the run, put `'` after each separator. If `'` follows a separator, put
-        one more.
+        If a formula follows the run, insert `'` after each separator. If `'` follows a separator,
+        insert another one.
         """
         behind = run.string[run.end() : run.end() + 1]
         if _HEAD.match(behind):
@@ -69,8 +70,8 @@ def cell_text(cell: str) -> str:
 
 
 def csv_line(cells: Iterable[str]) -> str:
-    """Join cells into a CSV line (RFC 4180) with its line end, quoting where needed. Texts from
-    other people must be `safe_cell`."""
+    """Join cells into a CSV line (RFC 4180) with its line end, quoting where needed. Pass text from
+    outside through `safe_cell` first."""
     return (
         ",".join(
             '"' + cell.replace('"', '""') + '"'

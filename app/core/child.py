@@ -1,14 +1,14 @@
 """Child processes that run a plain function within limits of memory, processor time and duration.
 
     parent                                            child
-    start an interpreter without our secrets      ─▶  lower its limits
+    start an interpreter without the secrets      ─▶  lower its limits
     send the function's name and arguments        ─▶  call the function
-    read JSON or bytes, up to a size              ◀─  answer: a result, and how it ended
-    kill it when its time is up, or the caller is canceled
+    read JSON or bytes, up to a size              ◀─  answer with a result or an error
+    kill it at its deadline, or if the caller is canceled
 
-The function may read hostile data, so the child counts as hostile once it runs. The parent never
-unpickles the child's answer, and passes on no text but messages of our own errors. Leaves out:
-isolation; the child can read files and reach the network like this process.
+The function may read hostile data, so the parent does not trust the child. It never unpickles the
+child's answer. The only text that it passes on are the messages of Tallyhook errors. The child is
+not isolated: it can read files and use the network like its parent.
 """
 
 import asyncio
@@ -39,11 +39,15 @@ MAX_SENTENCE: Final = 2_000
 """Maximum length in bytes of an error message that is passed on."""
 
 MAX_HEAD: Final = 4_000
-"""Maximum size in bytes of an answer's head. A pipe accepts that many bytes in one piece."""
+"""Maximum size in bytes of an answer's head. A pipe accepts up to this many bytes in a single
+write."""
 
 AT_ONCE: Final = 4
-"""Maximum number of children that `run_in_child` runs at a time. Each occupies one of asyncio's
-five or more threads. A child that waited for a thread would use up its time."""
+"""Maximum number of children that `run_in_child` runs at a time.
+
+Each child occupies one of asyncio's threads, of which there are at least five. Further calls wait
+before they start a child, because the time limit of a child includes any wait for a thread.
+"""
 
 _TURNS: Final = asyncio.Semaphore(AT_ONCE)
 
@@ -53,10 +57,10 @@ _TOO_MUCH: Final = 1_000
 _INHERITED: Final = (
     "PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "LANG", "TZ", "XDG_DATA_HOME", "XDG_DATA_DIRS",
 )  # fmt: skip
-"""Environment variables that a child gets besides LC_*. Others may hold secrets."""
+"""Environment variables that a child inherits, besides LC_*. Others may hold secrets."""
 
 _KINDS: Final[tuple[type[TallyhookError], ...]] = (NotFoundError, UnreachableError, UsageError)
-"""Errors that the parent raises again. Other Tallyhook errors become UsageError."""
+"""Errors that the parent raises again as they are. Other Tallyhook errors become UsageError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +83,7 @@ Reason = Literal["memory", "processor_time", "duration", "result", "died", "fail
 
 
 class ChildStopped(TallyhookError):
-    """Error for a child without a result: it reached a limit, died, or failed."""
+    """Error for a child that gave no result, because it reached a limit, died or failed."""
 
     def __init__(self, sentence: str, *, reason: Reason) -> None:
         super().__init__(sentence)
@@ -90,11 +94,11 @@ async def run_in_child(work: Callable[..., Result], *values: object, limits: Chi
     """Call `work(*values)` in a child process and return its result. Wait while AT_ONCE children
     run.
 
-    `work` is a function of a module, which the child imports. The values must be picklable. The
-    result is bytes or a JSON value; a tuple is returned as a list.
+    `work` must be a function at the top level of a module. The values must be picklable. The result
+    is bytes or a JSON value; a tuple is returned as a list.
 
-    Raises UsageError, NotFoundError or UnreachableError if the function does, and ChildStopped
-    without a result.
+    Raises UsageError, NotFoundError or UnreachableError if the function does. Raises ChildStopped
+    if the child gives no result.
     """
     request, answer = _request(work, values), BytesIO()
     async with _TURNS:
@@ -118,8 +122,8 @@ def write_from_child(
 ) -> None:
     """Run the generator `work(*values)` in a child process, and write the yielded bytes to a file.
 
-    Blocks the thread, so it is for processes that serve no requests. Raises the errors of
-    `run_in_child`; the file is then incomplete.
+    Blocks the thread, so do not call it in a process that serves requests. Raises the errors of
+    `run_in_child`. The file is incomplete after an error.
     """
     head, code = _written(_started(limits), _request(work, values), limits=limits, to=to)
     _result(b"", head, code, limits)
@@ -238,9 +242,9 @@ _START: Final = "import sys; sys.path[:] = eval(sys.argv[1]); import app.core.ch
 
 
 def serve() -> None:
-    """Answer the one request on standard input, within the limits on the command line.
+    """Answer one request from standard input, within the limits given on the command line.
 
-    Write the result to standard output, and its format, or the reason for a failure, to standard
+    Write the result to standard output. Write its format, or the reason for a failure, to standard
     error.
     """
     memory, processor_s, duration_s = map(float, sys.argv[2:])
@@ -259,10 +263,10 @@ def serve() -> None:
 
 
 def _lower(kind: int, most: int, *, beyond: int = 0) -> None:
-    """Lower a resource limit permanently. A lower limit stays.
+    """Lower a resource limit permanently. Keep the present limit if it is lower already.
 
     most    new soft limit
-    beyond  difference between the new hard and soft limits
+    beyond  amount by which the new hard limit exceeds the soft limit
     """
     limits = [most, most + beyond]
     for place, before in enumerate(resource.getrlimit(kind)):
@@ -272,8 +276,8 @@ def _lower(kind: int, most: int, *, beyond: int = 0) -> None:
 
 
 def _answer(output: IO[bytes]) -> bytes:
-    """Call the requested function, and write its result to `output`. Return the answer's head: the
-    kind of result, or the error."""
+    """Call the requested function, and write its result to `output`. Return the head of the answer,
+    which has the kind of result, or the error."""
     try:
         work, values = pickle.load(sys.stdin.buffer)  # noqa: S301  # from the parent
         found = work(*values)

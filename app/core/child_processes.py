@@ -4,19 +4,19 @@ The worker reads the inbox, folds, seals and notifies. Parent and worker exchang
 over a pair of sockets:
 
     parent → child   b"+" a delivery was accepted or a record stated
-                     b"s" end when the inbox is empty        b"e" end now; the next child reads on
-                     b"l" leave folding to another process   b"f" fold again
-    child → parent   b"r" the disk was checked, work begins  b"+" a delivery was read
+                     b"s" end when the inbox is empty        b"e" end now; the next child continues
+                     b"l" stop folding: another process folds  b"f" resume folding
+    child → parent   b"r" the disk is checked, work starts   b"+" a delivery was read
                      b"!" the disk has failed, the child ends
-                     b"a" an alarm's condition has begun or ended
+                     b"a" an alarm may have begun or ended
 
-A child reads its parent's settings from anonymous memory as its standard input. Changes of a
-settings file take effect at the parent's next start.
+A child reads the parent's settings from its standard input, which is anonymous memory. A changed
+settings file takes effect at the parent's next start.
 
-A child whose socket is closed ends, because its parent is gone. It ignores signals, because a
-Ctrl-C or a supervisor may signal both processes, and accepted deliveries must still be read. A
-child that ends by itself is started again, after a growing pause. A worker whose disk has failed is
-not. The end of a console never ends the parent.
+A child ends when its socket is closed, because its parent is gone then. It ignores signals: Ctrl-C
+or a supervisor may signal both processes, but the child must still read accepted deliveries. A
+child that ends by itself is restarted after a pause, which grows each time. A worker is not
+restarted after a disk failure. The parent continues when a console ends.
 """
 
 import asyncio
@@ -39,14 +39,15 @@ from app.core.signals import Signal
 
 
 _VERSION: Final = version("tallyhook")
-"""Version of the program that this process loaded. The installed program may be newer."""
+"""Version of the program that this process loaded. An upgrade may have installed a newer version
+since."""
 
 
 def handed_over(*values: object) -> IO[bytes]:
-    """Return anonymous memory with the program's version and values such as the settings, for a
-    child's standard input.
+    """Write the program's version and values such as the settings to anonymous memory. Return it,
+    for use as a child's standard input.
 
-    On the command line, other users could read the secrets.
+    The values are not passed on the command line, because other users could read secrets there.
     """
     memory = os.fdopen(os.memfd_create("settings"), "w+b")
     pickle.dump(_VERSION, memory)
@@ -56,8 +57,9 @@ def handed_over(*values: object) -> IO[bytes]:
 
 
 def taken_over() -> tuple[Any, ...]:
-    """Return the values that the parent handed over. Raises ConfigurationError if the program was
-    replaced meanwhile: two versions might judge by different rules."""
+    """Return the values that the parent passed to this process. Raises ConfigurationError if
+    another version of the program was installed since, because the two versions might decide
+    differently."""
     with os.fdopen(os.dup(0), "rb") as memory:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         with suppress(EOFError, pickle.UnpicklingError, AttributeError, ImportError):
@@ -73,22 +75,22 @@ def taken_over() -> tuple[Any, ...]:
 
 
 AGAIN_S: Final = 0.2
-"""Pause in seconds before an ended child is restarted. It doubles each time, up to MOST_S."""
+"""Pause in seconds before a child is restarted. It doubles each time, up to MOST_S."""
 
 MOST_S: Final = 5.0
 
 STEADY_S: Final = 30.0
-"""Seconds after which a child counts as steady. After it, the pause starts again at AGAIN_S."""
+"""Seconds for which a child must run until the next pause before a restart is AGAIN_S again."""
 
 MISSED_S: Final = 5.0
-"""Seconds without a child before readiness reports it. A child starts in about a second."""
+"""Seconds without a child until the readiness probe fails. A child starts in about a second."""
 
 STOP_S: Final = 20.0
-"""Seconds that a child has to end before it is killed. Its successor reads the rest."""
+"""Seconds after which a child that was told to end is killed. Its successor continues its work."""
 
 NICENESS: Final = 5
-"""Niceness of children, relative to the receiver. If the receiver needs the core, too, a child gets
-a quarter of it. With 10 it would get a tenth, and other load could starve it."""
+"""Niceness of children, relative to the receiver. If both need the same core, a child gets a
+quarter of it. With 10 it would get a tenth, and other load could starve it."""
 
 NEWS: Final = b"+"
 STOP: Final = b"s"
@@ -124,8 +126,8 @@ class WorkerProcess:
         news      signals that are passed on to the child
         failed    called with the reason when the disk under the database has failed
         alarming  called when an alarm's condition has begun or ended
-        drains    whether the child reads all accepted deliveries before it ends; else the next
-                  child does, and senders wait for it
+        drains    whether the child must read all accepted deliveries before it ends. If false, the
+                  next child reads them
         """
         self._failed = failed
         self._alarming = alarming
@@ -166,8 +168,8 @@ class WorkerProcess:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep a child running until the block ends. If `drains` was set, it then first reads all
-        accepted deliveries."""
+        """Keep a child running until the block ends. If `drains` is set, the child then reads all
+        accepted deliveries before it ends."""
         for signalled in self._news:
             signalled.elsewhere = self._tell
         kept = keep(
@@ -229,7 +231,8 @@ class WorkerProcess:
 async def started(
     settings: object, *words: str
 ) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader, asyncio.StreamWriter]:
-    """Start a command as a child process. Return the process and our end of its socket pair."""
+    """Start a command as a child process. Return the process, and the parent's end of the socket
+    pair."""
     ours, theirs = socket.socketpair()
     with theirs, handed_over(settings) as memory:
         try:
@@ -269,7 +272,8 @@ class Parent:
     ) -> None:
         """Handle the parent's messages until the parent is gone.
 
-        stop   called when the child must end; True if it has time to read the accepted deliveries
+        stop   called when the child must end. The argument is True if it must first read all
+               accepted deliveries
         leave  called with True when another process begins to fold and seal, and with False when it
                ends
         """
@@ -292,7 +296,8 @@ class Parent:
         stop(False)
 
     def fail(self) -> None:
-        """Tell the parent that the disk has failed, so that it acknowledges no more deliveries."""
+        """Tell the parent that the disk has failed. The parent then acknowledges no more
+        deliveries."""
         if self._writer is not None:
             say(self._writer, FAILED)
             return
@@ -316,13 +321,13 @@ def leave_signals_to_parent() -> None:
 
 
 def say(writer: asyncio.StreamWriter | None, word: bytes) -> None:
-    """Send a message to a process; it is lost if the process has just ended."""
+    """Send a message to a process. It is lost if the process has just ended."""
     if writer is not None and not writer.is_closing():
         writer.write(word)
 
 
 def tell_news(writer: asyncio.StreamWriter | None) -> None:
-    """Notify a process of news, unless an earlier message still waits to be sent."""
+    """Notify a process of news, unless an earlier notification is still waiting to be sent."""
     if writer is not None and not writer.transport.get_write_buffer_size():
         say(writer, NEWS)
 
@@ -347,10 +352,10 @@ async def keep(
     most_s: float,
     clock: Callable[[], float] = monotonic,
 ) -> None:
-    """Start a child, and start it again whenever it ends, until `stopping` is set.
+    """Run a child, and restart it whenever it ends, until `stopping` is set.
 
     live     starts a child, and returns its exit code when it ends
-    again_s  seconds of the first pause. It doubles up to most_s, and starts over after STEADY_S
+    again_s  seconds of the first pause. The pause doubles up to most_s, and is reset after STEADY_S
     """
     ended, pause = Repeating(clock), again_s
     while not stopping.is_set():
@@ -377,7 +382,8 @@ async def keep(
 
 
 async def bytes_of(reader: asyncio.StreamReader) -> bytes:
-    """Return bytes that have arrived, at most 4,096. Return no bytes at the end of the stream."""
+    """Return the bytes that have arrived, at most 4,096. Return no bytes at the end of the
+    stream."""
     try:
         return await reader.read(4_096)
     except ConnectionError:
@@ -387,12 +393,12 @@ async def bytes_of(reader: asyncio.StreamReader) -> bytes:
 # --- the console ----------------------------------------------------------------------------------
 
 CONSOLE_AGAIN_S: Final = 1.0
-"""Seconds before an ended console is restarted, growing up to CONSOLE_MOST_S."""
+"""Seconds before a console is restarted. The pause grows up to CONSOLE_MOST_S."""
 
 CONSOLE_MOST_S: Final = 60.0
 
 CONSOLE_STOP_S: Final = 10.0
-"""Seconds that a console has to end before it is killed."""
+"""Seconds after which a console that was told to end is killed."""
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """The one clock: no other module reads the time.
 
-An operation reads its clock once and passes the instant on, so that all its decisions are as of one
-moment.
+An operation reads its clock once and passes the instant on, so that all its decisions are based on
+one time.
 """
 
 import time
@@ -11,8 +11,8 @@ from typing import Final, Protocol
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 CLOCKS_DIFFER: Final[Duration] = 15 * MINUTE
-"""Largest normal difference between clocks. A revision dated ahead by less becomes correct by
-waiting; a date further ahead comes from a wrong clock."""
+"""Largest normal difference between two clocks. A revision dated further ahead shows that a clock
+is wrong."""
 
 
 class Clock(Protocol):
@@ -24,13 +24,13 @@ class Clock(Protocol):
 
 
 LEAP_REST_S: Final = 86_400.0
-"""Seconds for which nothing is deleted by date after the clock jumped forward, so that somebody may
-notice."""
+"""Seconds after a forward jump of the clock in which no data is deleted by age, so that somebody
+can notice the jump."""
 
 
 class LeapGuard:
-    """Detector of jumps of the clock, by the machine's elapsed time, which nobody can set. It
-    protects data from deletion by a wrong date."""
+    """Detector of forward jumps of the clock. It prevents that data is deleted because of a wrong
+    date. It compares the clock with the machine's monotonic clock, which nobody can set."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -57,7 +57,7 @@ class SystemClock:
 
 
 class SetClock:
-    """Clock that stands still between calls of `put`, for simulations and tests."""
+    """Clock that shows a fixed time until `put` changes it, for simulations and tests."""
 
     def __init__(self, instant: Instant) -> None:
         self._instant = instant

@@ -1,4 +1,4 @@
-"""Builds a document from the attributes of a value.
+"""Conversion of objects to documents.
 
 Leaves out: the types of documents, and their notes (`reconcile.documents`).
 """
@@ -15,10 +15,10 @@ Document = TypeVar("Document")
 
 
 def document_of(kind: type[Document], value: object, **given: object) -> Document:
-    """Convert a value to a document of the type `kind`.
+    """Convert an object to a document of the type `kind`.
 
-    A member comes from `given`, or else from the value's attribute of its name. Instants and money
-    become their JSON form, and other values documents.
+    Each member is taken from `given`, or else from the attribute of the same name. Instants and
+    money become JSON values, and other objects become documents.
 
     given  members by name
     """
@@ -39,7 +39,7 @@ def _forms(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
 
 
 def _form(kind: Any) -> Callable[[Any], Any]:
-    """Return the function that converts an attribute to this type's value in a document."""
+    """Return the function that converts an attribute to a document member of this type."""
     inner, *notes = parts_of(kind)
     if INSTANT in notes:
         return format_known

@@ -1,20 +1,20 @@
-"""Errors of our own, with the exit codes of the command line.
+"""Errors of Tallyhook, with the exit codes of the command line.
 
     TallyhookError
-    ├── UsageError           2  wrong words of a command
+    ├── UsageError           2  wrong arguments of a command
     ├── ConfigurationError   3  settings, profiles, secrets
     ├── UnreachableError     4  the database or the provider does not answer
-    │   ├── PortTaken           a server of ours cannot listen
-    │   ├── StoreUnavailable    for now: try again
-    │   │   └── NotAllRead          accepted deliveries are unread, and the answer needs them
-    │   └── StorePoisoned       for good: a storage I/O error; this process must end
-    │       └── StrangeSchema   the database has objects that no migration of ours makes
+    │   ├── PortTaken           a server cannot listen on its address
+    │   ├── StoreUnavailable    temporary failure: try again
+    │   │   └── NotAllRead          an answer needs deliveries that are accepted but not read yet
+    │   └── StorePoisoned       permanent failure, such as a disk I/O error: the process must end
+    │       └── StrangeSchema   the database has objects that no migration creates
     ├── DeliveryFailed          a report or an alarm was not delivered
     ├── ChildStopped            a child process gave no result (app/core/child.py)
-    └── NotFoundError        5  there is no such thing
+    └── NotFoundError        5  something does not exist
 
-Every message is one sentence for a person that says what to do. None carries a secret, a body
-or a phone number. Bad data is not an error but a verdict or a finding.
+Every message is one sentence that tells a person what to do. It never contains a secret, a body or
+a phone number. Bad data raises no error: it gets a verdict or a finding.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class UnreachableError(TallyhookError):
 
 
 class PortTaken(UnreachableError):
-    """Error for a configured address on which our server cannot listen."""
+    """Error for a configured address on which a server cannot listen."""
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__(
@@ -66,19 +66,19 @@ NotStored = Literal[
 
 disk      too little room on the disk
 database  the database does not answer or cannot be opened
-busy      another process is writing
+busy      another process is writing to the database
 queue     too many deliveries wait to be written
 slow      a write takes too long
-refused   the database refuses the content
+refused   the database rejects the content
 stopping  the process is stopping
-no_room   too many long bodies are arriving; the database is not asked
+no_room   too many long bodies are arriving at once
 failed    an I/O error, which is permanent
 """
 
 
 class StoreUnavailable(UnreachableError):
-    """Error for a database that cannot be written now, but perhaps later. `reason` is for metrics
-    and logs."""
+    """Error for a database that cannot be written to now, but perhaps later. `reason` is for
+    metrics and logs."""
 
     def __init__(self, sentence: str, *, reason: NotStored = "database") -> None:
         super().__init__(sentence)
@@ -86,14 +86,15 @@ class StoreUnavailable(UnreachableError):
 
 
 class NotAllRead(StoreUnavailable):
-    """Error for an answer that needs accepted deliveries that are unread."""
+    """Error for an answer that needs deliveries that are accepted but not read yet."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence, reason="slow")
 
 
 class StorePoisoned(UnreachableError):
-    """Error for a database that failed so badly that this process may acknowledge nothing more."""
+    """Error for a permanent failure of the database. The process may acknowledge no more
+    deliveries."""
 
     reason: NotStored = "failed"
 
@@ -114,7 +115,7 @@ class DeliveryFailed(TallyhookError):
 
 
 class NotFoundError(TallyhookError):
-    """Error for a thing that does not exist.
+    """Error for something that does not exist.
 
     behind_s  age in seconds of the oldest unread delivery, which may contain it; 0 if all are read
     """

@@ -1,7 +1,7 @@
 """Outgoing requests, limited in time and size, and only to the configured host.
 
-TLS is verified. Proxies and credentials of the environment are ignored, and redirects not followed,
-so a credential only goes to the configured host. No cookie is stored.
+TLS certificates are verified. Proxies and credentials in the environment are ignored. Redirects are
+not followed, so that credentials are sent only to the configured host. Cookies are not stored.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ MAX_ANSWER_BYTES: Final = 1024 * 1024
 """Maximum size in bytes of an answer. A real answer has a few hundred bytes."""
 
 MAX_CONNECTIONS: Final = 32
-"""Maximum number of concurrent connections to one service. Further callers wait."""
+"""Maximum number of concurrent connections to one service. Further requests wait."""
 
 USER_AGENT: Final = "tallyhook/1"
 
@@ -73,7 +73,7 @@ def outgoing_client(
 
 class _Trusting(httpx2.AsyncBaseTransport):
     """Transport that trusts the machine's certificates. They are loaded at the first request,
-    because loading them takes a twentieth of a service's start."""
+    because loading them slows the start of the program."""
 
     _loaded: httpx2.AsyncHTTPTransport | None = None
 
@@ -96,7 +96,8 @@ class _Trusting(httpx2.AsyncBaseTransport):
 
 @cache
 def trusting() -> ssl.SSLContext:
-    """Return a TLS context with the machine's certificates. It is slow, so it is cached."""
+    """Return a TLS context with the machine's certificates. It is cached, because building it is
+    slow."""
     return httpx2.create_ssl_context(trust_env=False)
 
 
@@ -146,7 +147,7 @@ async def exchange(
 
 
 def asked_to_wait(headers: Mapping[str, str]) -> Duration:
-    """Return the seconds of a Retry-After header as a duration, without an upper limit; zero for
+    """Return the seconds in a Retry-After header as a duration, without an upper limit; zero for
     any other value."""
     asked = headers.get("retry-after", "")
     usable = asked.isascii() and asked.isdigit() and len(asked) < 7

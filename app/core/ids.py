@@ -53,9 +53,10 @@ def drawn_seed() -> int:
 
 
 Chance = random.Random
-"""Source of choices in a seeded trial."""
+"""Source of random choices that a seed makes repeatable."""
 
 
 def seeded_chance(seed: str) -> Chance:
-    """Return a source of choices that depend only on the seed. For tests, never for secrets."""
+    """Return a source of random choices that depend only on the seed. For tests, never for
+    secrets."""
     return Chance(seed)

@@ -1,8 +1,8 @@
-"""Jobs: long work that runs during the service.
+"""Jobs: long work in the background of the service.
 
-A request waits some seconds for its job. A longer job continues, and the caller asks again. Jobs
-end with the serving process. `computed` keeps shorter work off the event loop. Leaves out: the
-work.
+A request waits some seconds for its job. If the job takes longer, it continues, and the caller asks
+again. A job is lost when the serving process ends. `computed` is for shorter work that would block
+the event loop. Leaves out: the work.
 """
 
 import asyncio
@@ -21,24 +21,27 @@ from reconcile.instants import MINUTE, Duration, Instant
 Result = TypeVar("Result")
 
 LARGE: Final = 100
-"""Deliveries of an order that are too many for the event loop. Folding them takes about a
-millisecond, twenty times a switch of threads."""
+"""Number of deliveries of an order from which folding runs in a thread, not on the event loop.
+Folding this many takes about a millisecond, twenty times as long as switching threads."""
 
 
 async def computed(work: Callable[[], Result], *, size: int) -> Result:
-    """Call a function without side effects, in another thread if `size`, the number of deliveries,
-    is LARGE or more."""
+    """Call a function without side effects. Call it in another thread if `size`, the number of
+    deliveries, is LARGE or more."""
     return await asyncio.to_thread(work) if size >= LARGE else work()
 
 
 PATIENCE_S: Final = 8.0
-"""Seconds that an answer waits for a job: enough for most jobs, and less than proxies' timeouts."""
+"""Seconds that a request waits for a job: enough for most jobs, and less than the timeout of
+proxies."""
 
 KEPT: Final = 50
-"""Ended jobs that are kept. Each takes some hundred bytes, a preview about a megabyte."""
+"""Maximum number of ended jobs that are kept. A job takes some hundred bytes; a preview takes about
+a megabyte."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""Time for which a result is reused, although `mark` may miss changes such as a payment."""
+"""Time for which a result is reused. It is short, because `mark` does not cover all changes, such
+as a payment."""
 
 
 def silent(_: int) -> None:
@@ -51,7 +54,8 @@ class Job:
 
     problem  why the job failed; None if it did not
     result   what the work returned; None until the end
-    mark     text that describes the data behind the result, which is invalid once the text differs
+    mark     text that identifies the data on which the result is based. Once it changes, the result
+             is outdated
     """
 
     name: str
@@ -115,8 +119,10 @@ class Jobs:
     def shared(
         self, kind: str, subject: str, *, by: str, mark: str, work: Callable[[], Awaitable[Any]]
     ) -> Job:
-        """Return a job that is running or still valid, or begin a job. A job is valid for GOOD_FOR
-        after its end if `mark` is unchanged."""
+        """Return a job that is running or whose result is still valid, or begin a new job.
+
+        A result is valid for GOOD_FOR after the job's end if `mark` is unchanged.
+        """
         job = self.newest(kind, subject)
         if job is not None and (
             job.ended is None or (job.mark == mark and self._clock.now() - job.ended < GOOD_FOR)
@@ -128,7 +134,7 @@ class Jobs:
         return sum(job.kind == kind and job.ended is None for job in self._jobs.values())
 
     async def wait(self, job: Job) -> None:
-        """Wait up to `patience_s` for a job's end. Raises UsageError if the job failed."""
+        """Wait up to `patience_s` for a job to end. Raises UsageError if the job failed."""
         await self.settle([job])
         if job.problem is not None:
             raise UsageError(job.problem)

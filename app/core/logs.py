@@ -1,4 +1,4 @@
-"""Log lines: one event is one line, and only fields that are known to be harmless are written.
+"""Logging: each event is one line, and only fields that are known to be harmless are written.
 
     from app.core.logs import log
     log.info("delivery stored", delivery=delivery_id, source="shop", verdict="stored")
@@ -6,7 +6,7 @@
 Leaves out: bodies, headers, phone numbers, secrets and messages of exceptions. No field exists for
 them, so they cannot be logged by mistake; `dropped_fields` counts unknown fields. The event must be
 a fixed text, because a value in it would bypass the list of fields (a test checks this). Messages
-of other libraries are logged without their values.
+of other libraries are logged without the values in them.
 """
 
 import contextlib
@@ -38,15 +38,18 @@ MINUTE_S: Final = 60.0
 
 
 CALM_S: Final = 2.0
-"""Seconds without a failure after which the failure counts as over."""
+"""Seconds since the last failure after which the problem counts as over."""
 
 MOST_REASONS: Final = 100
-"""Maximum number of different reasons that are tracked for one failure."""
+"""Maximum number of different reasons that are tracked for one kind of failure."""
 
 
 class Repeating:
-    """Failure that may recur several times a second. Each reason is logged at once and then once a
-    minute, and the end once, because more lines could fill the disk."""
+    """Kind of failure that may recur several times a second.
+
+    Each reason is logged at once, and then at most once a minute, because more lines could fill the
+    disk. The end of the failure is logged once.
+    """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -55,8 +58,8 @@ class Repeating:
         """For each reason, when it was last logged and how often it occurred since."""
 
     def times(self, reason: str) -> int:
-        """Count one more failure for this reason. Return the number to log now, or 0 if no line is
-        due."""
+        """Count one more failure for this reason. Return how many failures a log line must report
+        now, or 0 if no line is due."""
         self._failed_at = now = self._clock()
         logged_at, count = self._reasons.get(reason, (now - MINUTE_S, 0))
         if now - logged_at < MINUTE_S:
@@ -68,8 +71,8 @@ class Repeating:
         return count + 1
 
     def is_over(self) -> bool:
-        """Return, once for each failure, whether it has not occurred for CALM_S. Call this after
-        each success."""
+        """Return whether no failure has occurred for CALM_S. Return True only once for a series of
+        failures. Call this after each success."""
         if not self._reasons or self._clock() - self._failed_at < CALM_S:
             return False
         self._reasons.clear()
@@ -105,8 +108,8 @@ class Budget:
         return False
 
     def due_count(self, *, at_once: bool = False) -> int:
-        """Return how many lines were left out, and reset the count; 0 before the minute is over,
-        unless `at_once`."""
+        """Return how many lines were left out, and reset the count. Before the minute is over,
+        return 0 unless `at_once` is set."""
         if not (at_once or self._left > 0 or self._is_over()):
             return 0
         count, self.left_out = self.left_out, 0
@@ -120,8 +123,8 @@ class _Libraries(logging.Handler):
     """Handler that writes log records of other libraries in our format."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the first line of the record's message template, without values except uvicorn's
-        addresses and numbers."""
+        """Write the first line of the record's message template. Values are left out, except
+        addresses and numbers of uvicorn."""
         if not _OUTPUT.admits(record.levelno):
             return
         template = str(record.msg)
@@ -249,17 +252,17 @@ FIELDS: Final[dict[str, str]] = {
 """Every field that may be logged, with a description of its content."""
 
 REFERENCES: Final = frozenset({"attempt", "event_id", "kind", "order", "session"})
-"""Fields with words of the shop or the provider. Possible phone numbers and email addresses in them
-are masked, because an erasure does not reach the log."""
+"""Fields with text from the shop or the provider. Possible phone numbers and email addresses in
+them are masked, because data cannot be erased from the log."""
 
 MAX_VALUE_CHARS: Final = 500
-"""Maximum length in characters of a value. A longer value is cut and marked as cut."""
+"""Maximum length in characters of a value. A longer value is cut, and a mark is added."""
 
 MAX_ITEMS: Final = 20
 """Maximum number of a list's items that are written. Further items are only counted."""
 
 MAX_FRAMES: Final = 4
-"""Number of a traceback's innermost frames that are written."""
+"""Number of innermost frames of a traceback that are logged."""
 
 Format = Literal["json", "console", "auto"]
 Render = Callable[[str, MutableMapping[str, Any]], str]
@@ -309,8 +312,8 @@ def configure_logging(
 
 
 HELD_UP_MS: Final = 1_000
-"""Milliseconds for which the process waits for a slow reader of the log. After that, lines are
-dropped at once."""
+"""Milliseconds that the process waits for a slow reader of the log. After that, it drops lines
+without waiting, until the reader continues."""
 
 
 class _Reader:
@@ -391,7 +394,7 @@ class _Output:
         return admitted
 
     def tell_left_out(self, *, at_once: bool = False) -> None:
-        """Log how many lines were left out, if the minute is over or `at_once` is set."""
+        """Log how many lines were left out in the last minute, or at once if `at_once` is set."""
         count = self.budget.due_count(at_once=at_once)
         if count:
             self.msg(self.render("warning", {"event": "log lines left out", "count": count}))
@@ -451,8 +454,10 @@ def lost_lines() -> int:
 
 
 def tell_left_out(*, at_once: bool = False) -> None:
-    """Log how many lines were left out, once the minute is over. Call this regularly, because no
-    line may follow a flood.
+    """Log how many lines were left out in the last minute.
+
+    Call this regularly, because after a flood of lines there may be no further line that could
+    report the number.
 
     at_once  whether to log the number before the minute is over
     """
@@ -490,8 +495,8 @@ def _describe_exception(event: MutableMapping[str, Any]) -> None:
 
 
 def class_and_places(error: BaseException) -> tuple[str, str]:
-    """Return the logged form of an unexpected error: its class, and its frames from the innermost,
-    as in `journal.py:120 commit < app.py:31 receive`."""
+    """Return the class of an unexpected error, and its frames from the innermost, as in
+    `journal.py:120 commit < app.py:31 receive`."""
     places: list[str] = []
     trace = error.__traceback__
     while trace is not None:
@@ -505,7 +510,8 @@ def class_and_places(error: BaseException) -> tuple[str, str]:
 
 
 class _Dated:
-    """Source of the current time in RFC 3339 with microseconds, which formats each second once."""
+    """Source of the current time as RFC 3339 text with microseconds. Each second is formatted only
+    once."""
 
     def __init__(self, clock: Clock) -> None:
         self._now = clock.now
@@ -520,7 +526,7 @@ class _Dated:
 
 
 class _Json:
-    """Renderer of a line as a JSON object in ASCII, with everything unsafe escaped."""
+    """Renderer of a line as a JSON object in ASCII."""
 
     def __init__(self, dated: _Dated) -> None:
         self.dated = dated

@@ -1,6 +1,6 @@
 """Outgoing mail by SMTP, encrypted unless the server is on this machine.
 
-A failure raises DeliveryFailed, without secrets and text from the server.
+A failure raises DeliveryFailed. Its message contains no secrets and no text from the server.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""Masking of personal data: enough stays visible to distinguish customers, too little to contact
-anybody.
+"""Masking of personal data: enough stays visible to distinguish customers, but too little to
+contact them.
 
-All phone numbers and names in output are masked here. Only a permitted person who gives a reason
-sees the whole text. `Mask` hides a known number and a token in texts from other services, which
-repeat what they were sent. Leaves out: who may unmask.
+All phone numbers and names in output are masked here. Only a person who has the permission and
+gives a reason sees the whole text. `Mask` is for texts from other services, which may repeat the
+phone number and the token that they were sent. Leaves out: who may see masked data.
 """
 
 import binascii
@@ -19,20 +19,21 @@ UNSHOWN: Final = 3 * DOT
 """Shown in place of a text that is hidden completely."""
 
 _HIDDEN_AT_LEAST: Final = 5
-"""Minimum number of hidden digits. A hundred thousand numbers then share a masked form."""
+"""Minimum number of hidden digits. A hundred thousand numbers then have the same masked form."""
 
 _SIGNIFICANT: Final = 8
-"""Last digits that identify a customer in any notation (254712345678, +254 712 345 678,
+"""Number of last digits that identify a customer in any notation (254712345678, +254 712 345 678,
 0712-345678)."""
 
 _BETWEEN: Final = r"[ ().-]{0,2}"
-"""Pattern between the digits of a possible number. Never change it: stored digests depend on it."""
+"""Pattern of the characters between two digits of a possible phone number. It must never change,
+because stored digests depend on it."""
 
 _FILLING: Final = r"[ \t\u00a0\u2000-\u2015\u202a-\u202f\u2060-\u2069\u2212().\-/]"
 
 APART: Final = rf"{_FILLING}{{0,3}}"
-"""Pattern between the digits of a known number: spaces, dashes and direction marks that people
-copy."""
+"""Pattern of the characters between two digits of a known number: spaces, dashes, and direction
+marks, which people copy without noticing."""
 
 _SOME_PHONE: Final = re.compile(
     rf"(?<![\w.-])(?:\+|\(?0\)?){_BETWEEN}\d(?:{_BETWEEN}\d){{7,13}}(?!\d)", re.ASCII
@@ -78,7 +79,8 @@ def masked_name(name: str) -> str:
 def phone_pattern(digits: str) -> re.Pattern[str]:
     """Build a pattern that finds a phone number in any notation, with or without spaces and dashes.
 
-    It also finds other numbers with these last eight digits; hiding them is the safer choice.
+    It also finds other numbers with the same last eight digits. It is safer to hide these than to
+    miss a notation.
     """
     last = _spaced(digits[-_SIGNIFICANT:])
     # The limit keeps the search linear in a long run of digits.
@@ -86,8 +88,12 @@ def phone_pattern(digits: str) -> re.Pattern[str]:
 
 
 def looks_like_a_phone(text: str, countries: Collection[str] = ()) -> bool:
-    """Return whether a text contains a phone number as people write it: after a plus or a zero, or
-    after one of these calling codes, as M-PESA writes it (`254712345678`)."""
+    """Return whether a text contains a phone number as people or M-PESA write it.
+
+    People write it after a plus or a zero. M-PESA writes it after a calling code (`254712345678`).
+
+    countries  calling codes to look for
+    """
     bare = "|".join(countries)
     return _SOME_PHONE.search(text) is not None or (
         bare != "" and re.search(rf"(?<!\d)(?:{bare}){_NATIONAL}", text, re.ASCII) is not None
@@ -95,7 +101,7 @@ def looks_like_a_phone(text: str, countries: Collection[str] = ()) -> bool:
 
 
 _TELLING: Final = 3
-"""Last digits that stay visible. They distinguish texts, but identify nobody."""
+"""Number of last digits that stay visible. They help to distinguish texts, but identify nobody."""
 
 _MAYBE_PHONE: Final = re.compile(
     rf"(?<!\d)\d(?:{_BETWEEN}\d){{{_SIGNIFICANT - 1},14}}(?!\d)", re.ASCII
@@ -103,8 +109,11 @@ _MAYBE_PHONE: Final = re.compile(
 
 
 def without_phones(text: str) -> str:
-    """Hide all but the last digits of every possible phone number. Do this before computing a
-    digest, which could help to guess a number."""
+    """Hide all but the last digits of every possible phone number.
+
+    Call this before computing a digest of the text. Otherwise the digest could be used to guess the
+    number.
+    """
     return _MAYBE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
 
 
@@ -152,7 +161,7 @@ def masked_reference(reference: str) -> str:
     the first letter of an email address.
 
     A number is found even after letters or at the end of more digits, as in M-PESA's checkout
-    requests. Eight digits alone may be a date, and stay.
+    requests. A run of only eight digits is not masked, because it may be a date.
     """
     if _MAYBE_LOGGED.search(reference) is None:
         return reference
@@ -168,14 +177,14 @@ _AT_SIGHT: Final = re.compile(
 )
 
 _MORE_THAN_A_DATE: Final = 9
-"""Number of digits that a date cannot have: 2026-11-20 has eight."""
+"""Minimum number of digits that cannot be a date: 2026-11-20 has eight."""
 
 
 def masked_at_sight(text: str) -> str:
     """Mask phone numbers and email addresses in a text of unknown content.
 
-    A number follows a plus or a zero, is written in groups, or has at least eleven digits. Dates,
-    seconds and machine addresses are not masked.
+    Digits count as a phone number if they follow a plus or a zero, are written in groups, or are at
+    least eleven. Dates, seconds and IP addresses are not masked.
     """
 
     def shown(found: re.Match[str]) -> str:
@@ -205,8 +214,8 @@ No code is the beginning of another code."""
 
 
 _LEAST_BARE: Final = 8
-"""Minimum number of digits of a national number without its leading zero. A shorter number may be
-an amount."""
+"""Minimum number of digits of a national number without its leading zero. Fewer digits may be an
+amount."""
 
 
 EMAIL_KIND: Final = "email:"
@@ -240,10 +249,10 @@ def written_pattern(identifier: str) -> re.Pattern[str]:
 
 
 def hint_pattern(identifier: str) -> re.Pattern[bytes]:
-    """Build a fast pattern that matches wherever `written_pattern` does, and elsewhere.
+    """Build a fast pattern that finds every match of `written_pattern`, and possibly other text.
 
-    It finds a phone number's last digits, which all notations share, or an email address's domain.
-    It begins with a fixed character.
+    It looks for the last digits of a phone number, which are the same in all notations, or for the
+    domain of an email address.
     """
     if identifier.startswith(EMAIL_KIND):
         domain = identifier.rpartition("@")[2]
@@ -260,15 +269,15 @@ def _spaced(digits: str) -> str:
 
 
 _ESCAPED: Final = re.compile(r"\\+u([0-9a-fA-F]{4})")
-"""Pattern of a character's escape in JSON, with several backslashes in a document inside a
-document."""
+"""Pattern of an escaped character in JSON. JSON inside JSON has several backslashes before each."""
 
 _LINE_END: Final = re.compile(r"\r?\n|\\n")
 
 _BASE64_LETTERS: Final = r"[A-Za-z0-9+/_-]"
 
 _LONG: Final = 60
-"""Minimum length of base64 that is decoded. Shorter texts are ids rather than phone numbers."""
+"""Minimum length of base64 text that is decoded. Shorter text is more likely an id than data with a
+phone number."""
 
 _BASE64: Final = re.compile(
     rf"(?<!{_BASE64_LETTERS}){_BASE64_LETTERS}{{{_LONG},}}"
@@ -282,13 +291,14 @@ _LETTER_OR_NOT: Final = bytes(
 
 
 def written_out(text: str) -> str:
-    r"""Return a text, followed by its parts that are escaped (`\u0032`, `%32`) or in base64,
-    decoded. Patterns find numbers in each form."""
+    r"""Return a text, followed by the decoded form of its parts that are escaped (`\u0032`, `%32`)
+    or in base64. Patterns then find numbers in every form."""
     return "\n".join([text, *_decoded(text)])
 
 
 def is_written_out(content: bytes) -> bool:
-    """Return whether `written_out` would append nothing, so that searching the bytes is enough."""
+    """Return whether `written_out` would append nothing. The bytes can then be searched as they
+    are."""
     return b"%" not in content and b"\\u" not in content and not _has_base64(content)
 
 
@@ -339,12 +349,12 @@ def is_an_address(field: str) -> bool:
 
 class Masking:
     """Masking of given phone numbers and words, and of JSON fields whose names suggest personal
-    data. The repr shows neither."""
+    data. The numbers and words are not in its repr."""
 
     __slots__ = ("_patterns", "_words")
 
     def __init__(self, phones: Iterable[str] = (), *, words: Iterable[str] = ()) -> None:
-        """Prepare to mask these phones and words.
+        """Prepare to mask these phone numbers and words.
 
         phones  E.164 digits of the customers in the texts, or email addresses after EMAIL_KIND
         words   texts that are hidden completely, even in brackets
@@ -396,7 +406,7 @@ class Masking:
         return self.value(value)
 
     def _each(self, value: Any, shown: Callable[[str], str]) -> Any:
-        """Mask each part of a personal field, such as each line of an address."""
+        """Mask all values within a field with personal data, such as each line of an address."""
         if isinstance(value, dict):
             return {self.text(name): self._each(each, shown) for name, each in value.items()}
         if isinstance(value, list):
@@ -420,7 +430,7 @@ _NOTHING = re.compile(r"(?!)")
 
 
 class Mask:
-    """Masking of a token, and of a phone number if it is known. The repr shows neither."""
+    """Masking of a token, and of a phone number if it is known. Neither is in its repr."""
 
     __slots__ = ("_phone", "_token")
 

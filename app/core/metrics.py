@@ -1,7 +1,8 @@
-"""Metrics for Prometheus. Labels are few source names and verdicts, which no sender can invent.
+"""Metrics for Prometheus. Senders cannot create labels: labels are only configured source names and
+verdicts.
 
-A delivery updates plain integers, which are converted when Prometheus asks. Everything runs on one
-event loop, without locks.
+A delivery increments plain integers, which are converted when Prometheus asks. Everything runs on
+one event loop, without locks.
 """
 
 from bisect import bisect_left
@@ -34,7 +35,7 @@ class Connections(Protocol):
 class Metrics(Collector):
     """Metrics of one application.
 
-    gauges  descriptions of further gauges, by name
+    gauges  descriptions of additional gauges, by name
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Metrics(Collector):
         self._time_sum += seconds
 
     def count_not_stored(self, reason: str) -> None:
-        """Count a delivery that was not stored, but answered with 503.
+        """Count a delivery that was not stored, and therefore answered with 503.
 
         reason  why it was not stored
         """

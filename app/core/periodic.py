@@ -1,4 +1,4 @@
-"""Background tasks that run in rounds, and rest after a round without work."""
+"""Background tasks that run in rounds. A task pauses after a round in which it found no work."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,14 +11,16 @@ from app.core.errors import StoreUnavailable
 from app.core.logs import Repeating, log
 
 IDLE_S: Final = 1.0
-"""Seconds between two checks for due work. For checks that cost only one index lookup."""
+"""Seconds between two checks for due work, if a check costs only one index lookup."""
 
 Rest = Callable[[int], float]
-"""Function from the amount of work in a round to the seconds of rest after the round."""
+"""Function that takes the amount of work done in a round, and returns the seconds until the next
+round."""
 
 
 def rest_when_idle(seconds: float) -> Rest:
-    """Build a function for `PeriodicTask.rest`: `seconds` after a round without work, else 0."""
+    """Build a function for `PeriodicTask.rest`. It returns `seconds` after a round without work,
+    and otherwise 0."""
     return lambda done: 0.0 if done else seconds
 
 
@@ -27,7 +29,7 @@ class PeriodicTask:
     processed.
 
     component  name of the task in the log
-    rest       seconds to rest, by the result of the last round
+    rest       function that returns the seconds until the next round
     begin      called before the first round, and again if the database fails
     alive      whether the task is running
     """
@@ -98,7 +100,7 @@ class PeriodicTask:
 
 
 class TaskGroup:
-    """Tasks that run together and do not slow each other. If one task fails, all tasks end."""
+    """Tasks that run concurrently, each with its own pauses. If one task fails, all tasks end."""
 
     def __init__(self, tasks: Sequence[PeriodicTask]) -> None:
         self._tasks = tasks

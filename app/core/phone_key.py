@@ -1,9 +1,9 @@
-"""Keyed digests of phone numbers, email addresses and names, by which orders are found. So these
-need not be stored.
+"""Keyed digests of phone numbers, email addresses and names. Orders are found by digest, so the
+plain data need not be stored.
 
 A plain hash could be reversed by trying all phone numbers. The key is in a separate file, so the
-database alone reveals no number. If the key is lost, nothing is found until `reindex` computes the
-digests with a new key.
+database alone reveals no number. If the key is lost, no order is found by phone number until
+`reindex` computes the digests with a new key.
 """
 
 import hmac
@@ -15,7 +15,7 @@ from app.core.ids import new_secret
 from app.core.private_files import write_new
 
 DIGEST_BYTES: Final = 16
-"""Bytes of a digest. The first four identify the key."""
+"""Length of a digest in bytes. The first four bytes identify the key."""
 
 _NAMING: Final = 4
 _KEY_CHARS: Final = 64
@@ -39,8 +39,8 @@ class PhoneKey:
         """Return the digest of a phone number in E.164 digits, or of another identifier of
         `providers.identifiers`.
 
-        It is the key's name and the HMAC-SHA-256, cut to DIGEST_BYTES. Its last bit is 0 for a
-        phone number, else 1.
+        The digest is the name of the key and the HMAC-SHA-256, cut to DIGEST_BYTES. Its last bit is
+        0 for a phone number, and otherwise 1.
         """
         code = self._begun.copy()
         code.update(identifier.encode())
@@ -49,13 +49,14 @@ class PhoneKey:
 
 
 def is_of_a_number(digest: bytes) -> bool:
-    """Return whether a digest is a phone number's. Other identifiers are weaker evidence, because
-    many people share a name or last card digits."""
+    """Return whether a digest is that of a phone number. Other identifiers are weaker evidence,
+    because many people share a name or the last digits of a card."""
     return not digest[-1] & 1
 
 
 def read_phone_key(path: Path) -> PhoneKey | None:
-    """Read the key in a file, if there is one. Raises ConfigurationError if it is unusable."""
+    """Read the key from a file; None if there is no file. Raises ConfigurationError if the file is
+    unusable."""
 
     def unusable(what: str) -> ConfigurationError:
         return ConfigurationError(
@@ -84,10 +85,10 @@ def read_phone_key(path: Path) -> PhoneKey | None:
 
 
 def make_phone_key(path: Path) -> PhoneKey:
-    """Read the key in a file, or create a file that only its owner can read.
+    """Read the key from a file, or create a file that only its owner can read.
 
-    Processes that start together get one key. Raises ConfigurationError for an unusable file, and
-    UnreachableError if none can be created.
+    Processes that start at the same time get the same key. Raises ConfigurationError if the file is
+    unusable, and UnreachableError if it cannot be created.
     """
     known = read_phone_key(path)
     if known is not None:

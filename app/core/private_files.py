@@ -1,6 +1,7 @@
-"""Files written completely or not at all, private files such as keys, and locks of folders.
+"""Files that are written completely or not at all, private files such as keys, and locks of
+folders.
 
-A private file that others may use is refused. Leaves out: the content of the files.
+A private file that other users can access is refused. Leaves out: the content of the files.
 """
 
 import errno
@@ -19,7 +20,8 @@ _OTHERS: Final = 0o007
 
 
 def lock_folder(folder: Path) -> int | None:
-    """Lock a folder while the returned descriptor is open; None if another process has it."""
+    """Lock a folder. The lock lasts while the returned descriptor is open. Return None if another
+    process has the lock."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -36,7 +38,7 @@ Owner = tuple[int, int]
 
 
 def write_new(path: Path, content: bytes, *, owner: Owner | None = None) -> None:
-    """Create a file, which gets its name only once its content is on the disk.
+    """Create a file. The file gets its name only when its content is on the disk.
 
     owner  owner of the file if root creates it; None for the user who creates it
 
@@ -66,8 +68,8 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLO
 
 
 def _made_anew(path: Path, mode: int) -> int:
-    """Open a new file, after deleting any file with this name, whose owner could read what we
-    write."""
+    """Delete any file with this name, and open a new one. The owner of an old file could read what
+    is written."""
     path.unlink(missing_ok=True)
     return os.open(path, _NEW, mode)
 
@@ -76,11 +78,14 @@ def _made_anew(path: Path, mode: int) -> int:
 def replacing(
     path: Path, *, part: Path, mode: int = MODE, exclusive: bool = False
 ) -> Iterator[IO[bytes]]:
-    """Yield a file that replaces `path` once the block has ended and the content is on the disk, or
-    never if it fails.
+    """Yield a temporary file that replaces `path` when the block ends, once its content is on the
+    disk.
 
-    part       temporary path, in the same folder
-    exclusive  whether to raise FileExistsError for an existing part, as another process's
+    If the block fails, `path` is not changed.
+
+    part       path of the temporary file, in the same folder
+    exclusive  whether to raise FileExistsError if the temporary file exists, because another
+               process may be writing it
 
     Raises OSError if the file cannot be written.
     """
@@ -97,7 +102,7 @@ def replacing(
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """Write all bytes, with several system calls if needed."""
+    """Write all bytes, with several system calls if necessary."""
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -113,12 +118,13 @@ def sync_folder(folder: Path) -> None:
 
 
 def read_private(path: Path, *, variable: str, what: str, most: int) -> bytes | None:
-    """Read at most `most` + 1 bytes of a private file; None if there is no file.
+    """Read a private file; None if there is no file. At most `most` + 1 bytes are read, so that the
+    caller can detect a file that is too long.
 
     variable  setting that names the file, for messages
     what      description, such as `a key`, for messages
 
-    Raises ConfigurationError if the file cannot be read, or if others may use it.
+    Raises ConfigurationError if the file cannot be read, or if other users can access it.
     """
     try:
         with path.open("rb") as file:

@@ -14,7 +14,8 @@ from reconcile.documents import Count, InstantText, Keywords, MoneyDocument
 MEDIA_TYPE = "application/problem+json"
 
 TYPE: Final = "urn:tallyhook:problem:"
-"""Prefix of the URI that names a problem's type, before the code. It is not an address."""
+"""Beginning of the URI that identifies the type of a problem. The code follows. The URI is not a
+web address."""
 
 
 class FieldProblemDocument(TypedDict):

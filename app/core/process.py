@@ -17,8 +17,8 @@ def _place() -> str:
 
 
 def _started(process: int) -> str | None:
-    """Return when a process of this machine started, in ticks since boot; "" if it has ended, None
-    if unknown."""
+    """Return the start time of a process of this machine, in ticks since boot. Return "" if the
+    process has ended, and None if its start is unknown."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -33,7 +33,7 @@ def _started(process: int) -> str | None:
 
 
 def process_name() -> str:
-    """Return the name of this process, unique over all machines and times."""
+    """Return the name of this process, unique across all machines and times."""
     return f"{_place()}:{os.getpid()}:{_started(os.getpid())}"
 
 
@@ -44,15 +44,15 @@ def process_id(name: str) -> int | None:
 
 
 def has_ended(name: str) -> bool:
-    """Return whether the process with this name has certainly ended: it ran on this machine since
-    the last boot, and is visible from here."""
+    """Return whether the process with this name has certainly ended. This is known only if it ran
+    on this machine since the last boot, and is visible to this process."""
     place, process, started = name.rsplit(":", 2)
     return place == _place() and _started(int(process)) not in (started, None)
 
 
 def is_running(process: int) -> bool:
-    """Return whether a process of this machine is running. Id 0 is an invisible process, and counts
-    as not running."""
+    """Return whether a process of this machine is running. Process id 0 stands for an invisible
+    process, and is never running."""
     return process > 0 and _started(process) != ""
 
 
@@ -80,8 +80,12 @@ SPARE_FILES: Final = 128
 
 
 def affordable(connections: int) -> int:
-    """Raise the limit of open files for this many connections. Return how many it allows: more
-    would wait in the kernel instead of being refused."""
+    """Raise the limit of open files so that this many connections are possible. Return the number
+    of connections that the limit allows.
+
+    Accept no more connections than that. Further ones would wait in the kernel instead of being
+    refused.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -92,39 +96,42 @@ def affordable(connections: int) -> int:
 
 
 YOUNG_OBJECTS: Final = 50_000
-"""New containers before a garbage collection, which pauses some milliseconds."""
+"""Number of new container objects that triggers a garbage collection. A collection takes some
+milliseconds."""
 
 
 def look_seldom() -> None:
-    """Make garbage collections rare. Call this before large modules are loaded."""
+    """Make garbage collections rare. Call this before loading large modules."""
     gc.set_threshold(YOUNG_OBJECTS, 20, 20)
 
 
 def pass_over_start() -> None:
-    """Exclude all existing objects from garbage collection, because nearly all stay."""
+    """Exclude all existing objects from garbage collection, because nearly all of them stay until
+    the process ends."""
     gc.freeze()
 
 
 def forbid_core_dumps() -> None:
-    """Forbid core dumps of this process and its children permanently, because they contain secrets.
+    """Forbid core dumps of this process and its children permanently, because core dumps contain
+    secrets.
 
-    If `core_pattern` names a program, the kernel still passes it the dump, and this limit.
-    systemd-coredump then stores nothing; another program may ignore the limit.
+    If `core_pattern` names a program, the kernel passes the dump to this program anyway, together
+    with the limit. systemd-coredump then stores nothing. Other programs may ignore the limit.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that end a service. SIGHUP, sent when a terminal is closed, is ignored
-    under `nohup`."""
+    """Return the signals that end a service. SIGHUP is sent when a terminal is closed. It is not
+    among them if it is ignored, as under `nohup`."""
     asked = (signal.SIGTERM, signal.SIGINT)
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return asked if ignored else (*asked, signal.SIGHUP)
 
 
 def heed_sigterm_in_container() -> None:
-    """Make SIGTERM end this process even as the first of a container, where the kernel ignores it
-    without a handler."""
+    """Make SIGTERM end this process even if it is the first process of a container. The kernel
+    ignores SIGTERM there unless the process has a handler."""
     if os.getpid() == 1:
         signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
@@ -148,7 +155,7 @@ _CAUSES: Final = {
 def why_ended(code: int) -> str:
     """Return a sentence that explains a process's exit code.
 
-    code  exit code from `subprocess`: negative for a signal
+    code  exit code from `subprocess`. It is negative for a signal
     """
     if code >= 0:
         return f"it ended with exit code {code}: the lines before this one say why"

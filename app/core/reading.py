@@ -1,4 +1,4 @@
-"""Results of reading a verified body: its events, or why the body cannot be read exactly."""
+"""Results of reading a verified body: its events, or the reason why it cannot be read exactly."""
 
 from typing import Final, NamedTuple
 
@@ -10,14 +10,15 @@ class Unreadable(ValueError):
 
 
 class UnclearAmount(Unreadable):
-    """An amount that is a number but is not exact in its currency."""
+    """A number that is not an exact amount in its currency."""
 
 
 TRIAL: Final = b'{"tallyhook": "trial of the public endpoint before going live"}'
-"""Start of the body with which `golive` tests the public endpoint."""
+"""Start of the body that `golive` sends to test the public endpoint."""
 
 TRIED: Final = "it is a trial of `tallyhook golive`, not an event"
-"""Reason stored for the test's body, which cannot be read. The profile is not at fault."""
+"""Reason stored for the unreadable test body of `golive`. It shows that the profile is not at
+fault."""
 
 
 class Belonging(NamedTuple):
@@ -29,7 +30,8 @@ class Belonging(NamedTuple):
 
 
 NOBODYS = Belonging()
-"""Result without account and environment, or for a profile that knows neither."""
+"""Belonging of an event without account and environment, or of any event if the profile does not
+define them."""
 
 
 class Reading(NamedTuple):
@@ -37,8 +39,9 @@ class Reading(NamedTuple):
 
     events       at least one event, in the order of the body
     environment  `sandbox`, `live`, or None if the provider does not state it
-    unstated     whether an event lacks the environment where the profile expects it
-    foreign      whether an event names another account, or none where the profile expects one
+    unstated     whether an event has no environment although the profile expects one
+    foreign      whether an event names another account, or no account although the profile expects
+                 one
     raws         bytes of each event; empty if the whole body is one event
     unread       bytes and reason of each event that could not be read
     customers    keyed digests of each event's customer: phone number, email address, name, card,

@@ -1,4 +1,4 @@
-"""Recorded requests: one JSON object a line, which can be sent again unchanged.
+"""Recorded requests, which can be sent again unchanged. Each line is a JSON object.
 
 An object has `method`, `url` (path and query), `headers` as pairs in order, and the body as `body`
 if it is UTF-8, else as `body_base64`. Leaves out: headers of the connection (`host`,
@@ -27,12 +27,12 @@ MAX_BODY_BYTES: Final = 1024 * 1024
 """Maximum size of a body in bytes. The receiver accepts no larger body."""
 
 MAX_URL_CHARS: Final = 32 * 1024
-"""Maximum length of a path and query in characters. No server accepts as many."""
+"""Maximum length of a path and query in characters. Servers accept less."""
 
 MAX_LINE_BYTES: Final = 2 * MAX_BODY_BYTES
 MAX_LINES: Final = 100_000
 SEND_LIMIT_S: Final = 30.0
-"""Time limit in seconds for a request and its answer. Providers wait no longer."""
+"""Time limit in seconds for a request and its answer. Providers do not wait longer either."""
 
 Headers = list[tuple[str, str]]
 
@@ -41,16 +41,18 @@ _OF_THE_CONNECTION: Final = frozenset(
      "upgrade", "proxy-connection", "expect"}
 )  # fmt: skip
 _OF_THE_ANSWER: Final = "accept-encoding"
-"""Header that is sent as `identity`, because answers are not decompressed here."""
+"""Header that is always sent as `identity`, because answers are not decompressed."""
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-"""Pattern of a header's value (RFC 9110, 5.5). The one above is for methods and names (5.6.2)."""
+"""Pattern of a header's value (RFC 9110, 5.5). `_TOKEN` is the pattern of methods and header names
+(5.6.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A request. `url` has path and query. `headers` are Latin-1, which keeps every byte."""
+    """A request. `url` has path and query. `headers` are decoded as Latin-1, so that every byte is
+    kept."""
 
     method: str = "POST"
     url: str
@@ -75,7 +77,7 @@ def line_of(request: Recorded) -> str:
 
 
 def requests_in(file: IO[bytes], name: str) -> Iterator[Recorded]:
-    """Yield the requests in a file. Raise UsageError at the first invalid line."""
+    """Yield the requests in a file. Raises UsageError at the first invalid line."""
     number = 0
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -110,9 +112,10 @@ def _request(found: Any) -> Recorded:
 
 
 def target_of(to: str, url: str) -> str:
-    """Return the address `to` with the request's query, and its path if `to` has no path.
+    """Return the address for sending a recorded request to the server `to`.
 
-    Raises UsageError if `to` is no http address, or if the host would change.
+    It is `to` with the request's query, and with its path if `to` has no path. Raises UsageError if
+    `to` is not a valid http address, or if the request's path would lead to another host.
     """
     try:
         parts = urlsplit(to)

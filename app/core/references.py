@@ -1,17 +1,17 @@
 """Validation of references: the merchant's name of an order, or a provider's name of a payment.
 
-All input is checked here, so that an order named by an event can be read by its path, recorded by
-`PUT`, paid through us and found in an order book.
+All input is checked here. So an order that an event names can also be read and recorded at its URL,
+paid in a checkout session, and found in an order book.
 
-A reference has 1 to 200 characters, not all blank. Refused are control characters, the line
-separators U+2028 and U+2029, and halves of surrogate pairs. All others are accepted unchanged:
+A reference has 1 to 200 characters, not all blank. Control characters, the line separators U+2028
+and U+2029, and halves of surrogate pairs are refused. All other characters are accepted unchanged:
 surrounding spaces, invisible characters, and U+FFFD. A letter with its accent may be one character
-or two (NFC and NFD). Both look alike and mean one order, so references are stored and compared in
-NFC (`composed`). Bytes that are not UTF-8 are refused on input: as U+FFFD, several references would
-become one.
+or two (NFC and NFD). Both look alike and mean the same order, so references are stored and compared
+in NFC (`composed`). Bytes that are not UTF-8 are refused on input. If they were replaced by U+FFFD,
+different references could become equal.
 
-Leaves out: ids of events (`app.providers.fields`), which are narrower, and cells of files
-(`app.finance.files.books`), which lose surrounding spaces and must not be formulas.
+Leaves out: ids of events (`app.providers.fields`), which have stricter rules, and cells of files
+(`app.finance.files.books`), which are stripped and must not be formulas.
 """
 
 import re
@@ -25,7 +25,7 @@ RULE: Final = (
     f"1 to {MAX_REFERENCE} characters, not only blanks, without control characters, line "
     "separators and halves of surrogate pairs"
 )
-"""Rule for references, to complete `An order's reference is …`."""
+"""Rule for references. It completes the sentence `An order's reference is …`."""
 
 UNUSABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 

@@ -1,14 +1,15 @@
-"""Schedule: entries of a setting, and when each is due. Pure: the current time is a parameter.
+"""Schedule of periodic work: entries of a setting, and when each is due.
 
     nightly | 30 2 * * * | reconcile; month | 0 6 12 * * | reconcile month pdf xlsx folder
 
-An entry is a name, a cron expression of five fields in the merchant's zone, and words: `reconcile`,
-the span to report (`month` or `day` means the last complete one), formats, and channels of
-delivery. `checkpoint` delivers the newest signed head of the log. Leaves out: running entries
-(`finance.scheduled`).
+An entry has a name, a cron expression of five fields in the merchant's time zone, and words. The
+words can be `reconcile`, the span to report (`month` or `day` for the last complete one), formats,
+and channels of delivery. `checkpoint` delivers the newest signed head of the log. Leaves out:
+running entries (`finance.scheduled`).
 
-Clock changes are handled as in Debian's cron. Work in a skipped hour runs at its end, and work in a
-repeated hour once, the first time. An entry whose hour is `*` runs in every hour that passes.
+Clock changes are handled as in Debian's cron. Work that is due in a skipped hour runs at the end of
+that hour. Work that is due in a repeated hour runs only the first time. An entry whose hour is `*`
+runs every hour, including repeated hours.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ ENTRIES_MAX: Final = 20
 TEXT_MAX: Final = 4_000
 
 LATE: Final[instants.Duration] = 10 * instants.MINUTE
-"""Delay up to which due work is not reported as late."""
+"""Maximum delay after which due work is not yet reported as late."""
 
 LOOKED_BACK: Final[instants.Duration] = 400 * instants.DAY
-"""Age up to which missed work is still caught up."""
+"""Maximum age of missed work that is still made up for."""
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
@@ -52,7 +53,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 class ScheduleEntry:
     """Entry of the schedule: work, and when it is due.
 
-    cron        five fields; the minute is a number
+    cron        cron expression of five fields. The minute must be a number
     reconcile   whether to reconcile everything first
     span        time span of the report; None for no report
     forms       formats of the report
@@ -138,11 +139,12 @@ def next_time(entry: ScheduleEntry, *, after: Instant, zone: tzinfo) -> Instant 
 
 
 def due_time(entry: ScheduleEntry, *, since: Instant, now: Instant, zone: tzinfo) -> Instant | None:
-    """Return the latest time at which an entry was due; None if there is none. Work missed several
-    times is due once.
+    """Return the latest time in a period at which an entry was due; None if there is none.
 
-    since  instant after which the due time must be
-    now    latest instant that it can have
+    Work that was missed several times is due only once.
+
+    since  start of the period, exclusive
+    now    end of the period, inclusive
     """
     begin = max(since, Instant(now - LOOKED_BACK))
     times = takewhile(lambda at: at <= now, _times(entry, after=begin, zone=zone))

@@ -1,23 +1,24 @@
-"""Signals between tasks, and between a process and its child, without content."""
+"""Signals between tasks, or between a process and its child. A signal has no content."""
 
 import asyncio
 from collections.abc import Callable
 
 
 class Signal(asyncio.Event):
-    """Event whose `set` also wakes tasks in another process."""
+    """Event that can also wake tasks in another process."""
 
     def __init__(self) -> None:
         super().__init__()
         self.elsewhere: Callable[[], None] = lambda: None
 
     def set(self) -> None:
-        """Wake the tasks that wait in this process or in the other process."""
+        """Wake the tasks that wait in this process and in the other process."""
         super().set()
         self.elsewhere()
 
     def hear(self) -> None:
-        """Wake only this process's tasks, because the other process sent the signal."""
+        """Wake the tasks that wait in this process. For a signal that came from the other
+        process."""
         super().set()
 
 

@@ -1,7 +1,6 @@
-"""JSON parsed exactly or refused: RFC 8259 in UTF-8, without constructs that parsers read
-differently.
+"""Strict JSON parser: RFC 8259 in UTF-8. Refuses what different parsers may read differently.
 
-Refused: duplicate keys, NaN and Infinity, integers beyond 64 bits, nesting beyond MAX_DEPTH.
+Duplicate keys, NaN, Infinity, integers beyond 64 bits, and nesting beyond MAX_DEPTH are refused.
 Fractions are parsed as Decimal, so that no amount becomes a binary float.
 """
 
@@ -13,10 +12,10 @@ from typing import Any, Final, NoReturn
 from app.core.reading import Unreadable
 
 MAX_DEPTH: Final = 32
-"""Maximum depth of nested objects and arrays. Events need three; the stack allows many more."""
+"""Maximum depth of nested objects and arrays. Events need only three levels."""
 
 MAX_NUMBER_LENGTH: Final = 100
-"""Maximum length of a number with fraction or exponent. Amounts have less than a third."""
+"""Maximum length of a number that has a fraction or an exponent. Amounts are much shorter."""
 
 _INTEGER_LENGTH = 20
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1

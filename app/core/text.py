@@ -20,7 +20,7 @@ def capital(text: str) -> str:
 
 def printable(text: str) -> str:
     r"""Escape characters that could control or break a terminal, as in `\x1b`, and line breaks.
-    Joiners that a name needs stay."""
+    Joiners that a name needs are not escaped."""
     if text.isprintable():
         return text
     return "".join(

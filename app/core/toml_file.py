@@ -1,8 +1,8 @@
 """Strict TOML files: validated by a pydantic model, with all mistakes reported at once.
 
-A mistake is one line: the file, the line, the key, and what would be right. A model is a subclass
-of `TomlTable`, whose validators raise ValueError with a sentence. Rules about several keys are
-checked on the correct values, even if others are wrong.
+A mistake is reported as one line with the file, the line, the key, and what would be right. A model
+is a subclass of `TomlTable`, whose validators raise ValueError with a sentence. Rules that involve
+several keys are checked even if other keys are wrong.
 """
 
 import re
@@ -46,7 +46,7 @@ def yes_or_no(value: Any) -> bool:
 @dataclass(frozen=True, slots=True)
 class TomlMistake:
     """Mistake in a file: the dotted key, and what would be right. The second table of `[[fee]]` has
-    the key `fee.2`; an empty key means the whole file."""
+    the key `fee.2`. An empty key stands for the whole file."""
 
     key: str
     sentence: str
@@ -67,9 +67,9 @@ def read_toml(
     """Return the checked values of a file. Raises ConfigurationError with every mistake, by line.
 
     name      name of the file in messages
-    together  checks rules about several keys, and yields the mistakes; may set values that depend
-              on others
-    beside    values from elsewhere that replace values of the file
+    together  checks rules that involve several keys, and yields the mistakes. May also set values
+              that depend on others
+    beside    top-level values that replace those in the file
     """
     try:
         written = content if isinstance(content, bytes) else content.encode()
@@ -102,7 +102,8 @@ def read_toml(
 
 
 MOST_DOTS: Final = 500
-"""Maximum dots in a line. Parsing a key of thirty thousand parts (64 KiB) takes a minute."""
+"""Maximum number of dots in a line. Parsing a key of thirty thousand parts (64 KiB) takes a
+minute."""
 
 
 def parsed_toml(text: str, *, name: str) -> Values:
@@ -119,7 +120,8 @@ def parsed_toml(text: str, *, name: str) -> Values:
 
 
 _BEYOND: Final = object()
-"""Placeholder for a number that no Decimal can hold. The parser reports no line for it."""
+"""Placeholder for a number that is too large for Decimal. It is found later, so that the mistake
+gets its line."""
 
 
 def _decimal(written: str) -> Any:
@@ -142,7 +144,7 @@ def _beyond(document: Values) -> Iterator[str]:
 
 
 def _mistake(model: type[TomlTable], error: Any) -> tuple[tuple[int | str, ...], TomlMistake]:
-    """Return the path of the wrong value, and the mistake, for an error of pydantic."""
+    """Return the path of the wrong value, and the mistake, for a pydantic error."""
     place: tuple[int | str, ...] = error["loc"]
     key = ".".join(_written(each) for each in place)
     kind, context = error["type"], error.get("ctx", {})
@@ -258,7 +260,8 @@ def lines_of_keys(text: str) -> Lines:
 
 
 def line_of_key(lines: Lines, key: str) -> int:
-    """Return the line of a dotted key, else of the innermost table that contains it, else 0."""
+    """Return the line of a dotted key, or of the innermost table that contains it. Return 0 if
+    there is neither."""
     names = _names(key)
     inwards = (names[:depth] for depth in range(len(names), 0, -1))
     return next((lines[each] for each in inwards if each in lines), 0)

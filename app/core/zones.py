@@ -1,8 +1,8 @@
 """Time zones by name, from the system's database or `tzdata`, and sentences in local time.
 
-The engine writes instants in UTC, as `2026-10-16T09:05:00Z` or, for customers, as `16 October 2026,
-09:05 UTC`, because programs compare, seal and read its sentences. This module rewrites them in
-local time for people.
+The package `reconcile` writes instants in UTC, as `2026-10-16T09:05:00Z` or, for customers, as `16
+October 2026, 09:05 UTC`. Programs compare, seal and parse these sentences, so they must not depend
+on a zone. This module rewrites them in local time for people.
 """
 
 import re
@@ -30,8 +30,8 @@ def zone_named(name: str) -> tzinfo:
 
 
 def wall_clock(instant: Instant, zone: tzinfo) -> Instant:
-    """Return the local date and time of an instant as if it were UTC, or the instant itself at the
-    ends of the calendar."""
+    """Return the local date and time of an instant as if it were UTC. Return the instant itself if
+    the local time is beyond the range of `datetime`."""
     if zone is UTC:
         return instant
     try:
@@ -83,7 +83,7 @@ _MOMENT: Final = re.compile(
 
 
 class Piece(NamedTuple):
-    """Part of a sentence; `at` is set if it is an instant in local time."""
+    """Part of a sentence. `at` is set if the part is an instant in local time."""
 
     text: str
     at: Instant | None = None
@@ -92,9 +92,9 @@ class Piece(NamedTuple):
 def local_pieces(text: str, zone: tzinfo) -> Iterator[Piece]:
     """Split a sentence at its instants, and write each in local time, to the minute.
 
-    Days of banks and files are stored as midnights. So `at` and a local midnight become `on` and
-    the day. After `until`, `beyond` and `by` the time stays, because a day alone would mean its
-    end.
+    Days of banks and files are stored as midnights. So `at` followed by a local midnight becomes
+    `on` followed by the day. After `until`, `beyond` and `by` the time stays, because a day alone
+    would be understood as the end of the day.
     """
     last = 0
     for found in _MOMENT.finditer(text):
@@ -130,7 +130,8 @@ def _words(local: Instant, *, day: bool, aloud: bool) -> str:
 
 
 def local_text(text: str, zone: tzinfo, *, named: bool = False) -> str:
-    """Write a sentence's instants in local time, except in backquotes, which hold commands.
+    """Write the instants of a sentence in local time. Skip backquoted parts, because they are
+    commands.
 
     named  whether to add the zone's abbreviation, such as EAT, to each time of day
     """
@@ -148,8 +149,8 @@ def local_text(text: str, zone: tzinfo, *, named: bool = False) -> str:
 
 
 def local_moment(at: Instant, zone: tzinfo) -> str:
-    """Return an instant in local time, to the minute, with the zone's abbreviation; at midnight
-    only the day."""
+    """Return an instant in local time, to the minute, with the zone's abbreviation. Return only the
+    day for a midnight."""
     local = wall_clock(at, zone)
     if local % instants.DAY == 0:
         return _words(local, day=True, aloud=False)
@@ -157,8 +158,8 @@ def local_moment(at: Instant, zone: tzinfo) -> str:
 
 
 def _name(at: Instant, zone: tzinfo) -> str:
-    """Return the zone's abbreviation at an instant. Return UTC at the ends of the calendar, where
-    `wall_clock` returns UTC, too."""
+    """Return the zone's abbreviation at an instant; UTC if `wall_clock` cannot convert the
+    instant."""
     try:
         return instants.moment_of(at).astimezone(zone).tzname() or str(zone)
     except OverflowError:

@@ -23,7 +23,7 @@ class AttachmentRecord:
     order         order of the attachment; "" for an attachment of a break without an order
     audit_number  number of the attachment's audit entry, which the log seals
     details       personal data as canonical JSON; None after deletion
-    gone_at       when the attachment was detached or erased, with its bytes unless others use them
+    gone_at       when the attachment was detached or erased; None if it still exists
     """
 
     attachment_id: str
@@ -62,7 +62,7 @@ def _record(row: Sequence[Any]) -> AttachmentRecord:
 async def add_attachment(
     connection: AsyncConnection, attached: AttachmentRecord, body: bytes
 ) -> None:
-    """Store an attachment, and its bytes if they are new."""
+    """Store an attachment, and its file content if that is not stored yet."""
     rows = [astuple(attached)]
     await run(connection, insert_rows, table="attachments", columns=_COLUMNS, rows=rows)
     await run(
@@ -101,7 +101,7 @@ async def attachment_named(connection: AsyncConnection, name: str) -> Attachment
 async def living_attachments(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> list[AttachmentRecord]:
-    """Return the present attachments of these orders, by id."""
+    """Return the attachments of these orders that were not deleted, by id."""
     return sorted(
         (_record(row) for row in await select_in(connection, sql=_THERE, values=orders)),
         key=lambda each: each.attachment_id,
@@ -113,7 +113,7 @@ AT_ONCE: Final = 200
 
 
 async def attachments_after(connection: AsyncConnection, after: str) -> list[AttachmentRecord]:
-    """Return the next batch of present attachments, by id."""
+    """Return the next batch of attachments that were not deleted, by id."""
     key = _ATTACHMENTS.c.id
     there = select(_ATTACHMENTS).where(_ATTACHMENTS.c.gone_at.is_(None), key > after)
     rows = await connection.execute(there.order_by(key).limit(AT_ONCE))
@@ -140,7 +140,8 @@ async def files_of_none_but(connection: AsyncConnection, names: Collection[str])
 async def empty_attachments(
     connection: AsyncConnection, names: Sequence[str], *, now: Instant
 ) -> None:
-    """Delete these attachments' personal data, and bytes that no other attachment uses."""
+    """Delete the personal data of these attachments, and each file that no other attachment
+    uses."""
     await acting_alone(connection)  # waits for an attach of the same bytes
     for name in names:
         await connection.execute(
@@ -161,7 +162,8 @@ async def empty_attachments(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedEntry:
-    """Audit entry about an attached or removed file. Its leaf counts as a leaf of the order."""
+    """Audit entry about an attached or removed file of an order. Its leaf in the log counts as a
+    leaf of the order."""
 
     number: int
     attachment_id: str

@@ -1,13 +1,13 @@
-"""Files that people attach to an order or a break: receipts, deliveries, letters, terms.
+"""Files that people attach to an order or a break: receipts, proofs of delivery, letters, terms.
 
-    1 judge   the kind and the size; and from the bytes, whether the file is of an accepted type, is
-              of the type that its name says, and was not cut off
+    1 check   the kind, the size, and the bytes: the file must be of an accepted type, be of the
+              type that its name suggests, and be complete
     2 store   the bytes once, by their digest; name and note separately, as personal data
-    3 seal    an audit entry with the digests of bytes and details. The entry gets a leaf in the log
-              that counts among the order's leaves, and so does the entry of a removal
+    3 seal    an audit entry with the digests of the bytes and of the details
 
-A file is personal: an erasure of the order deletes it, and so does `detach`. The trail still has
-its digest, who attached it, and that it is gone.
+The audit entry gets a leaf in the log, which counts as a leaf of the order. The audit entry about a
+removal does, too. A file is personal data: `detach` and an erasure of the order delete it. The
+audit trail keeps its digest, who attached it, and the fact that it was deleted.
 """
 
 import hashlib
@@ -49,23 +49,26 @@ KIND_WORDS: Final[dict[str, str]] = {
 """Name of each kind in a letter."""
 
 MAX_FILE_BYTES: Final = 10 * 1024 * 1024
-"""Maximum bytes of a file: some dozen scanned pages. Payment services accept 2 to 20 MB in all."""
+"""Maximum size in bytes of a file: some dozen scanned pages. Payment services accept 2 to 20 MB in
+total."""
 
 MAX_BYTES_OF_ONE: Final = 50 * 1024 * 1024
-"""Maximum total bytes of the files of an order or break. A bundle is read into memory."""
+"""Maximum total size in bytes of the files of one order or break, because a bundle is read into
+memory."""
 
 MOST_OF_ONE: Final = 30
-"""Maximum number of files of an order or break. Somebody at a bank looks through them."""
+"""Maximum number of files of one order or break, because an employee of a bank must look through
+them."""
 
 MAX_NAME: Final = 120
 MAX_NOTE: Final = 500
 MAX_PARCEL: Final = 80
-"""Maximum characters of a file's name, its note, a carrier, or a tracking number."""
+"""Maximum length in characters of a file's name, its note, a carrier, or a tracking number."""
 
 _PDF, _PNG, _JPEG, _TEXT = "application/pdf", "image/png", "image/jpeg", "text/plain"
 
 ENDINGS: Final = {_PDF: "pdf", _PNG: "png", _JPEG: "jpg", _TEXT: "txt"}
-"""Accepted media types with their file endings. None can be run."""
+"""Accepted media types with their file endings. None is executable."""
 
 _MAGIC: Final = ((b"%PDF-", _PDF), (b"\x89PNG\r\n\x1a\n", _PNG), (b"\xff\xd8\xff", _JPEG))
 _WHOLE: Final[Mapping[str, tuple[bytes, ...]]] = {
@@ -90,7 +93,8 @@ The whole file is searched, because programs write different data before the hea
 """
 
 PDF_END_BYTES: Final = 4096
-"""Bytes at a PDF's end that are searched for the end mark. Mail programs add bytes after it."""
+"""Number of bytes at the end of a PDF that are searched for the end mark. Mail programs add bytes
+after it."""
 
 _MEDIA_BY_NAME: Final = {
     ".pdf": _PDF, ".png": _PNG, ".jpg": _JPEG, ".jpeg": _JPEG, ".jpe": _JPEG, ".txt": _TEXT,
@@ -151,7 +155,8 @@ class AttachmentListDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """Attachment, for people who may see it. Texts are empty after deletion."""
+    """Attachment with its personal data, which not everybody may see. The texts are empty after
+    deletion."""
 
     record: attachment_store.AttachmentRecord
     name: str = ""
@@ -231,7 +236,7 @@ def fault_of(name: str, content: bytes, media: str) -> str | None:
 async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
     """Store a file, and record the attachment in the audit trail.
 
-    Raise UsageError for a missing permission, an unacceptable file or too many files, and
+    Raises UsageError for a missing permission, an unacceptable file or too many files, and
     NotFoundError for an unknown order or break.
     """
     media = _checked(asked)
@@ -352,7 +357,8 @@ async def _check_room(connection: Connection, asked: AttachRequest, sha256: str)
 
 
 async def _standing(connection: Connection, name: str) -> attachment_store.AttachmentRecord:
-    """Return a present attachment. Raise NotFoundError, or UsageError for a deleted one."""
+    """Return an attachment. Raises NotFoundError for an unknown attachment, and UsageError for a
+    deleted one."""
     found = await attachment_store.attachment_named(connection, name)
     if found is None:
         raise NotFoundError(
@@ -366,10 +372,10 @@ async def _standing(connection: Connection, name: str) -> attachment_store.Attac
 
 
 async def detach(context: AppContext, name: str, *, reason: str, by: str | None) -> Attachment:
-    """Delete an attachment: its bytes, name and note. The trail keeps the digest.
+    """Delete an attachment: its bytes, name and note. The audit trail keeps the digest.
 
-    Raise NotFoundError. Raise UsageError for a missing permission, an empty reason, or a deleted
-    attachment.
+    Raises NotFoundError for an unknown attachment. Raises UsageError for a missing permission, an
+    empty reason, or a deleted attachment.
     """
     checked = checked_reason(context, reason)
     async with context.database.writing() as connection:
@@ -389,9 +395,9 @@ async def detach(context: AppContext, name: str, *, reason: str, by: str | None)
 async def attachments_of(
     context: AppContext, *, order: str | None = None, break_: str | None = None
 ) -> list[Attachment]:
-    """Return the attachments of an order and its breaks, or of one break, with deleted ones.
+    """Return the attachments of an order and its breaks, or of one break, including deleted ones.
 
-    Raise NotFoundError.
+    Raises NotFoundError for an unknown order or break.
     """
     async with context.database.reading() as connection:
         if break_ is not None:
@@ -412,7 +418,7 @@ def listing(attachments: Iterable[Attachment]) -> AttachmentListDocument:
 async def attachment_bytes(
     connection: Connection, record: attachment_store.AttachmentRecord
 ) -> bytes:
-    """Return an attachment's bytes. Raise UsageError if they are missing or altered."""
+    """Return an attachment's bytes. Raises UsageError if they are missing or altered."""
     body = await attachment_store.attached_bytes(connection, record.sha256)
     if body is None or hashlib.sha256(body).hexdigest() != record.sha256:
         raise UsageError(
@@ -425,8 +431,9 @@ async def attachment_bytes(
 async def read_attachment(
     context: AppContext, name: str, *, by: str | None
 ) -> tuple[Attachment, bytes]:
-    """Return an attachment with its bytes, and record the access. Raise UsageError or
-    NotFoundError."""
+    """Return an attachment with its bytes, and record the access in the audit trail. Raises
+    UsageError for a missing permission or a deleted attachment, and NotFoundError for an unknown
+    one."""
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="attachment_read")
         found = await _standing(connection, name)

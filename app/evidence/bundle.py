@@ -1,4 +1,5 @@
-"""Building of the bundle: files, manifest, signature, ZIP. Leaves out gathering the evidence."""
+"""Building of an evidence bundle: files, manifest, signature, ZIP. Leaves out: gathering the
+evidence."""
 
 import asyncio
 import hashlib
@@ -45,7 +46,7 @@ SESSION_KINDS: Final = ("session_requested", "session_opened", "session_refused"
 
 @dataclass(slots=True)
 class Files:
-    """Files of a bundle by name. Those in `personal` are only in a full bundle."""
+    """Files of a bundle by name. The files in `personal` are only in a full bundle."""
 
     shown: dict[str, bytes] = field(default_factory=dict)
     personal: dict[str, bytes] = field(default_factory=dict, repr=False)
@@ -219,7 +220,7 @@ def _sessions(dossier: gather_evidence.Dossier) -> list[dict[str, Any]]:
 
 
 def _said(dossier: gather_evidence.Dossier, name: str) -> dict[str, Any]:
-    """Return the content that a leaf seals, as the bundle's documents show it."""
+    """Return the content that the leaf `name` seals, as the bundle's documents show it."""
     return document_of_parts(dossier.sealed.said[name])
 
 
@@ -306,7 +307,8 @@ KEY_PEM: Final = "evidence-key.pem"
 
 
 def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
-    """Return the bundle's bytes. Raise UsageError for more than `verify` accepts."""
+    """Return the bytes of the bundle. Raises UsageError if the bundle is larger than `verify`
+    accepts."""
     files = files_of(dossier, key=keys.key_name(key.public))
     files.shown[KEY] = keys.public_key_text(key.public).encode()
     files.shown[KEY_PEM] = key.public.pem().encode()
@@ -324,8 +326,8 @@ def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
 
 
 def manifest_of(dossier: gather_evidence.Dossier, files: Files) -> dict[str, Any]:
-    """Return the manifest to sign, with the digest of every file. It includes files that are left
-    out."""
+    """Return the manifest to sign. It has the digest of every file, including files left out of
+    this bundle."""
     shown = {name: entry(data) for name, data in files.shown.items()}
     personal = {name: entry(data) for name, data in files.personal.items()}
     return {
@@ -345,14 +347,14 @@ def manifest_of(dossier: gather_evidence.Dossier, files: Files) -> dict[str, Any
 
 SEAL_TRIES: Final = 100
 SEAL_PAUSE_S: Final = 0.1
-"""Pause in seconds between two tries to seal everything. Another process may be sealing."""
+"""Pause in seconds between two attempts to seal everything. Another process may be sealing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleRequest:
     """Request for a bundle.
 
-    reason       why personal data are needed; without it they are left out
+    reason       why personal data is needed; None to leave out personal data
     attachments  whether to include attached files instead of only their digests
     """
 
@@ -367,8 +369,9 @@ class BundleRequest:
 class Built:
     """Finished bundle.
 
-    due                  whether the order was not folded yet, so that its next revision is missing
-    cosigned_by_too_few  whether the quorum of witnesses is missing
+    due                  whether the order must still be folded, so that its next revision is
+                         missing
+    cosigned_by_too_few  whether fewer witnesses than the quorum have cosigned the checkpoint
     attachments          number of attached files; None if they were not requested
     """
 
@@ -393,9 +396,10 @@ async def build_evidence(
     *,
     lines: gather_evidence.ReadsLines,
 ) -> Built:
-    """Build the bundle. Personal data need a reason and a role that may unmask.
+    """Build the bundle. A bundle with personal data needs a reason and a role that may unmask.
 
-    Raise UsageError for a missing permission or an empty reason, and NotFoundError.
+    Raises UsageError for a missing permission or an empty reason, and NotFoundError for an unknown
+    order.
     """
     full = request.reason is not None
     if full:
@@ -439,8 +443,8 @@ async def build_evidence(
 async def _permitted_of(
     connection: Connection, restriction: Restriction, *, by: str | None
 ) -> None:
-    """Raise UsageError unless the person may export restricted data. This takes the permission to
-    erase."""
+    """Raise UsageError unless the person may export restricted data. The permission to erase is
+    required."""
     try:
         await permitted(connection, by=by, action="erased")
     except UsageError as error:
@@ -459,8 +463,8 @@ async def _sealed_dossier(
 ) -> gather_evidence.Dossier:
     """Seal everything about the order, then gather the dossier.
 
-    Several tries, because another sealer may be at work. Raise UsageError if older evidence stays
-    unsealed: verifiers advise against such a bundle.
+    This is tried several times, because another process may be sealing. Raises UsageError if old
+    evidence stays unsealed, because verifiers would doubt such a bundle.
     """
     for _ in range(SEAL_TRIES):
         await seal.seal_all(context, signer)

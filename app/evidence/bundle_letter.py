@@ -1,8 +1,8 @@
-"""report.html: the letter of an evidence bundle. Two printed pages state what was ordered, what was
-paid, and what was known when.
+"""The letter in an evidence bundle (`report.html`). Two printed pages state what was ordered, what
+was paid, and what was known when.
 
-Longer tables are cut, with the name of the file that has the rest. Equal orders and instants give
-equal letters, with times in the merchant's zone (letter_times.py).
+Long tables are shortened, and name the file that has all rows. The letter depends only on the
+order, the instant and the merchant's time zone (letter_times.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ from reconcile.money import Money
 class LetterArrival:
     """First delivery of an event, with its signature verified again.
 
-    key     fingerprint of the key that made the signature; None if no key fits
+    key     fingerprint of the key that verifies the signature; None if no key does
     public  whether the key is a public key
     """
 
@@ -43,7 +43,7 @@ class LetterArrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedOutcome:
-    """Revision that was published to the shop's systems."""
+    """Revision that was published to the shop's systems, for the letter."""
 
     at: Instant
     outcome: str
@@ -56,10 +56,10 @@ class LetterFacts:
 
     They come from the database for a new bundle, and from the bundle's files for its verification.
 
-    history     history as the bundle contains it
-    checkpoint  signed head to which the proofs lead; empty if nothing is sealed yet
-    sealed      number of the log's entries about the order
-    unsealed    number of entries that are not sealed yet
+    history     the order's history in the bundle
+    checkpoint  signed head of the log that the proofs are for; empty if nothing is sealed yet
+    sealed      number of sealed log entries about the order
+    unsealed    number of parts of the evidence that are not sealed yet
     key         name of the key that signs the bundle
     zone        zone of the times in the letter; None for UTC
     unheard     messages that may be about the order but are not in the history
@@ -86,7 +86,7 @@ WIDTH: Final = 680
 """Width of the drawing in CSS pixels: an A4 page between its margins."""
 
 LEFT: Final = 92
-"""Left edge of the first column, after the lanes' names."""
+"""Left edge of the first column, to the right of the lanes' names."""
 
 MAX_COLUMNS: Final = 13
 """Maximum number of moments in a drawing, so that their times do not overlap."""
@@ -168,10 +168,10 @@ WORDS: Final[Mapping[str, str]] = {
 }
 
 _SENTENCE: Final = 260
-"""Maximum characters of a sentence in the explanation, with its ids."""
+"""Maximum length in characters of a sentence in the explanation, including ids."""
 
 _TEXT: Final = 120
-"""Maximum characters of a cell. The data files have texts in full."""
+"""Maximum length in characters of a cell. The data files have the full text."""
 
 
 def bundle_letter(ledger: Ledger, facts: LetterFacts) -> str:
@@ -199,7 +199,8 @@ def _newest(
     widths: Sequence[float],
     **more: Any,
 ) -> list[letters.Block]:
-    """Return a table of the last rows with the number of others; no blocks without rows."""
+    """Return a table of the last rows, with a note on how many rows are left out. Return no blocks
+    if there are no rows."""
     left = len(rows) - ROWS[name]
     note = [letters.Paragraph(f"{left} more in {file}.", "quiet")] if left > 0 else []
     table = letters.LetterTable(rows=rows[-ROWS[name] :], widths=widths, **more)
@@ -357,7 +358,8 @@ def _cut(text: str, limit: int = _TEXT) -> str:
 
 
 def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
-    """Return sentences on messages outside the history, and on each source's last delivery."""
+    """Return sentences on what may be missing from the history, and on each source's last
+    delivery."""
     said = []
     for each in unheard.messages:
         about = "it names this order or its payment"

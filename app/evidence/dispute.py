@@ -1,8 +1,8 @@
-"""Known facts of an order's dispute, and the evidence that a bank asks for, which depends on the
-reason.
+"""Facts known about an order's dispute, and the evidence that a bank asks for. The evidence depends
+on the reason of the dispute.
 
-Lines in this module sort providers' words and card networks' codes into families. A person can
-choose the family of any other reason.
+Reasons are grouped into families, by the providers' words and the card networks' codes. A person
+can choose the family of any other reason.
 """
 
 import re
@@ -84,7 +84,7 @@ def family_of(reason: str | None) -> Family | None:
 
 
 EventKey = tuple[str, str, str]
-"""Source, event id and digest of the body. Ids of two sources may be equal."""
+"""Source, event id and digest of the body. Different sources may have equal event ids."""
 
 State = Literal["open", "won", "lost"]
 _STATES: Final[Mapping[str, State]] = {
@@ -129,7 +129,7 @@ class CaseItemDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedDispute:
-    """Dispute as its messages describe it.
+    """Dispute as the provider's messages describe it.
 
     reference   the provider's reference of the dispute, or None
     payment     reference of the disputed payment
@@ -152,7 +152,8 @@ class ReportedDispute:
 
     @property
     def words(self) -> str:
-        """Return the dispute's state as the end of a sentence, with a partial loss."""
+        """Return the dispute's state as the end of a sentence. After a partial decision, add the
+        lost amount."""
         part = "" if self.still_lost is None else f" in part, and {self.still_lost} of it stay lost"
         return STATE_WORDS[self.state] + part
 
@@ -203,7 +204,8 @@ def messages_of_disputes(ledger: Ledger) -> list[Heard]:
 
 
 def dispute_of(ledger: Ledger, *, respond_by: Mapping[EventKey, Instant]) -> ReportedDispute | None:
-    """Return the order's newest open dispute, or else its newest; None without any.
+    """Return the newest open dispute of the order, or else the newest dispute; None if there is
+    none.
 
     respond_by  deadline for the shop's answer, by event
     """
@@ -247,9 +249,10 @@ def _dispute(
 
 
 def _judged(messages: Sequence[Heard], ledger: Ledger) -> tuple[State, Money | None] | None:
-    """Return the state and lost amount of these messages' dispute, as the ledger has them.
+    """Return the state of the dispute that these messages are about, and the lost amount, from the
+    ledger.
 
-    Events are compared by key, because ids of two sources may be equal.
+    Events are compared by key, because different sources may have equal event ids.
     """
     keys = {each.event.key for each in messages}
     for payment in payments_of(ledger.case.attempts, ledger.case.filed):
@@ -263,10 +266,8 @@ def _judged(messages: Sequence[Heard], ledger: Ledger) -> tuple[State, Money | N
 
 
 def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
-    """Return the amount that stays lost after a partial decision.
-
-    Returns None if none of these messages states the dispute's present state.
-    """
+    """Return the amount that stays lost after a partial decision. Return None if none of these
+    messages states the present state of the dispute."""
     state, lost = _judged(messages, ledger) or (None, None)
     return lost if state in [_STATES[each.event.claim] for each in messages] else None
 
@@ -276,7 +277,7 @@ def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseFacts:
-    """Facts for the checklist of an answer.
+    """Facts for the checklist of an answer to a dispute.
 
     respond_by        the bank's deadline; None if unknown
     missing_merchant  names of the empty settings about the merchant
@@ -301,7 +302,7 @@ class CaseFacts:
 
     @property
     def tracked(self) -> bool:
-        """Return whether an attached delivery has its carrier and tracking number."""
+        """Return whether an attachment states both a carrier and a tracking number."""
         return any(each.carrier and each.tracking for each in self.attachments)
 
 
@@ -309,7 +310,7 @@ class CaseFacts:
 class Item:
     """Item of evidence for a letter.
 
-    there  whether the shop has it
+    there  whether the shop has the evidence
     do     how to get it
     """
 

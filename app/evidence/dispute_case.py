@@ -1,5 +1,5 @@
-"""An order's case: its dispute, the messages about the payment, attachments, the customer's earlier
-orders, and what is still missing for an answer. Nothing is changed."""
+"""Dispute case of an order: the dispute, the messages about the payment, attachments, the
+customer's earlier orders, and what is still missing for an answer. This module only reads."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -72,7 +72,11 @@ class Merchant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRequest:
-    """Request for a case. `family` and `respond_by` are for what no message states."""
+    """Request for a case.
+
+    family      family of the dispute, if no message states it
+    respond_by  deadline for the answer, if no message states it
+    """
 
     order: str
     as_of: Instant | None = None
@@ -119,12 +123,12 @@ class CaseDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisputeCase:
-    """Case of an order at one instant, with masked phone numbers.
+    """Dispute case of an order at one instant, with masked phone numbers.
 
-    stated    stated values about the disputed payment, by member of the profile's section
-              [transaction], or `name`, `email` or `card` of the customer
-    limits    limits of the dispute's channel and card network on what may be sent
-    rules     result of each card network's rule on earlier purchases
+    stated    values that messages state about the disputed payment. The keys are members of the
+              profile's section [transaction], or `name`, `email` or `card` of the customer
+    limits    limits that the provider and the card network set for a letter
+    rules     whether the earlier purchases meet the rule of each card network
     unheard   messages that may be about the order but are not in the history
     behind_s  age in seconds of the oldest unread delivery that may be about the order; 0 without
               one
@@ -186,7 +190,8 @@ class DisputeCase:
 
 
 def stated_family(word: str | None) -> disputes.Family | None:
-    """Return a family by its name, if given. Raise UsageError for an unknown one."""
+    """Return the family with this name; None if no name is given. Raises UsageError for an unknown
+    family."""
     if word is None:
         return None
     found = next((each for each in disputes.FAMILIES if each == word), None)
@@ -204,7 +209,8 @@ def merchant_of(settings: Settings) -> Merchant:
 
 
 async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
-    """Gather an order's case. Raise NotFoundError if the order was unknown at the instant."""
+    """Gather the dispute case of an order. Raises NotFoundError if the order was unknown at the
+    instant."""
     behind = await behind_s(context, as_of=asked.as_of)
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -305,7 +311,8 @@ async def _bodies(
 ) -> AsyncIterator[tuple[Delivery, Source, Incoming]]:
     """Yield the first stored delivery of each event, with its source and request.
 
-    Skips unconfigured sources, and events that did not come in a signed message.
+    Sources that are no longer configured, and events that did not come in a signed message, are
+    skipped.
     """
     found = set[disputes.EventKey]()
     for each in deliveries:
@@ -334,9 +341,10 @@ async def _stated(
     *,
     most: int = LOOKED_AT,
 ) -> dict[str, tuple[str, ...]]:
-    """Return the values that messages state about the disputed payment, or about all payments.
+    """Return the values that messages state about the disputed payment. If `reported` is None, use
+    the messages about all payments.
 
-    most  maximum number of events whose messages are read, the newest
+    most  maximum number of events whose messages are read. The newest are read
     """
     about = by_event(each for each in known.deliveries if _is_of(reported, each.event))
     newest = [each for of_event in about[-most:] for each in of_event]
@@ -376,12 +384,12 @@ async def _earlier(
     *,
     whole: bool,
 ) -> tuple[list[EarlierOrder], list[first_party.Purchase]]:
-    """Return earlier orders, oldest first, and earlier purchases.
+    """Return the customer's earlier orders, oldest first, and earlier purchases.
 
-    An earlier order has this phone number and no dispute. An earlier purchase has this phone
-    number, email address, name or card.
+    An earlier order has the same phone number and no dispute. An earlier purchase has the same
+    phone number, email address, name or card.
 
-    whole  whether to search by all of these, which reads bodies, or only by phone numbers
+    whole  whether to search by all of these, which requires reading bodies, or only by phone number
     """
     things = {known.order, *(each.delivery_id for each in known.deliveries)}
     noted = {each[0] for each in await notes_of(connection, things)}
@@ -413,7 +421,7 @@ async def _earlier(
 def _paid(
     history: History, reported: disputes.ReportedDispute | None = None
 ) -> tuple[Instant, Money] | None:
-    """Return the time and amount of an order's disputed payment, or of its first."""
+    """Return the time and amount of the disputed payment, or of the order's first payment."""
     paid = [
         (each.event.occurred_at or each.received_at, each.event.money)
         for each in history.deliveries

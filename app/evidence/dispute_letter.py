@@ -2,11 +2,11 @@
 exhibits.
 
     1 case     the dispute, its attachments, earlier orders            dispute_case.py
-    2 dossier  signatures verified again, and the log's entries        gather_evidence.py
+    2 dossier  verified signatures, and the log's entries              gather_evidence.py
     3 letter   one document, from which every format is made
-    4 form     HTML, or PDF by typst, an extra (`pdf`)                 letter_forms.py
+    4 form     HTML, or PDF by Typst                                   letter_forms.py
 
-Leaves out our own codes. The evidence bundle has what programs need.
+The letter does not show Tallyhook's own codes. The evidence bundle has the data for programs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -56,7 +56,7 @@ _RECORDS: Final[Mapping[str, str]] = {
     "order_fulfilled": "The shop shipped the order",
     "session_opened": "The payment page was opened for the customer",
 }
-"""Wording of the shop's records that a bank asks about."""
+"""Wording of those records of the shop that a bank asks about."""
 
 _CLAIMS: Final[Mapping[str, str]] = {
     "authorized": "{money} was reserved on the customer's account",
@@ -69,14 +69,14 @@ _CLAIMS: Final[Mapping[str, str]] = {
     "dispute_won": "The dispute was decided for the shop",
     "dispute_lost": "The dispute was decided for the customer",
 }
-"""Wording of the payment service's claims that are listed once."""
+"""Wording of the claims of the payment service that the letter lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exhibit:
     """File that is appended to the letter.
 
-    text     text to show for a text file or a mail
+    text     text to show, if the file is a text file or a mail
     smaller  whether `content` is a picture at a lower resolution
     """
 
@@ -206,7 +206,7 @@ async def letter_of(
 
     personal  whether the letter may name the customer
 
-    Raise NotFoundError for an unknown order.
+    Raises NotFoundError for an unknown order.
     """
     case = await dispute_case.dispute_case(context, asked)
     dossier = await gather_evidence.gather_dossier(
@@ -308,7 +308,8 @@ class _Writer:
         }  # fmt: skip
 
     def _moment(self, instant: Instant | None) -> LetterMomentDocument:
-        """Return a moment in the merchant's zone and in UTC, with the UTC day if it differs."""
+        """Return a moment in the merchant's zone and in UTC. Add the UTC day if it is another
+        day."""
         if instant is None:
             return {"at": None, "local": None, "utc": None}
         local, utc = (
@@ -381,8 +382,8 @@ class _Writer:
     def _of_messages(self) -> Iterable[tuple[Instant, str, str]]:
         """Yield the time, text and basis of each statement by the payment service.
 
-        Each movement appears once with its own amount, so that the lines add up. Other statements
-        appear once for each payment or movement.
+        Each movement appears once with its own amount, so that the lines add up. A statement about
+        no movement appears once, even if several messages repeat it.
         """
         moved: dict[tuple[str, object], Movement] = {}
         for movement in self._case.ledger.movements:
@@ -447,7 +448,7 @@ class _Writer:
 
 
 _MOVES: Final = {"captured": "succeeded", "refunded": "refunded", "reversed": "reversed"}
-"""Claim that states a movement, by kind of movement."""
+"""Claim that states each kind of movement."""
 
 
 def _signature_words(evidence: gather_evidence.DeliveryEvidence | None, standing: Standing) -> str:
@@ -480,17 +481,19 @@ def _money(ledger: Ledger, *, unheard: Unheard) -> list[list[str]]:
 
 
 MOST_TEXT: Final = 20_000
-"""Maximum characters of an appended text: about eight pages."""
+"""Maximum length in characters of an appended text: about eight pages."""
 
 OF_ONE_EXHIBIT: Final = ChildLimits(memory_mib=2_048, processor_s=15, duration_s=20)
-"""Limits for laying out one exhibit. A picture with MAX_PIXELS takes 400 MiB and a second."""
+"""Limits of the child process that lays out one exhibit. A picture with MAX_PIXELS takes 400 MiB
+and a second."""
 
 OF_ONE_MAIL: Final = ChildLimits(memory_mib=512, processor_s=3, duration_s=10)
-"""Limits for reading one mail. Only a hostile mail takes longer."""
+"""Limits of the child process that reads one mail. Only a hostile mail reaches them."""
 
 
 async def _text(content: bytes) -> str:
-    """Return the text to show for a file; for a mail its head, text and list of attachments."""
+    """Return the text to show for a file. For a mail, this is its head, its text and the list of
+    its attachments."""
     text = content.decode("utf-8", "replace").removeprefix("\ufeff")
     if is_mail(content):
         with suppress(ChildStopped):

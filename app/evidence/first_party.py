@@ -1,8 +1,8 @@
 """Rules of card networks on earlier purchases as evidence that a customer made a disputed purchase.
 
-A value that nobody stated does not match. Pure: no clock and no I/O. Each rule names the pages that
-state it, because the networks' rule books are not public in full. If two pages differ, the stricter
-rule is used.
+A value that no message states matches no other value. Each rule names the pages that state it,
+because the networks' rule books are not public in full. If two pages differ, the stricter rule is
+used. This module uses no clock and no I/O.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,8 @@ class Purchase:
     stated: Mapping[str, tuple[str, ...]]
 
     def shares(self, member: str, other: "Purchase") -> bool:
-        """Return whether the purchases share a value of `member`, in any case."""
+        """Return whether both purchases have the same value of `member`. Upper and lower case are
+        not distinguished."""
         mine, theirs = (
             {each.casefold() for each in one.stated.get(member, ())} for one in (self, other)
         )
@@ -42,10 +43,12 @@ class Purchase:
 class NetworkRule:
     """Programme of a card network that counts earlier purchases as evidence.
 
+    A field agrees if the disputed purchase and two earlier purchases all have the same value in it.
+
     code      the reason code to which the programme applies
-    groups    groups of compared fields. A field agrees if the disputed purchase and both earlier
-              purchases have one value in it
-    at_least  minimum number of agreeing fields, with one from every group if there are several
+    groups    groups of fields to compare. If there are several groups, one field in every group
+              must agree
+    at_least  minimum number of fields that must agree
     one_of    fields of which at least one must agree
     source    page that states the rule
     read      day on which the page was read
@@ -98,11 +101,12 @@ NETWORK_NAMES: Final[Mapping[str, str]] = {
     "mc": "mastercard", "american express": "amex", "american_express": "amex",
     "diners_club": "diners",
 }  # fmt: skip
-"""Names of card networks by providers' other names for them."""
+"""Providers' other names for card networks, with the names that are used here."""
 
 
 def network_of(words: Sequence[str]) -> str | None:
-    """Return the only card network that a payment's messages name, or None."""
+    """Return the card network that a payment's messages name; None if they name no network or
+    several."""
     found = {NETWORK_NAMES.get(each.casefold(), each.casefold()) for each in words}
     return found.pop() if len(found) == 1 else None
 
@@ -120,7 +124,7 @@ class NetworkRuleDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qualification:
-    """Result of applying a rule to a dispute, with the orders by which it qualifies."""
+    """Result of applying a rule to a dispute, with the earlier orders that make it qualify."""
 
     rule: NetworkRule
     because: str
@@ -143,9 +147,10 @@ class Qualification:
 def qualifications(
     disputed: Purchase, earlier: Sequence[Purchase], *, fraud: bool
 ) -> list[Qualification]:
-    """Apply the network's rules to a disputed purchase; all rules if the network is unknown.
+    """Apply the rules of the card network to a disputed purchase. Apply all rules if the network is
+    unknown.
 
-    fraud  whether the customer says that somebody else paid; if not, no rule applies
+    fraud  whether the customer says that somebody else paid. Otherwise no rule applies
     """
     network = network_of(disputed.stated.get("network", ()))
     if not any(disputed.stated.get(each) for each in ("network", "reason_code", "credential")):
@@ -208,7 +213,8 @@ def _judged(
 
 
 def _matching(rule: NetworkRule, disputed: Purchase, pair: Sequence[Purchase]) -> tuple[str, ...]:
-    """Return the fields that agree in all three purchases; () if they do not satisfy the rule."""
+    """Return the fields that agree in all three purchases. Return () if these fields do not satisfy
+    the rule."""
     found: list[str] = []
     for group in rule.groups:
         shared = [each for each in group if all(one.shares(each, disputed) for one in pair)]

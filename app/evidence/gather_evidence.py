@@ -1,7 +1,8 @@
 """Gathering of everything known about one order, as of an instant, into a dossier. Nothing is
 changed.
 
-A dossier is a value without store, clock or key. Equal dossiers give equal bundles, byte for byte.
+A dossier is plain data, without store, clock or key. Equal dossiers give equal bundles, byte for
+byte.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -73,7 +74,7 @@ class ProvenSignature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryEvidence:
-    """Delivery with its stored facts, and what they prove.
+    """Stored delivery, and what it proves.
 
     body     the event's bytes, possibly from an earlier delivery; None if they were deleted
     method   the request's HTTP method
@@ -96,7 +97,7 @@ class Profiled:
     orders    `shared` if the source's orders are shared with other sources, otherwise `own`
     link_by   what links a payment to an order
     captures  payment methods with automatic capture
-    vouchers  redacted authorization headers of the requests to which `captures` applies
+    vouchers  redacted authorization headers. `captures` applies to requests with one of them
     text      the profile's file, which has no secrets
     """
 
@@ -232,7 +233,8 @@ def evidence_of(
     accounts: Mapping[str, Account],
     others: Iterable[store.StoredDelivery] = (),
 ) -> list[DeliveryEvidence]:
-    """Return the evidence of these deliveries, with bodies from equal deliveries if needed.
+    """Return the evidence of these deliveries. If a body is missing, use the body of another
+    delivery with the same digest.
 
     others  further deliveries whose bodies may be used
     """
@@ -342,7 +344,8 @@ async def gather_dossier(
     lines: ReadsLines,
     attachments: bool = False,
 ) -> Dossier:
-    """Gather an order's dossier. Raise NotFoundError, or UsageError for a future instant."""
+    """Gather an order's dossier. Raises NotFoundError for an unknown order, and UsageError for a
+    future instant."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         history = (await as_judged(connection, [order], policy=context.policy))[order]
@@ -395,9 +398,10 @@ async def gather_dossier(
 async def _arrived(
     connection: Connection, known: History
 ) -> tuple[list[store.StoredDelivery], list[store.StoredDelivery]]:
-    """Return each event's first delivery, and later deliveries if the first has no body.
+    """Return the first delivery of each event. If it has no body, return later deliveries of the
+    event, too.
 
-    Raise UsageError if the deliveries are too large.
+    Raises UsageError if the deliveries are too large.
     """
     events = by_event(known.as_stored().deliveries)
     ids = [each[0].delivery_id for each in events]
@@ -413,7 +417,8 @@ async def _arrived(
 async def _attached(
     connection: Connection, order: str, *, as_of: Instant, with_files: bool
 ) -> tuple[AttachedFile, ...]:
-    """Return all files of the order and its breaks before the instant, even removed ones."""
+    """Return all files that were attached to the order and its breaks before the instant, including
+    removed files."""
     entries = await attachment_store.counted_entries(connection, order, until=as_of)
     removed = {each.attachment_id: each.number for each in entries if each.removed}
     records = {

@@ -1,11 +1,11 @@
 """The evidence key: one ed25519 key in a file, which signs checkpoints and bundles.
 
-No function returns or shows the private half. Files are signed in minisign's format, prehashed
-(`ED`), so that the `minisign` tool verifies them:
+No function returns or shows the private key. Files are signed in minisign's prehashed format
+(`ED`), so that the `minisign` tool can verify them:
 
 public key   comment line, then base64 of "Ed", 8 bytes of key id, 32 bytes of key
-signature    comment line, then base64 of "ED", key id, signature over BLAKE2b-512 of the file
-             `trusted comment: …`, then base64 of a signature over signature and comment
+signature    comment line, then base64 of "ED", key id, signature over BLAKE2b-512 of the file,
+             then `trusted comment: …`, then base64 of a signature over signature and comment
 """
 
 import base64
@@ -27,7 +27,7 @@ VARIABLE: Final = "TALLYHOOK_EVIDENCE__KEY_FILE"
 """Setting that names the key's file."""
 
 MAX_FILE_BYTES: Final = 4096
-"""Maximum bytes of a key file. A PEM of this kind has 119."""
+"""Maximum size in bytes of a key file. A PEM file with an ed25519 key has 119."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class PublicKey:
 
 
 class EvidenceKey:
-    """Key that signs. `write_key` and `load_key` create it."""
+    """Key that signs. Only `write_key` and `load_key` create it."""
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private
@@ -73,7 +73,7 @@ def write_key(path: Path, *, secret: bytes, owner: Owner | None = None) -> Evide
 
     owner  the file's owner if root creates it, as in `write_new`
 
-    The file gets its name only after its content is on the disk. Raise ConfigurationError if it
+    The file gets its name only when its content is on the disk. Raises ConfigurationError if it
     cannot be written, and FileExistsError if the name is taken.
     """
     private = Ed25519PrivateKey.from_private_bytes(secret)
@@ -96,8 +96,8 @@ def write_key(path: Path, *, secret: bytes, owner: Owner | None = None) -> Evide
 def load_key(path: Path) -> EvidenceKey | None:
     """Return the signing key in a file; None if there is no file.
 
-    Raise ConfigurationError if other users can read it, or if it is no ed25519 PEM without a
-    password.
+    Raises ConfigurationError if other users can read the file, or if it is not an ed25519 PEM file
+    without a password.
     """
     content = read_private(path, variable=VARIABLE, what="a key", most=MAX_FILE_BYTES)
     if content is None:
@@ -123,7 +123,7 @@ def own_key(settings: Settings) -> PublicKey | None:
 
 
 MAX_COMMENT: Final = 1024
-"""Maximum characters of a comment. Minisign limits the trusted one to 8,192 bytes."""
+"""Maximum length in characters of a comment. Minisign limits trusted comments to 8,192 bytes."""
 
 _KEY: Final = b"Ed"
 _PREHASHED: Final = b"ED"
@@ -156,7 +156,8 @@ def public_key_text(public: PublicKey) -> str:
 
 
 def read_public_key(text: str) -> PublicKey:
-    """Parse a minisign public key: its file or only the key's line. Raise NotSigned."""
+    """Parse a minisign public key: the whole file, or only the line of the key. Raises NotSigned if
+    it is invalid."""
     line = text.strip().splitlines()[-1] if text.strip() else ""
     raw = _decoded(line, length=42)
     public = PublicKey(raw[10:])
@@ -166,10 +167,11 @@ def read_public_key(text: str) -> PublicKey:
 
 
 def minisign_signature(key: EvidenceKey, data: bytes, *, comment: str, about: str = "") -> str:
-    """Return the content of a signature file. Raise ValueError for a bad comment.
+    """Return the content of a signature file. Raises ValueError for a comment that minisign would
+    not accept.
 
     comment  text that the signature covers
-    about    first line, which it does not cover; by default the key's name
+    about    first line, which the signature does not cover; by default the key's name
     """
     about = about or f"signature from tallyhook key {key_name(key.public)}"
     for each in (comment, about):
@@ -187,9 +189,10 @@ def minisign_signature(key: EvidenceKey, data: bytes, *, comment: str, about: st
 
 
 def trusted_comment(public: PublicKey, data: bytes, text: str) -> str:
-    """Verify a signature file for these bytes, and return its trusted comment.
+    """Verify the signature file `text` for these bytes, and return its trusted comment.
 
-    Checks (1) form, (2) key, (3) bytes, (4) comment. Raise NotSigned if a check fails.
+    The form of the file, the key, the signature over the bytes, and the signature over the comment
+    are checked in this order. Raises NotSigned if a check fails.
     """
     lines = text.split("\n")
     if len(lines) != 5 or lines[4] or not lines[0].startswith(_UNTRUSTED):  # 1

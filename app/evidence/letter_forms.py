@@ -1,7 +1,8 @@
-"""Formats of the letter that answers a dispute, with its exhibits: HTML, or PDF by typst.
+"""Formats of the letter that answers a dispute, with its exhibits: HTML, or PDF by Typst.
 
-All text is passed as data, so that none can become markup. The letter lists a file that typst
-cannot lay out as sent separately. A PDF beyond the channel's limits is refused.
+All text is passed as data, so that it cannot become markup. If Typst cannot lay out a file, the
+letter lists the file as sent separately. A PDF that exceeds the limits of the provider or card
+network is refused.
 """
 
 import asyncio
@@ -39,13 +40,13 @@ from app.receiving.caught_up import must_have_read
 LetterForm = Literal["pdf", "html"]
 
 MOST_PAGES: Final = 20
-"""Maximum pages of an appended exhibit. A longer one is sent separately."""
+"""Maximum number of pages of an appended exhibit. A longer exhibit is sent separately."""
 
 OF_ONE_LETTER: Final = ChildLimits(memory_mib=4_096, processor_s=90, duration_s=60, result_mib=256)
 
 
 def letter_form(path: Path) -> LetterForm:
-    """Return a letter's format by its file name. Raise UsageError."""
+    """Return a letter's format by its file name. Raises UsageError for another ending."""
     forms: dict[str, LetterForm] = {".pdf": "pdf", ".html": "html", ".htm": "html"}
     found = forms.get(path.suffix.lower())
     if found is None:
@@ -61,12 +62,13 @@ async def take_letter(
     lines: gather_evidence.ReadsLines,
     name: str = "letter.pdf",
 ) -> tuple[Letter, bytes]:
-    """Make the letter and its bytes, with an audit entry. Without a format, only view the letter.
+    """Make the letter and its bytes, with an audit entry. If `form` is None, the letter is made
+    only for viewing.
 
     name  name of the file for a PDF
 
-    Raise UsageError for a missing permission, a missing typst, or a PDF beyond the channel's
-    limits. Raise NotFoundError for an unknown order.
+    Raises UsageError for a missing permission, if Typst is not installed, or for a PDF that exceeds
+    the limits. Raises NotFoundError for an unknown order.
     """
     who = await who_may(context, by=asked.by, action="letter_taken")
     await must_have_read(context, as_of=asked.as_of)
@@ -86,7 +88,8 @@ async def take_letter(
 
 
 async def letter_in(letter: Letter, form: LetterForm, *, name: str = "letter.pdf") -> bytes:
-    """Return the letter's bytes. Raise UsageError for a PDF that fails or exceeds the limits."""
+    """Return the bytes of the letter. Raises UsageError if a PDF cannot be made, or exceeds the
+    limits."""
     if form == "html":
         pictures = {
             _file(each): (each.media, each.content)
@@ -108,7 +111,7 @@ async def letter_in(letter: Letter, form: LetterForm, *, name: str = "letter.pdf
 
 
 def _fault(letter: Letter, content: bytes, pages: Mapping[int, int], name: str) -> str | None:
-    """Return a sentence on the channel's limit that a PDF exceeds, or None."""
+    """Return a sentence on the limit that a PDF exceeds; None if it exceeds no limit."""
     exhibits = [
         SentFile(
             name=f"exhibit {each.number}, {shown['name']}", ending=ENDINGS[each.media],
@@ -123,10 +126,10 @@ def _fault(letter: Letter, content: bytes, pages: Mapping[int, int], name: str) 
 
 
 _PAGE: Final = re.compile(rb"/Type\s*/Page\b")
-"""Page object in a PDF by typst, which does not compress these objects."""
+"""Pattern of a page object in a PDF by Typst, which does not compress these objects."""
 
 PICTURE_PPI: Final = 150
-"""Dots per inch of a reduced picture as wide as the sheet. Small print stays legible."""
+"""Resolution in dots per inch of a reduced picture. Small print stays legible."""
 
 
 async def _smaller(exhibit: Exhibit) -> Exhibit:
@@ -149,8 +152,8 @@ def _file(exhibit: Exhibit) -> str:
 async def _pdf(letter: Letter) -> tuple[bytes, dict[int, int]]:
     """Lay out the letter with its exhibits. Return the PDF, and each exhibit's number of pages.
 
-    Child processes lay out exhibits, which are strangers' files, and first each one alone. Raise
-    UsageError if typst is not installed, or fails.
+    Exhibits are files from outside, so they are laid out in child processes, and first each one
+    alone. Raises UsageError if Typst is not installed, or fails.
     """
     if find_spec("typst") is None:
         raise UsageError(

@@ -1,6 +1,6 @@
-"""Limits on a letter: limits of the channel that carries the letter, and of the card network.
+"""Limits on a letter: limits of the provider or channel that carries it, and of the card network.
 
-The smaller limit counts. Each row names the pages that state it, with their dates. Limits that no
+The smaller limit applies. Each row names the pages that state it, with their dates. Limits that no
 page states are left out.
 """
 
@@ -32,12 +32,13 @@ class LetterLimitsDocument(TypedDict):
 class LetterLimits:
     """Limits on what may be sent; None for a limit that no page states.
 
-    size        maximum bytes of all files
+    size        maximum total bytes of all files
     each        maximum bytes of one file
     formats     accepted file endings; () if no page states them
-    name_chars  maximum characters of a file's name. With this limit, only letters and digits
+    name_chars  maximum characters of a file's name. If set, the name may have only letters and
+                digits
     who         name of the channel and network in sentences
-    sources     pages that state the limits, each with its own date or that of our reading
+    sources     pages that state the limits, each with its own date or the day on which it was read
     """
 
     files: int | None = None
@@ -138,7 +139,8 @@ OF_CHANNELS: Final[Mapping[str, LetterLimits]] = {
 
 
 def limits_of(channel: str, network: str | None) -> LetterLimits:
-    """Return the smaller limits of a channel and a card network."""
+    """Return the limits that apply to a channel and a card network together: the smaller of
+    each."""
     rows = [
         OF_CHANNELS.get(channel, LetterLimits(who=channel)),
         *([] if network is None else [OF_NETWORKS.get(network, LetterLimits(who=network))]),
@@ -180,7 +182,8 @@ class SentFile:
 def fault_of_sending(
     letter: SentFile, exhibits: Sequence[SentFile], limits: LetterLimits
 ) -> str | None:
-    """Return a sentence on the limit that a letter with its exhibits exceeds, or None."""
+    """Return a sentence on the limit that a letter with its exhibits exceeds; None if it exceeds no
+    limit."""
     alone = [each for each in exhibits if not each.behind]
     size, drop = letter.size + sum(each.size for each in alone), "attach fewer files"
     if exhibits:

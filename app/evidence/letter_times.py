@@ -1,7 +1,7 @@
-"""Times of a letter in the merchant's zone, and times.json with that zone's offsets from UTC.
+"""Times of a letter in the merchant's time zone, and times.json with the zone's offsets from UTC.
 
-With these offsets, any machine renders the letter to equal bytes. A merchant in UTC needs no such
-file.
+With these offsets, any machine can render the letter to the same bytes. For a merchant in UTC,
+there is no times.json.
 """
 
 from bisect import bisect_right
@@ -16,11 +16,11 @@ from reconcile.instants import Instant, format_instant, moment_of, parse_instant
 TIMES: Final = "times.json"
 
 Offset = tuple[timedelta, str]
-"""(offset from UTC, the zone's abbreviation)"""
+"""Offset from UTC, and the zone's abbreviation."""
 
 
 class LetterZone(tzinfo):
-    """Time zone that records its used offsets, or takes them from a bundle."""
+    """Time zone that records the offsets that are used, or takes the offsets from a bundle."""
 
     def __init__(
         self, name: str, zone: tzinfo | None, known: Mapping[datetime, Offset] | None = None
@@ -60,7 +60,7 @@ class LetterZone(tzinfo):
         return self._name
 
     def document(self) -> dict[str, Any]:
-        """Return times.json with the used offsets. Call this after the rendering."""
+        """Return times.json with the used offsets. Call this after rendering."""
         spans: list[list[Any]] = []
         for moment, (offset, called) in sorted(self._known.items()):
             offset_and_name = [int(offset.total_seconds()), called]
@@ -69,7 +69,7 @@ class LetterZone(tzinfo):
         return {"zone": self._name, "from_utc_s": spans}
 
     def words(self) -> str:
-        """Return a sentence on the zone and its abbreviations. Call this after the rendering."""
+        """Return a sentence on the zone and its abbreviations. Call this after rendering."""
         called = dict.fromkeys(
             f"{name} is {timezone(offset)}" for _, (offset, name) in sorted(self._known.items())
         )
@@ -82,7 +82,8 @@ def letter_zone(zone: tzinfo | None) -> LetterZone | None:
 
 
 def zone_in(document: Mapping[str, Any]) -> LetterZone:
-    """Return the zone in a bundle's times.json. Raise ValueError or LookupError."""
+    """Return the zone in a bundle's times.json. Raises ValueError or LookupError if it is
+    invalid."""
     known = {
         moment_of(parse_instant(begins)).replace(tzinfo=None): (timedelta(seconds=seconds), called)
         for begins, seconds, called in document["from_utc_s"]
@@ -93,7 +94,7 @@ def zone_in(document: Mapping[str, Any]) -> LetterZone:
 
 
 class Times:
-    """Formatter of one page's moments, in the zone or in UTC."""
+    """Formatter of the moments of one page, in the zone or in UTC."""
 
     def __init__(self, zone: LetterZone | None) -> None:
         self._zone = zone

@@ -1,6 +1,6 @@
 """Conversion of attached mail to readable text: its head, its text, and a list of its attachments.
 
-Call this only in a child process, because it parses strangers' files.
+Call this only in a child process, because it parses files from outside.
 """
 
 import hashlib
@@ -20,7 +20,8 @@ _SHOWN: Final = ("From", "To", "Cc", "Date", "Subject")
 
 
 def is_mail(content: bytes) -> bool:
-    """Return whether a file begins like a mail, with a sender and a mail program's field."""
+    """Return whether a file begins like a mail: with a sender, and with a field that mail programs
+    add."""
     names, place = set[bytes](), 0
     while (field := _HEAD.match(content, place)) is not None:
         names.add(field[0].partition(b":")[0].lower())
@@ -60,7 +61,7 @@ def _decoded(body: Message) -> str:
 
 
 class _Words(HTMLParser):
-    """Collector of an HTML page's text, without styles and scripts."""
+    """Collector of the text of an HTML page, without styles and scripts."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,11 +1,12 @@
-"""Proofs to strangers that something was sealed, and that a log only grew. Also the part of the log
-for a bundle: an order's leaves with their proofs, and the salts that open them.
+"""Proofs for outsiders that something was sealed, and that the log was only extended.
 
-A proof holds the leaf's document. Anyone can compute the leaf's hash, climb to the head with the
-sibling hashes of the path (RFC 9162, 2.1.3.2) and compare it with a signed checkpoint.
+A proof has the document of a leaf. Anyone can compute the hash of the leaf, and from it the hash of
+the tree's root, with the sibling hashes of the path (RFC 9162, 2.1.3.2). The result must be the
+root in a signed checkpoint.
 
-A bundle has the leaves of its content and of later readings. It also has all earlier leaves of the
-order, so that a missing leaf is noticed.
+This module also selects the log entries for a bundle: the leaves of an order with their proofs, and
+the salts that open them. A bundle has the leaves of its content and of later readings. It also has
+all earlier leaves of the order, so that a missing leaf is noticed.
 """
 
 import json
@@ -37,10 +38,11 @@ from reconcile.transparency.evidence import value_document
 from reconcile.transparency.merkle import Hash, computed, consistency_spans, inclusion_spans, needed
 
 LEAF_BYTES: Final = 2_400
-"""Bytes of a leaf in a bundle: its text, its proof and the salts of its parts."""
+"""Size in bytes of a leaf in a bundle: its text, its proof and the salts of its parts."""
 
 AT_ONCE: Final = verify.MAX_BYTES * 2 // 3 // LEAF_BYTES
-"""Maximum number of proved leaves. They are in memory, and leave a third of the largest bundle."""
+"""Maximum number of leaves that are proved at once. They are held in memory, and take at most two
+thirds of the largest bundle."""
 
 PATHS_AT_ONCE: Final = 500
 """Number of leaves whose paths are computed together. Each may need 256 hashes from the store."""
@@ -50,8 +52,8 @@ PATHS_AT_ONCE: Final = 500
 class InclusionProof:
     """Proof that one leaf is in the log.
 
-    text  document whose hash is the leaf
-    path  sibling hashes on the way from the leaf to the head
+    text  document of the leaf, from which its hash is computed
+    path  sibling hashes on the way from the leaf to the root
     """
 
     subject: str
@@ -62,7 +64,7 @@ class InclusionProof:
     path: Sequence[Hash]
 
     def document(self) -> dict[str, Any]:
-        """Return the proof for JSON, with hashes in hex."""
+        """Return the proof as JSON values, with hashes in hex."""
         return {
             "id": self.subject,
             "kind": self.kind,
@@ -91,10 +93,10 @@ async def proofs_of(
 ) -> Proofs:
     """Return proofs for these subjects: ids of deliveries and records, `revision:N` and `deed:N`.
 
-    earliest  whether to prove at the first checkpoint that covers all, preferably a cosigned one,
-              instead of the newest. Such proofs never change
+    earliest  whether to use the first checkpoint that covers all subjects, not the newest. A
+              cosigned checkpoint is preferred. These proofs never change
 
-    Raise NotFoundError for an unsealed subject, and UsageError for more than AT_ONCE.
+    Raises NotFoundError for an unsealed subject, and UsageError for more than AT_ONCE subjects.
     """
     if len(subjects) > AT_ONCE:
         raise UsageError(f"at most {AT_ONCE:,} leaves are proved at once; ask for fewer")
@@ -144,7 +146,8 @@ async def with_cosignatures(connection: Connection, note: str) -> str:
 
 
 async def cosigned_checkpoint(context: AppContext) -> str:
-    """Return the newest cosigned checkpoint with its signature lines. Raise NotFoundError."""
+    """Return the newest cosigned checkpoint with its signature lines. Raises NotFoundError if there
+    is none."""
     async with context.database.reading() as connection:
         head = await log_store.head_of(
             connection, await cosigned_size(connection, witnesses_of(context.settings))
@@ -167,7 +170,8 @@ async def paths_to(
 
 
 async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
-    """Return, as JSON, the proof of a subject at the newest checkpoint. Raise NotFoundError."""
+    """Return the proof of a subject at the newest checkpoint, as JSON values. Raises NotFoundError
+    if the subject is not sealed."""
     found = await prove_each(context, [subject], with_texts=True)
     return {**found.pop("proofs")[0], **found}
 
@@ -175,9 +179,10 @@ async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
 async def prove_each(
     context: AppContext, subjects: Collection[str], *, with_texts: bool = False
 ) -> dict[str, Any]:
-    """Return, as JSON, proofs at the newest checkpoint, with the texts and salts that open leaves.
+    """Return proofs at the newest checkpoint as JSON values, with the texts and salts that open the
+    leaves.
 
-    with_texts  whether to include parts that may be personal
+    with_texts  whether to include parts that may have personal data
 
     Raises the errors of `proofs_of`.
     """
@@ -203,7 +208,7 @@ async def prove_each(
 
 
 async def newest_checkpoint(context: AppContext) -> log_store.SignedHead:
-    """Return the newest checkpoint. Raise NotFoundError."""
+    """Return the newest checkpoint. Raises NotFoundError if nothing is signed yet."""
     async with context.database.reading() as connection:
         found = await log_store.newest_head(connection)
     if found is None:
@@ -214,12 +219,12 @@ async def newest_checkpoint(context: AppContext) -> log_store.SignedHead:
 PUBLISHED: Final = "published"
 
 NOTED_EVERY: Final[Duration] = HOUR
-"""Minimum time between two records that a checkpoint was shown. Each is kept forever."""
+"""Minimum time between two records that a checkpoint was shown. These records are never deleted."""
 
 
 async def shown_checkpoint(context: AppContext) -> log_store.SignedHead:
-    """Return the newest checkpoint for strangers, and record its publication. Raise
-    NotFoundError."""
+    """Return the newest checkpoint for outsiders, and record that it was shown. Raises
+    NotFoundError if nothing is signed yet."""
     head, now = await newest_checkpoint(context), context.clock.now()
     async with context.database.reading() as connection:
         last = await departure_store.last_by(connection, PUBLISHED)
@@ -233,9 +238,10 @@ async def shown_checkpoint(context: AppContext) -> log_store.SignedHead:
 
 
 async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, Any]:
-    """Return, as JSON, the proof that the log with `new` leaves extends the log with `old` leaves.
+    """Return the proof that the log with `new` leaves extends the log with `old` leaves, as JSON
+    values.
 
-    Raise NotFoundError if a size has no checkpoint, and UsageError unless 0 < old <= new.
+    Raises NotFoundError if a size has no checkpoint, and UsageError unless 0 < old <= new.
     """
     if not 0 < old <= new:
         raise UsageError("give the sizes of two checkpoints, the smaller one first")
@@ -259,8 +265,8 @@ class OrderName:
     """Pseudonym of an order in leaves, in hex.
 
     commitment  the commitment to the order's reference
-    key         the key that opens the commitment; None for a masked reference, which the key would
-                let people guess
+    key         the key that opens the commitment; None if the reference is masked, because the key
+                would help to guess it
     """
 
     commitment: str
@@ -285,7 +291,8 @@ class InTree:
     leaf    name of the leaf that seals the tree's root
     leaves  number of the order's leaves when the tree was made
     last    number of the newest of these leaves
-    path    steps up to the root: number of leading bits that the sibling shares, and its hash
+    path    siblings on the way to the root. Each has the number of leading bits that it shares with
+            the order, and its hash
     """
 
     leaf: str
@@ -298,15 +305,17 @@ class InTree:
 class SealedParts:
     """Entries of the log for the content of a bundle.
 
-    checkpoint  signed head to which all proofs lead; empty if nothing is sealed yet
+    checkpoint  signed head of the log that all proofs are for; empty if nothing is sealed yet
     unsealed    ids of rows without a leaf under that head
-    origins     all origins of the log with their final numbers of leaves; empty for only one
+    origins     all origins that the log has had, each with its final number of leaves; empty if
+                there is only one
     keys        every public key that has signed for the log, in hex, newest last
-    endorsements for each key, its endorsement by the previous key, in hex, or None
+    endorsements
+                for each key, its endorsement by the previous key in hex, or None
     order       pseudonym of the order in leaves; None if no known leaf names it
-    parts       by leaf name, the commitments and salts of the sealed parts; for a delivery, those
-                of its last leaf
-    said        by leaf name, the values of the parts of records, revisions and audit entries
+    parts       commitments and salts of the sealed parts, by leaf name. For a delivery, those of
+                its last leaf
+    said        values of the parts of records, revisions and audit entries, by leaf name
     tree        the order in the newest tree of all orders; None if there is no tree yet
     """
 
@@ -325,7 +334,8 @@ class SealedParts:
 def masked_parts(
     sealed: SealedParts, masking: Masking, *, known: History, masked: History, full: bool
 ) -> SealedParts:
-    """Mask phone numbers in sealed parts. In a redacted bundle, also mask who acted and why.
+    """Mask phone numbers in sealed parts. For a redacted bundle, also mask names of operators and
+    their reasons.
 
     A masked part keeps its commitment but loses its salt.
     """
@@ -395,8 +405,8 @@ async def sealed_parts(
 ) -> SealedParts:
     """Return the log entries for a history's deliveries and records, and for other subjects.
 
-    The proofs lead to a checkpoint that covers everything sealed about the order. This is the first
-    cosigned checkpoint, or the first of all if none is cosigned.
+    The proofs are for the first cosigned checkpoint that covers everything sealed about the order,
+    or for the first checkpoint that does if none is cosigned.
 
     others  ids of the other subjects
     """
@@ -463,11 +473,12 @@ async def _in_tree(
     as_of: Instant,
     chain: Sequence[leaf_store.Leaf],
 ) -> InTree | None:
-    """Return the order's place in a tree of all orders; None if no suitable tree counts it.
+    """Return the order's place in a tree of all orders; None if there is no suitable tree with the
+    order.
 
-    If the order began on the day of the instant (UTC), this is the newest tree before the instant.
-    For an older order, the tree must be made on that day and count the order; otherwise it is the
-    first later tree that does.
+    If the order began on the day (UTC) of `as_of`, the newest tree before `as_of` is used. For an
+    older order, that tree must have been made on that day. Otherwise the first later tree with the
+    order is used.
     """
     newest = await order_tree_store.newest_tree(connection, until=as_of)
     trees = [] if newest is None else [newest]

@@ -1,7 +1,8 @@
-"""Files of a bundle that follow from its other files and state nothing new.
+"""Files of a bundle that are rendered from its other files, and state nothing new.
 
-The program that made a bundle renders them again for the check, byte for byte. Another release may
-word them differently, and leaves the check undecided.
+Verification renders them again and compares them byte for byte. Only the program that made the
+bundle can do this, because another release may word them differently. With another release, this
+check is left undecided.
 """
 
 import hashlib
@@ -172,7 +173,8 @@ _HEAD_ENDS: Final = "from __future__ import annotations\n\n"
 
 @cache
 def stand_alone() -> str:
-    """Return the verifier as one file, with the text of its modules in place of imports."""
+    """Return the verifier as one file. Its imports are replaced by the text of the imported
+    modules."""
     parts = [each.read_text("utf-8").partition(_HEAD_ENDS)[2] for each in _PARTS]
     text = VERIFIER.read_text("utf-8")
     first = _IMPORTED.search(text)

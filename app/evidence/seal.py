@@ -1,21 +1,21 @@
-"""The log's writer: seals entries, and decides which key signs.
+"""Sealing: adds entries to the log, and decides which key signs it.
 
-1 find     some rows without a leaf, on a snapshot: deliveries, records, revisions, audit entries
+1 find     some rows without a leaf, in a snapshot: deliveries, records, revisions, audit entries
 2 hash     their documents, in small portions, each with a salt and its order's pseudonym; also the
            tiles that these leaves complete
 3 sign     the new head as a checkpoint
 4 write    leaves, hashes and checkpoint, in one transaction, unless another sealer added leaves
            meanwhile
 
-The log stores every public key that has signed for it. Only the newest key may sign: several
-receivers of one database share one key.
+The log stores every public key that has signed it. Only the newest key may sign: several receivers
+of one database share one key.
 
-Once a day the log also seals the root of the tree of all orders, which counts each order's leaves.
-A bundle shows this count, so that a missing leaf is noticed.
+Once a day the log also seals the root of the tree of all orders, which has the number of each
+order's leaves. A bundle shows this number, so that a missing leaf is noticed.
 
-1 scan     every order's count, on a snapshot: changed ones, and all others in their groups
-2 hash     those groups, and the nodes above them
-3 keep     the changes, in small transactions, and last the tree, which the sealer then seals
+1 scan     the numbers of all orders, in a snapshot: changed ones, and all others in their groups
+2 hash     these groups, and the nodes above them
+3 keep     the changes, in small transactions, and finally the tree, which is then sealed
 """
 
 import asyncio
@@ -54,11 +54,12 @@ from reconcile.transparency import cosignatures, merkle, order_tree
 
 
 MAX_NOTE_BYTES: Final = 64 * 1024
-"""Maximum bytes of a note. Ours have some 250; others may have added signatures."""
+"""Maximum size in bytes of a note. Notes of this log have some 250 bytes. Others may have added
+signatures."""
 
 
 class NotACheckpoint(Exception):
-    """Error for a text that is no checkpoint of this log. The message is the reason."""
+    """Error for a text that is not a checkpoint of this log. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +96,8 @@ def signed_checkpoint(key: EvidenceKey, checkpoint: Checkpoint) -> str:
 
 
 def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
-    """Return whether the note has signatures by this key, and all of them verify."""
+    """Return whether the note has at least one signature by this key, and all signatures by this
+    key are valid."""
     body, wanted = cosignatures.body_of(note).encode(), key_hash(name, public)
     own = [
         each.content
@@ -106,7 +108,7 @@ def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
 
 
 def read_checkpoint(note: str) -> Checkpoint:
-    """Parse a checkpoint without verifying it. Raise NotACheckpoint."""
+    """Parse a checkpoint without verifying it. Raises NotACheckpoint if it is invalid."""
     body, _, rest = note.partition("\n\n")
     if "\n\n" in f"\n{rest}" or any(c < " " and c != "\n" for c in note):
         raise NotACheckpoint("not a checkpoint: it has an empty line or a control character")
@@ -131,13 +133,14 @@ AT_ONCE: Final = 4_096
 """Number of leaves in one transaction, which takes some twenty milliseconds."""
 
 PORTION: Final = 128
-"""Number of documents hashed between turns of other tasks: one or two milliseconds."""
+"""Number of documents that are hashed before other tasks get a turn: one or two milliseconds."""
 
 REST_S: Final = 1.0
-"""Seconds of rest after a round without rows."""
+"""Seconds until the next round after a round without rows."""
 
 GATHER_S: Final = 0.25
-"""Seconds of rest after a round that sealed everything. Later rows share a transaction."""
+"""Seconds until the next round after a round that sealed everything. Rows that arrive meanwhile are
+sealed together in one transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,13 +161,13 @@ class Sealer:
         self._pace = Pace(first=AT_ONCE, most=AT_ONCE)
 
     def rest_s(self, done: int) -> float:
-        """Return the seconds to rest after a round; 0 if more rows may wait."""
+        """Return the seconds until the next round; 0 if more rows may be waiting."""
         if not done:
             return REST_S
         return 0.0 if self._full else GATHER_S
 
     async def seal_some(self) -> int:
-        """Seal a batch of rows and return their number; 0 if another sealer was first."""
+        """Seal a batch of rows and return their number. Return 0 if another sealer was first."""
         async with self._context.database.reading() as connection:
             limit = self._pace.fitting(self._context.database)
             found = await log_queue_store.find_unsealed(connection, limit=limit)
@@ -209,8 +212,8 @@ class Sealer:
 def _unsaid(
     found: log_queue_store.Unsealed, book: order_store.OrderBook
 ) -> Iterator[leaf_store.Sealable]:
-    """Yield the rows that need a leaf. Skips readings that a leaf of the delivery already
-    states."""
+    """Yield the rows that need a leaf. Readings that are already in a leaf of their delivery are
+    skipped."""
     here = {row.subject for row in found.rows}
     for row in found.rows:
         delivery = row.members.get("delivery") if row.kind == leaf_store.READING else None
@@ -256,9 +259,9 @@ async def seal_all(
 
 
 async def open_signer(context: AppContext) -> CheckpointSigner:
-    """Load the evidence key for signing. Begin a log, and make the key, if there is none.
+    """Load the evidence key for signing. Begin a log and make the key if there is none.
 
-    Raise ConfigurationError if the log's key is another one or missing.
+    Raises ConfigurationError if the key is missing, or is not the key of the log.
     """
     known, path = await known_log(context), context.settings.evidence_key_path
     key = load_key(path)
@@ -306,10 +309,11 @@ def _new_origin(environment: str | None, now: Instant) -> str:
 async def begin_origin(
     connection: Connection, *, environment: str | None, at: Instant
 ) -> str | None:
-    """Give the log a new origin and forget its witnesses. Return the origin; None without a log.
+    """Give the log a new origin, and remove its witnesses. Return the origin; None if there is no
+    log.
 
-    Nobody may seal meanwhile. After a restore, new entries may differ from entries that others saw.
-    Under the old origin, the log would look rewritten.
+    No sealer may run meanwhile. After a restore, new entries may differ from entries that others
+    have seen. Under the old origin, the log would look rewritten.
     """
     known = await log_store.identity(connection)
     if known is None:
@@ -323,8 +327,8 @@ async def begin_origin(
 async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log_store.Identity:
     """Give the log a new origin, with an audit entry. Return its new identity.
 
-    The database must be opened `alone`. Raise NotFoundError without a log, and UsageError for a
-    missing permission.
+    No other process may have the database open. Raises NotFoundError if there is no log, and
+    UsageError for a missing permission.
     """
     now = context.clock.now()
     async with context.database.writing() as connection:
@@ -346,7 +350,7 @@ async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log
 
 
 def made_key(path: Path, *, owner: Owner | None = None) -> EvidenceKey:
-    """Make a key in a new file, or load the one that another process has just made."""
+    """Make a key in a new file. If another process has just made it, load that key."""
     try:
         return write_key(path, secret=new_secret(), owner=owner)
     except FileExistsError:
@@ -360,10 +364,11 @@ def fingerprint_of(public: str) -> str:
 
 
 async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
-    """Make a new key that signs from now on. The old key endorses it, and its file is kept.
+    """Make a new key that signs from now on. The old key endorses the new one, and its file is
+    kept.
 
-    An interrupted rotation can be repeated. Raise ConfigurationError if nothing is signed yet or
-    files cannot be written, and UsageError for a missing permission.
+    An interrupted rotation can be repeated. Raises ConfigurationError if nothing is signed yet or a
+    file cannot be written, and UsageError for a missing permission.
     """
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action="key_rotated")
@@ -392,9 +397,10 @@ async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
 def _replaced_key(
     path: Path, *, until: str, now: Instant
 ) -> tuple[EvidenceKey | None, EvidenceKey]:
-    """Rename the key's file and make a new key. Return the old key, or None, and the new one.
+    """Rename the key's file, and make a new key. Return the old key, or None if it is missing, and
+    the new key.
 
-    until  the former public key in hex; an interrupted rotation may have renamed its file
+    until  the former public key in hex. Its file may already be renamed, by an interrupted rotation
     """
     files = (path, *sorted(path.parent.glob(f"{path.name}{_ASIDE}*"), reverse=True))
     loaded = filter(None, map(load_key, files))
@@ -415,11 +421,12 @@ def _replaced_key(
 
 
 _ASIDE: Final = ".until-"
-"""Suffix of a former key's file, before the instant of its replacement."""
+"""Part that is appended to the name of a former key's file, followed by the instant of its
+replacement."""
 
 
 def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes:
-    """Return the text that a key signs for its successor: four lines, ending with both keys."""
+    """Return the text by which a key endorses its successor: four lines, ending with both keys."""
     return (
         f"tallyhook key endorsement 1\n{origin}\n{before.raw.hex()}\n{public.raw.hex()}\n"
     ).encode()
@@ -428,11 +435,11 @@ def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes
 def endorsed_chain(
     origin: str, keys: Sequence[PublicKey], endorsements: Sequence[str | None]
 ) -> list[PublicKey]:
-    """Return the newest keys of a log, oldest first, each endorsed by the one before it.
+    """Return the newest keys of a log, oldest first. Each of them is endorsed by the one before it.
 
     keys          all keys, oldest first
-    endorsements  for each key, in hex: one signature for each origin of the log at the time; None
-                  or any other text if it was not endorsed
+    endorsements  signatures in hex for each key: one for each origin that the log had at the time;
+                  None, or any other text, if the key was not endorsed
     """
     chain = list(keys[-1:])
     for place in range(len(keys) - 1, 0, -1):
@@ -450,11 +457,12 @@ def endorsed_chain(
 
 
 MAX_ORIGINS: Final = 100
-"""Maximum number of examined endorsements, one for each new origin after a restore."""
+"""Maximum number of signatures that are checked in an endorsement. It has one for each origin, and
+each restore gives a new origin."""
 
 
 def shown_key(signer: CheckpointSigner) -> dict[str, str]:
-    """Return the public key in every format of verifiers."""
+    """Return the public key in the format of each verifier."""
     public = signer.key.public
     return {
         "log": signer.origin,
@@ -468,19 +476,19 @@ def shown_key(signer: CheckpointSigner) -> dict[str, str]:
 # --- once a day: the tree of all orders -----------------------------------------------------------
 
 REST_EVERY: Final = 256
-"""Number of entries hashed between turns of other tasks: about a millisecond."""
+"""Number of entries that are hashed before other tasks get a turn: about a millisecond."""
 
 _PACKED: Final = struct.Struct(">32sqq")
-"""Packed form of an entry in memory, a third of a tuple's size."""
+"""Packed form of an entry in memory. It takes a third of the memory of a tuple."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Growing:
-    """Changes of the tree of all orders, to be hashed and stored.
+    """Changes of the tree of all orders that are still to be hashed and stored.
 
     changed  changed packed entries, by the first byte of their commitments
     others   unchanged packed entries, by the first byte of their commitments
-    groups   (place, hash) of new hashes, by number of bits
+    groups   place and hash of each new node, by number of bits
     """
 
     size: int
@@ -536,7 +544,7 @@ async def seal_orders_for(context: AppContext, order: str) -> bool:
 
 
 async def seal_orders(context: AppContext) -> bool:
-    """Make a new tree of all orders. Return False without orders, or if another sealer was
+    """Make a new tree of all orders. Return False if there are no orders, or if another sealer was
     first."""
     at = context.clock.now()  # leaves sealed from here on may be missing in the tree
     async with context.database.reading() as connection:
@@ -606,7 +614,7 @@ def _folded(groups: Mapping[int, merkle.Hash], *, bits: int) -> merkle.Hash:
 
 
 def _touched(growing: _Growing, first: int) -> Iterator[tuple[int, list[order_tree.Keyed]]]:
-    """Yield (number, entries) of each group of orders with a changed entry.
+    """Yield number and entries of each group of orders with a changed entry.
 
     first  first byte of all commitments in these groups
     """

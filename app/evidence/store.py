@@ -1,4 +1,5 @@
-"""Rows that evidence reads: an order's bytes and revisions, and rows to compare with the log."""
+"""Database queries for evidence: an order's bytes and revisions, and rows to compare with the
+log."""
 
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, fields
@@ -19,9 +20,9 @@ from reconcile.instants import Instant
 class StoredDelivery:
     """Delivery as it was stored.
 
-    body      the delivered bytes; None if they were deleted, or are with an earlier delivery
-    envelope  digest of `whole`, for a request with several events
-    whole     the request's whole body, if it has several events
+    body      the delivered bytes; None if they were deleted, or are stored with an earlier delivery
+    envelope  digest of `whole`, if the request has several events
+    whole     the whole body of a request with several events, or None
     """
 
     delivery_id: str
@@ -39,7 +40,7 @@ class StoredDelivery:
 
 
 async def arrived(connection: AsyncConnection, deliveries: Iterable[str]) -> list[StoredDelivery]:
-    """Return the deliveries with these ids by arrival."""
+    """Return the deliveries with these ids in the order of their arrival."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, received_at, source, verdict, deliveries.digest, size, headers, "
@@ -89,7 +90,7 @@ async def revisions_of(
 
 
 AT_ONCE = 50
-"""Number of bodies read at a time, each up to the limit in the settings."""
+"""Number of bodies read at a time. Each can be as large as the settings allow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ async def contents_of(connection: AsyncConnection, deliveries: Iterable[str]) ->
 
 
 async def whole_bodies(connection: AsyncConnection) -> AsyncIterator[Rows]:
-    """Yield (digest, body) of all stored bodies with several events."""
+    """Yield digest and body of all stored bodies with several events."""
     sql = "SELECT digest, body FROM envelopes WHERE body IS NOT NULL"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         yield rows
@@ -126,7 +127,8 @@ async def node_count(connection: AsyncConnection) -> int:
 
 
 async def strays(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Return at most `limit` subjects of rows that will never get a leaf."""
+    """Return at most `limit` ids of rows that no sealer will find, because they are neither sealed
+    nor marked."""
     found: list[str] = []
     for kind in KINDS:
         if len(found) < limit:
@@ -154,8 +156,8 @@ async def _numbered(connection: AsyncConnection, kind: Kind, limit: int) -> list
 
 
 async def _marked(connection: AsyncConnection, kind: Kind, limit: int) -> list[str]:
-    """Return rows neither sealed nor marked; none while the search for unmarked rows is
-    unfinished."""
+    """Return rows that are neither sealed nor marked. Return none while the search for unmarked
+    rows is unfinished."""
     swept = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": f"{SWEPT} {kind.name}"}
     )

@@ -1,7 +1,8 @@
-"""Export of an order's evidence as a scenario that repeats its deliveries in order and in time.
+"""Export of an order's evidence as a scenario, which repeats its deliveries in the same order and
+with the same timing.
 
-A scenario has no secret, no phone number and no name, but bodies with their amounts and structure.
-The simulated provider signs the deliveries with its own secret and sends them to a sandbox
+A scenario contains the structure and the amounts of the bodies, but no secret, phone number or
+name. The simulated provider signs the deliveries with its own secret, and sends them to a sandbox
 instance.
 """
 
@@ -42,10 +43,10 @@ from reconcile.transparency.evidence import by_event, history_document
 
 
 FORMAT: Final = "tallyhook scenario 1"
-"""Name of the format in a scenario."""
+"""Name and version of the format, as in every scenario."""
 
 Read = Callable[[bytes], Event]
-"""Reader of a body's event. Raises Unreadable, a ValueError."""
+"""Function that reads the event from a body. Raises Unreadable, a ValueError."""
 
 Path = tuple[str | int, ...]
 Piece = str | dict[str, str | int]
@@ -55,18 +56,18 @@ _SHORT: Final = 9
 """Minimum length of a number that may be a phone number or an account."""
 
 _KEPT_MAX: Final = 300
-"""Maximum characters of a reference. A longer text could hide a document."""
+"""Maximum length in characters of a reference. A longer text could contain a document."""
 
 _UNITS: Final[dict[str, Duration]] = {"s": SECOND, "ms": MILLISECOND, "us": TICK}
 
 _MARK: Final = "\ue000"
-"""Private-use character in place of a date."""
+"""Private-use character that stands for a date."""
 
 
 class StandIns:
-    """Replacements for texts, equal for equal texts of a scenario.
+    """Replacements for texts. Equal texts of a scenario get equal replacements.
 
-    masking  replaces customers' phone numbers, which no body may contain
+    masking  masks the customers' phone numbers, which no body may contain
     """
 
     def __init__(self, masking: Masking | None = None) -> None:
@@ -74,7 +75,7 @@ class StandIns:
         self._known: dict[str, str] = {}
 
     def of(self, text: str) -> str:
-        """Return a replacement of the text's kind: digits for digits, words for words."""
+        """Return a replacement of the same kind as the text: digits for digits, words for words."""
         if text not in self._known:
             number = len(self._known) + 1
             digits = text.removeprefix("+").isdigit()
@@ -83,7 +84,8 @@ class StandIns:
         return self._known[text]
 
     def body(self, body: bytes, read: Read) -> list[Piece]:
-        """Return the body in pieces, without personal data. Raise UsageError if that fails."""
+        """Return the body in pieces, without personal data. Raises UsageError if that is
+        impossible."""
         event, document = read(body), parse_written(body)
         for path, leaf in list(_leaves(document)):
             document = self._without(document, path, leaf, event=event, read=read)
@@ -95,9 +97,10 @@ class StandIns:
         return [before, {"at": format_instant(event.occurred_at), "as": form}, after]
 
     def _without(self, document: Any, path: Path, leaf: Any, *, event: Event, read: Read) -> Any:
-        """Replace the value at this path if the profile still reads this event.
+        """Replace the value at this path if the profile then still reads the same event. Otherwise
+        keep the value.
 
-        Raise UsageError if a kept value may be personal.
+        Raises UsageError if a value that must be kept may be personal.
         """
         if isinstance(leaf, NumberText) and (len(leaf) < _SHORT or not leaf.isdigit()):
             return document
@@ -128,7 +131,7 @@ def shown(path: Path) -> str:
 
 
 def says(document: Any, event: Event, read: Read) -> bool:
-    """Return whether the document gives this event, whatever its digest."""
+    """Return whether the document gives this event. The digest of the event is ignored."""
     try:
         found = read(written(document).encode())
     except ValueError:
@@ -158,7 +161,7 @@ def put(document: Any, path: Path, value: Any) -> Any:
 
 
 def written(value: Any) -> str:
-    """Write JSON with numbers as they were."""
+    """Write JSON. Numbers are written as they were in the original body."""
     if isinstance(value, NumberText):
         return value
     if isinstance(value, dict):
@@ -244,7 +247,8 @@ async def tell_scenario(
 ) -> OrderScenario:
     """Make the scenario of an order as of an instant, with an audit entry.
 
-    Raise NotFoundError, or UsageError if bodies were deleted or cannot be made impersonal.
+    Raises NotFoundError for an unknown order. Raises UsageError if bodies were deleted, or if
+    personal data cannot be removed from them.
     """
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action="evidence_built")
@@ -265,7 +269,7 @@ async def tell_scenario(
 
 
 def scenario_of(dossier: Dossier, sources: Mapping[str, Source]) -> OrderScenario:
-    """Build the scenario of a dossier, with the results that a replay can reproduce."""
+    """Build the scenario of a dossier, with those results that a replay can reproduce."""
     played, left_out = _playable(dossier)
     masking = Masking(dossier.phones)
     stand_ins = StandIns(masking)

@@ -1,27 +1,30 @@
 #!/usr/bin/env python3
 """Checks an evidence bundle:  python3 -I verify.py bundle.zip
 
-Python 3.8 or later and its standard library; no network, no configuration. Every bundle contains
-this very file. It has some 1400 lines: read them before you trust it, or do each step by other
-means, as README.txt shows.
+Needs only Python 3.8 or later, and no network or configuration. Every bundle contains this file. It
+has some 1400 lines: read them before you trust it, or do each step with other tools, as README.txt
+shows.
 
-    1 archive      the ZIP is byte for byte what its files make, with nothing added or hidden
-    2 manifest     manifest.json names exactly the files that are there, and no future instant
+    1 archive      the ZIP has exactly the bytes that packing its files gives, so that nothing is
+                   hidden in it
+    2 manifest     manifest.json lists exactly the files in the ZIP, and its instant is not in the
+                   future
     3 digests      every file has the size and the SHA-256 that the manifest states, and every
                    document has only members that it may have, in canonical form
-    4 signature    left to `minisign` or `openssl`: README.txt has the commands
-    5 deliveries   deliveries, their bodies and what was read from them agree, and all arrived
+    4 signature    not checked here: README.txt has the commands for `minisign` and `openssl`
+    5 deliveries   deliveries, their bodies and the events read from them agree, and all arrived
                    before the bundle's instant
     6 inclusion    each delivery, record and revision is in the log of the checkpoint
-    7 readings     what the history says of each delivery is what was sealed about it
-    8 completeness all of the log's entries for the order are here, without a gap
-    9 checkpoint   left to `openssl`, as the signature is
-   10 ledger       the ledger follows from the history; this needs the package `reconcile`
-   11 rendered     left to `tallyhook evidence verify` of the release that made the bundle: whether
-                   report.html, explanation.txt, README.txt and this file follow from the rest
+    7 readings     each delivery's event in the history equals the sealed event
+    8 completeness the bundle has all of the log's entries for the order, without a gap
+    9 checkpoint   not checked here: README.txt has the commands for `openssl`
+   10 ledger       the ledger follows from the history. This needs the package `reconcile`
+   11 rendered     not checked here: `tallyhook evidence verify` of the release that made the bundle
+                   checks whether report.html, explanation.txt, README.txt and this file follow from
+                   the other files
 
-It first prints the verdict, and then lists what nothing in the bundle proves. For that, there is
-only the word of the bundle's maker.
+The output begins with the verdict. Then it lists what the bundle does not prove, and what you can
+only believe if you trust the bundle's maker.
 """
 
 from __future__ import annotations
@@ -208,7 +211,7 @@ PARTS = ("body", "whole", "headers", "signed")
 """Parts of a delivery with their own files, by ending."""
 
 NOTHING = hashlib.sha256().hexdigest()
-"""Digest of an empty body, in whose place the address was read."""
+"""SHA-256 of an empty body. If an event was read from the address, the request had no body."""
 
 
 def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
@@ -263,12 +266,12 @@ class VerifyStep(NamedTuple):
 
 
 def signature(bundle: Bundle) -> tuple[bool | None, str]:
-    """Skip step 4, which takes a separate tool."""
+    """Skip step 4, which needs a separate tool."""
     return None, "That takes minisign or openssl: README.txt shows how."
 
 
 def rendered(bundle: Bundle) -> tuple[bool | None, str]:
-    """Skip step 11, which takes the program that made the bundle."""
+    """Skip step 11, which needs the program that made the bundle."""
     said = (
         "report.html, explanation.txt, README.txt and verify.py come from release "
         f"{release(bundle)}"
@@ -277,7 +280,7 @@ def rendered(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 def release(bundle: Bundle) -> str:
-    """Return the release that the manifest names, perhaps falsely."""
+    """Return the release that the manifest names. The manifest may be wrong."""
     return clean(bundle.manifest.get("release"))[:40]
 
 
@@ -307,7 +310,7 @@ PROFILES = "which profile reads which source, and how (sources.json, profile-N.t
 
 
 def unproven(bundle: Bundle, left: int = 0) -> list[str]:
-    """Return sentences on what nothing in the bundle proves, even if all steps passed.
+    """Return sentences on what the bundle does not prove, even if all steps passed.
 
     left  number of leaves of a checkpoint that the reader knows to be published; 0 if none
     """
@@ -465,8 +468,8 @@ def _cosigners(bundle: Bundle) -> str:
 
 
 def _of(count: int, what: str, whole: int) -> str:
-    """Return `what` with the numbers `count` of `whole`, which are omitted if equal; empty for
-    0."""
+    """Return `what` and how many of the `whole` it is true for. Omit the numbers if it is true for
+    all, and return an empty text if it is true for none."""
     return "" if not count else what if count == whole else f"{what}, of {count} of {whole}"
 
 

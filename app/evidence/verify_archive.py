@@ -1,6 +1,7 @@
 """First steps of `verify`: the allowed form of a bundle's ZIP, and the bundle's manifest.
 
-Only Python 3.8 and its standard library. Every bundle has this module as a part of verify.py.
+Uses only Python 3.8 and its standard library, because every bundle has this module as a part of
+verify.py.
 """
 
 from __future__ import annotations
@@ -15,16 +16,18 @@ from typing import Any
 from app.evidence.verify_forms import DELIVERY, DOCUMENTS, Wrong, read_document
 
 MAX_BYTES = 256 * 1024 * 1024
-"""Maximum bytes of a bundle, which is read into memory."""
+"""Maximum size in bytes of a bundle, which is read into memory."""
 
 MAX_MEMBERS = 60_000
-"""Maximum number of files: five for each event, and two dozen. A plain ZIP allows 65,535."""
+"""Maximum number of files: five for each event, and two dozen more. The plain ZIP format allows
+65,535."""
 
 NAME = re.compile(
     r"verify\.py|manifest\.json\.minisig|[A-Za-z][A-Za-z0-9_-]{0,90}\."
     r"(?:body|details|headers|html|jpg|json|pdf|pem|png|pub|signed|toml|txt|whole)"
 )
-"""Allowed file names: no folders, and nothing that can be run except this file."""
+"""Pattern of allowed file names. A name has no folder, and no ending of executable files except
+verify.py."""
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.minisig"
@@ -35,7 +38,7 @@ ATTACHMENTS = "attachments.json"
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017  # Python 3.8 has no other
 
 AHEAD_S = 300
-"""Seconds by which a bundle's instant may be ahead of the verifier's clock."""
+"""Number of seconds by which a bundle's instant may be ahead of the verifier's clock."""
 
 # --- the archive ---------------------------------------------------------------------------------
 
@@ -69,9 +72,10 @@ def pack(members: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(archive: bytes) -> dict[str, bytes]:
-    """Return the files of a bundle. Raise Wrong unless it is exactly the ZIP that `pack` makes.
+    """Return the files of a bundle. Raises Wrong unless the bundle is exactly the ZIP that `pack`
+    makes.
 
-    Nothing is decompressed, so that no file can be larger than the bundle.
+    Nothing is decompressed, so no file can be larger than the bundle.
     """
     if len(archive) > MAX_BYTES:
         raise Wrong(f"it is larger than the {MAX_BYTES} bytes that a bundle may have")
@@ -121,7 +125,7 @@ class Bundle:
         self._made: dict[Any, Any] = {}
 
     def document(self, name: str) -> Any:
-        """Parse the JSON of a file. Raise Wrong if it is missing or malformed."""
+        """Parse the JSON of a file. Raises Wrong if it is missing or malformed."""
         if name not in self.members:
             raise Wrong(f"{name} is missing")
         if name not in self._read:
@@ -132,14 +136,14 @@ class Bundle:
         return self._read[name]
 
     def once(self, make: Callable[[Bundle], Any]) -> Any:
-        """Return the result of `make` for this bundle, which is computed once."""
+        """Return the result of `make` for this bundle. It is computed only once."""
         if make not in self._made:
             self._made[make] = make(self)
         return self._made[make]
 
 
 def opened(members: dict[str, bytes], now: int) -> Bundle:
-    """Return the bundle of these files. Raise Wrong if its manifest lists other files.
+    """Return the bundle of these files. Raises Wrong if its manifest lists other files.
 
     now  the time of the verifier's clock, in microseconds since 1970
     """
@@ -163,8 +167,7 @@ def micros(at: str) -> int:
 
 
 def arrivals(bundle: Bundle) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield the id and instant of each delivery, even a redelivery, with its entry in
-    history.json."""
+    """Yield id, instant and entry in history.json of each delivery, including redeliveries."""
     for each in bundle.document("history.json")["deliveries"]:
         yield each["delivery_id"], each["received_at"], each
         for name, at in each.get("again", ()):
@@ -177,10 +180,11 @@ def attached(bundle: Bundle) -> list[dict[str, Any]]:
 
 
 def redated(bundle: Bundle) -> dict[str, int]:
-    """Return the corrected instants of deliveries and records from a fast clock, by name in the
-    log.
+    """Return the corrected instants of deliveries and records that a fast clock dated too late, by
+    name in the log.
 
-    The earliest of several `redated` records counts.
+    A `redated` record states a correction. If several records correct the same name, the earliest
+    instant is used.
     """
     found: dict[str, int] = {}
     for each in bundle.document("history.json")["records"]:

@@ -1,8 +1,8 @@
 """Steps of `verify` that check the log's entries.
 
-Everything has an entry, everything that was read equals what was sealed, and no entry of the order
-is missing. Only Python 3.8 and its standard library. Every bundle has this module as a part of
-verify.py.
+They check that everything in the bundle has an entry, that the history equals the sealed content,
+and that no entry of the order is missing. This module uses only Python 3.8 and its standard
+library, because every bundle has it as a part of verify.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from app.evidence.verify_forms import (
 )
 
 SEALED_WITHIN_S = 60
-"""Seconds before the bundle's instant in which arrivals may be unsealed. Sealing takes moments."""
+"""Number of seconds before the bundle's instant. Evidence that arrived in them may be unsealed,
+because sealing takes a moment."""
 
 
 # --- the log (RFC 9162) --------------------------------------------------------------------------
@@ -64,7 +65,7 @@ def checkpoint_of(text: bytes) -> tuple[int, bytes]:
 
 
 def earlier_origins(log: dict[str, Any]) -> list[tuple[str, int]]:
-    """Return (origin, final number of leaves) of each earlier origin of the log."""
+    """Return origin and final number of leaves of each earlier origin of the log."""
     found = [(each["log"], each["leaves"]) for each in log.get("origins", ())]
     return [each for each in found if each[1] is not None]
 
@@ -122,7 +123,7 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class _Thing(NamedTuple):
-    """Part of the bundle that must have a leaf.
+    """Part of the bundle that must have a leaf in the log.
 
     leaf      members that the leaf must have
     document  document that the leaf seals; None for a delivery, whose event the next step compares
@@ -133,7 +134,8 @@ class _Thing(NamedTuple):
 
 
 class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Parts by name. Equal names are refused, because a sealed part could hide a forged part."""
+    """Parts of the bundle by name. Two parts with one name are refused, because a forged part could
+    hide behind a sealed one."""
 
     def __setitem__(self, name: str, thing: _Thing) -> None:
         if name in self:
@@ -179,7 +181,8 @@ def _leaves(bundle: Bundle) -> list[Any]:
 
 
 def _own_name(leaf: dict[str, Any], index: int) -> str:
-    """Compute a leaf's name from its values. A bundle could state one name for two leaves."""
+    """Compute a leaf's name from its values. The names in the bundle cannot be trusted: two leaves
+    could have the same."""
     if leaf["kind"] == "reading":
         return f"reading:{leaf['delivery']}:{index}"
     if leaf["kind"] in ("delivery", "record"):
@@ -192,9 +195,10 @@ def _delivery_of(name: str) -> str:
 
 
 def _compare(name: str, leaf: dict[str, Any], thing: _Thing, bundle: Bundle) -> int:
-    """Compare a leaf with the files. Return its number of masked parts; raise Wrong if they differ.
+    """Compare a leaf with the files. Return the number of masked parts. Raises Wrong if they
+    differ.
 
-    The step `completeness` compares the commitment to the order.
+    The commitment to the order is compared later, in the step `completeness`.
     """
     for member, said in thing.leaf.items():
         away = member == "headers" and leaf[member] is None
@@ -223,9 +227,10 @@ def _shown(bundle: Bundle) -> dict[str, tuple[int, Any]]:
 def _digest(
     document: dict[str, Any], names: Sequence[str], opened: dict[str, Any], bundle: Bundle
 ) -> tuple[str, int]:
-    """Return the digest of a leaf's content from its commitments, and the number of masked parts.
+    """Return the digest of a leaf's content, computed from its commitments, and the number of
+    masked parts.
 
-    A masked part has its commitment in place of a salt.
+    The bundle has the commitment of a masked part instead of its salt.
     """
     parts: dict[str, Any] = {name: document[name] for name in names if name in document}
     parts["said"] = {name: document[name] for name in document if name not in names}
@@ -248,12 +253,12 @@ def _digest(
 
 
 class Readings(NamedTuple):
-    """Ids of deliveries, grouped by how well the log proves their reading.
+    """Ids of deliveries, grouped by how well the log proves what was read from them.
 
-    proved   the whole reading is proved
-    masked   the reading is proved, except for masked texts
-    bare     the reading is not sealed yet
-    several  the log has different readings, among which only the body decides
+    proved   everything that was read is proved
+    masked   everything is proved except masked texts
+    bare     nothing is sealed yet
+    several  the log has different readings. Only the body can show which one is right
     """
 
     proved: list[str]
@@ -263,7 +268,7 @@ class Readings(NamedTuple):
 
 
 def readings_of(bundle: Bundle) -> Readings:
-    """Compare each delivery's event in the history with the sealed event. Raise Wrong if they
+    """Compare each delivery's event in the history with the sealed event. Raises Wrong if they
     differ."""
     log = bundle.document("log.json")
     sealed: dict[str, dict[str, Any]] = {}
@@ -306,9 +311,9 @@ class Chain(NamedTuple):
     """Entries of the log that name the order.
 
     entries  index in the log and name of each entry
-    others   parts of the bundle without an entry that names the order
-    moved    entries whose subject a later entry moved to another order
-    tree     index and time of the leaf of the tree that counts these entries, or None
+    others   parts of the bundle that have no such entry
+    moved    entries about deliveries or records that a later entry assigns to another order
+    tree     index and time of the leaf that seals the tree of all orders, or None
     """
 
     entries: list[tuple[int, str]]
@@ -318,10 +323,11 @@ class Chain(NamedTuple):
 
 
 def order_chain(bundle: Bundle) -> Chain:
-    """Return the log's entries for the order. Raise Wrong if one is missing.
+    """Return the log's entries for the order. Raises Wrong if one is missing.
 
-    `nth` numbers the entries from 1, and `after` is the index of the entry before. The tree of all
-    orders states their number at its time.
+    In each entry, `nth` is its number within the order, counted from 1, and `after` is the index of
+    the entry before. The tree of all orders states how many entries the order had when the tree was
+    made.
     """
     log, reference, shown = (
         bundle.document("log.json"),
@@ -381,9 +387,9 @@ def order_chain(bundle: Bundle) -> Chain:
 def _tree(
     sealed: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]], bundle: Bundle
 ) -> tuple[int, str]:
-    """Return the index and time of the leaf that seals the tree of all orders.
+    """Return index and time of the leaf that seals the tree of all orders.
 
-    Raise Wrong if the root above the order's entry is not in that leaf.
+    Raises Wrong if the root computed from the order's place in the tree is not in that leaf.
     """
     index, leaf = shown[sealed["leaf"]]
     entry = {"last": sealed["last"], "leaves": sealed["leaves"], "of": of}

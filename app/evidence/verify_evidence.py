@@ -1,7 +1,7 @@
 """Verification of an evidence bundle from its file alone, without a database or a configuration.
 
-`app.evidence.verify`, which every bundle contains, has the steps that any Python can do. This
-module adds those that need ed25519, `reconcile`, or the providers' own schemes.
+`app.evidence.verify`, which every bundle contains, has the steps that plain Python can do. This
+module adds the steps that need ed25519, `reconcile`, or the providers' signature schemes.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class _StoredBytes(NamedTuple):
     """Delivery whose bytes are in the bundle.
 
     stated   the delivery's document in the bundle
-    event    the event that the history states for the delivery
+    event    the delivery's event in the history
     body     the delivered bytes
-    whole    the request's whole body, if it has several events
+    whole    the whole body of a request with several events, or None
     headers  the request's headers
     """
 
@@ -62,7 +62,7 @@ class _StoredBytes(NamedTuple):
 
 
 def bodies(bundle: verify.Bundle) -> Found:
-    """Check that the bundle's bodies, read by its profiles, give its history."""
+    """Check that reading the bundle's bodies with its profiles gives the events in its history."""
     profiles, count, left = _profiles(bundle), 0, 0
     if profiles is None:
         return None, _other_language(bundle)
@@ -181,9 +181,10 @@ def _kept(bundle: verify.Bundle) -> Iterator[_StoredBytes]:
 
 
 def _profiles(bundle: verify.Bundle) -> dict[str, Profile] | None:
-    """Return the profiles by source; None for a profile that only another release understands.
+    """Return the profiles by source. Return None if one of them may be valid only in another
+    release.
 
-    Raise Wrong if a profile of this program is invalid.
+    Raises Wrong if the bundle is of this release, and a profile is invalid.
     """
     found = {}
     for each in bundle.document("sources.json"):
@@ -207,10 +208,10 @@ def _other_language(bundle: verify.Bundle) -> str:
 Found = tuple[bool | None, str]
 
 MAX_PROOF_BYTES: Final = 64 * 1024
-"""Maximum bytes of a consistency proof: two checkpoints and at most 128 hashes in hex."""
+"""Maximum size in bytes of a consistency proof: two checkpoints and at most 128 hashes in hex."""
 
 MAX_KEY_FILE: Final = 4096
-"""Maximum characters of a public key's file. Ours have some 100."""
+"""Maximum length in characters of a public key's file. Tallyhook's own have some 100."""
 
 
 class BundleStepDocument(TypedDict):
@@ -254,7 +255,8 @@ class VerifiedBundle:
 
 
 def read_bundle(path: Path) -> bytes:
-    """Read a bundle's file, up to a size limit. Raise NotFoundError or UsageError."""
+    """Read a bundle's file, up to a size limit. Raises NotFoundError if there is no file, and
+    UsageError if it is too large or cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(verify.MAX_BYTES + 1)
@@ -265,7 +267,8 @@ def read_bundle(path: Path) -> bytes:
 
 
 def trusted_key(given: str) -> PublicKey:
-    """Return the public key in a line of minisign's format, or in a file. Raise UsageError."""
+    """Return the public key in a line of minisign's format, or in a file. Raises UsageError for
+    anything else."""
     path = Path(given)
     try:
         text = path.read_text("utf-8")[:MAX_KEY_FILE] if path.is_file() else given
@@ -279,10 +282,11 @@ def trusted_key(given: str) -> PublicKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptCheckpoint:
-    """Published checkpoint that the verifying person has kept.
+    """Published checkpoint that the person who verifies has kept.
 
     note  text of the checkpoint
-    path  hashes of a consistency proof with the bundle's checkpoint; None without a proof
+    path  hashes of the consistency proof between this and the bundle's checkpoint; None without a
+          proof
     """
 
     note: str
@@ -292,7 +296,7 @@ class KeptCheckpoint:
 def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
     """Read a checkpoint and its consistency proof from their files.
 
-    Raise UsageError, not Wrong: a wrong file says nothing about the bundle.
+    Raises UsageError, and not Wrong, because a wrong file does not make the bundle invalid.
     """
     try:
         note = checkpoint.read_text("utf-8")[: seal.MAX_NOTE_BYTES + 1]
@@ -327,14 +331,15 @@ WITNESSES: Final = "witnesses"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustedWitnesses:
-    """Trusted witnesses, and the number of required cosignatures."""
+    """Witnesses that the person who verifies trusts, and the number of required cosignatures."""
 
     keys: Sequence[VerifierKey]
     quorum: int
 
 
 def named_witnesses(given: Sequence[str], quorum: int | None) -> TrustedWitnesses | None:
-    """Return the named witnesses; None if there are none. Raise UsageError.
+    """Return the named witnesses; None if there are none. Raises UsageError for an invalid key or
+    quorum.
 
     quorum  number of required cosignatures; None for all
     """
@@ -404,7 +409,8 @@ def _not_proven(
     left: int,
     witnesses: TrustedWitnesses | None,
 ) -> Iterator[str]:
-    """Yield a sentence on each unproven part that this program has not checked.
+    """Yield a sentence on each part that is not proven by the bundle, and that this program has not
+    checked either.
 
     passed     steps that have passed; `signature` only if the key is known to be the shop's
     left       number of leaves of a kept checkpoint of the bundle's log; 0 without one
@@ -428,9 +434,10 @@ def _not_proven(
 def _not_anew(
     bundle: verify.Bundle, *, left: int, witnesses: TrustedWitnesses | None
 ) -> Iterator[str]:
-    """Yield a sentence on the leaves or times for which the log may have been rewritten.
+    """Yield a sentence on the part of the log that the shop could have rewritten.
 
-    Leaves of a kept checkpoint, and times since a cosignature, are safe.
+    Leaves that a kept checkpoint covers cannot have been rewritten. Nothing can have been rewritten
+    since the witnesses cosigned.
     """
     numbers = [each["index"] for each in bundle.document("log.json")["leaves"]]
     later = sum(number >= left for number in numbers)
@@ -481,9 +488,9 @@ def rendered(bundle: verify.Bundle) -> Found:
 
 
 def rendered_again(bundle: verify.Bundle) -> dict[str, bytes]:
-    """Return the files that this program renders from the other files, by name.
+    """Return the files that this program renders from the bundle's other files, by name.
 
-    Raise Wrong or ValueError for a malformed bundle.
+    Raises Wrong or ValueError for a malformed bundle.
     """
     history, policy, as_of = history_of(bundle.document("history.json"))
     facts = bundle_letter.LetterFacts(
@@ -569,9 +576,10 @@ def _key(bundle: verify.Bundle) -> PublicKey:
 
 
 def _checkpoint(bundle: verify.Bundle) -> Found:
-    """Check the checkpoint's signature by the manifest's key, or by an earlier endorsed key.
+    """Check that the manifest's key, or an earlier key endorsed by a chain up to it, signed the
+    checkpoint.
 
-    Without endorsements, a bundle could state any key as an earlier key.
+    Without endorsements, a bundle could name any key as an earlier key.
     """
     if "checkpoint.txt" not in bundle.members:
         raise verify.Wrong("checkpoint.txt is missing: nothing here is proved by the log")
@@ -598,10 +606,10 @@ def _checkpoint(bundle: verify.Bundle) -> Found:
 
 
 def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) -> Found:
-    """Check that the bundle's checkpoint and the kept one belong to one log.
+    """Check that the bundle's checkpoint and the kept checkpoint are of the same log.
 
-    The later must extend the earlier (RFC 9162, 2.1.4.2). The result is undecided if the bundle
-    does not know the kept checkpoint's key.
+    The later checkpoint must extend the earlier one (RFC 9162, 2.1.4.2). The result is undecided if
+    the bundle does not have the key that signed the kept checkpoint.
     """
     newest = _key(bundle)
     try:
@@ -657,7 +665,8 @@ def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Che
 def _cosigned(
     bundle: verify.Bundle, witnesses: TrustedWitnesses
 ) -> list[tuple[VerifierKey, Instant | None]]:
-    """Return when each witness cosigned the bundle's checkpoint, or None. Raise Wrong."""
+    """Return each witness's key, and when it cosigned the bundle's checkpoint, or None. Raises
+    Wrong for a false signature."""
     note = _decoded(bundle, "checkpoint.txt")
     try:
         return [(key, cosigned_at(note, key)) for key in witnesses.keys]
@@ -669,7 +678,7 @@ def _cosigned(
 
 
 def _witnessed(bundle: verify.Bundle, witnesses: TrustedWitnesses) -> Found:
-    """Check that enough witnesses cosigned the checkpoint to which all proofs lead."""
+    """Check that enough witnesses cosigned the checkpoint that all proofs are for."""
     each = _cosigned(bundle, witnesses)
     found = "; ".join(
         f"{key.name} has not cosigned it" if at is None else

@@ -1,6 +1,7 @@
 """Form of each document that `verify` reads: its members, their types, and its canonical encoding.
 
-Only Python 3.8 and its standard library. Every bundle has this module as a part of verify.py.
+Uses only Python 3.8 and its standard library, because every bundle has this module as a part of
+verify.py.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ MASKED = "\N{BULLET}"
 """Character in place of a masked digit."""
 
 NOT_IN_FORM = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors of reading a stranger's JSON of another form."""
+"""Errors that reading JSON from outside can raise if its form is wrong."""
 
 
 class Wrong(Exception):
@@ -59,7 +60,7 @@ DECIMALS = {
     )
     for code in codes.split()
 }
-"""Decimals of each currency that does not have two: ISO 4217, list one, as of 2026."""
+"""Number of decimals of each currency that does not have two: ISO 4217, list one, as of 2026."""
 
 AMOUNT = re.compile(r"(?!-0(?:\.0+)?$)-?(?:0|[1-9]\d{0,18})(?:\.\d{2,4})?", re.ASCII)
 CURRENCY = re.compile(r"[A-Z]{3}", re.ASCII)
@@ -223,14 +224,16 @@ DOCUMENTS = {
 }  # fmt: skip
 """Form of each document by its file's name; DELIVERY for `delivery-ID.json`.
 
-A dictionary means an object with exactly these members; those that end in `?` may be absent. A
-pattern as key stands for all fitting names. A list means elements of one form, a tuple a list of
-this length, a pattern a fitting text, and a function is true for a valid value.
+A dictionary is the form of an object with exactly these members. Members that end in `?` may be
+absent. A pattern as a key stands for all names that match. A list is the form of a list whose
+elements all have one form. A tuple is the form of a list of that length. A pattern is the form of a
+text that matches. A function returns true for a valid value.
 """
 
 
 def fault(value: Any, form: Any, where: str) -> str:
-    """Return a sentence on a value's first deviation from a form, or an empty text."""
+    """Return a sentence on the first place where a value deviates from a form; empty if there is
+    none."""
     if isinstance(form, Either):
         faults = [fault(value, each, where) for each in form]
         return "" if "" in faults else max(faults, key=len)
@@ -253,7 +256,8 @@ def fault(value: Any, form: Any, where: str) -> str:
 
 
 def fault_of_object(value: Any, form: Any, where: str) -> str:
-    """Return a sentence on an object's first fault in members or decimals, or an empty text."""
+    """Return a sentence on the first wrong member or number of decimals in an object; empty if
+    there is none."""
     if type(value) is not dict:
         return f"{where} is malformed"
     names = {name.rstrip("?"): name for name in form if isinstance(name, str)}
@@ -281,12 +285,12 @@ def canonical(value: Any) -> bytes:
 
 
 def read_document(data: bytes, name: str, form: Any) -> Any:
-    """Parse a JSON document. Raise Wrong for another form, or if it is not canonical."""
+    """Parse a JSON document. Raises Wrong if it has another form, or is not canonical."""
     return in_form(read_json(data, name), data, name, form)
 
 
 def in_form(found: Any, data: bytes, name: str, form: Any) -> Any:
-    """Return a parsed JSON document. Raise Wrong for another form, or if it is not canonical."""
+    """Return a parsed JSON document. Raises Wrong if it has another form, or is not canonical."""
     said = fault(found, form, name)
     if said:
         raise Wrong(said)
@@ -296,7 +300,7 @@ def in_form(found: Any, data: bytes, name: str, form: Any) -> Any:
 
 
 def read_json(data: bytes, name: str) -> Any:
-    """Parse a file's JSON. Raise Wrong if it is invalid, or repeats a name in an object."""
+    """Parse a file's JSON. Raises Wrong if it is invalid, or if an object has a name twice."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

@@ -1,19 +1,19 @@
-"""Verification of the whole log from its rows, on one snapshot, while the service runs.
+"""Verification of the whole log from its rows, in one snapshot, while the service runs.
 
-    1 leaves       numbers have no gaps; each leaf is the hash of its document, and its row fits it
-    2 hashes       every stored hash is the hash of the leaves beneath it
-    3 heads        every checkpoint is the head of its leaves, signed by a key of the log
+    1 leaves       the numbers have no gaps; each leaf is the hash of its document, and the
+                   document agrees with its row
+    2 hashes       every stored hash is the hash of the leaves below it
+    3 heads        every checkpoint is the head of its leaves, and signed by a key of the log
     4 rows         every row has a leaf, or waits for one
-    orders         each leaf is the next one of its order, by the order's pseudonym, and each day's
-                   tree of all orders fits the leaves of its time; this takes some 250 bytes of
-                   memory for each order
-    the key        the newest key that signs is this machine's: without it, somebody with the
-                   database would have to replace it
-    5 departures   every checkpoint that was shown, delivered or cosigned is a head of this log, as
-                   far as is known here
-    6 kept         a checkpoint that was kept elsewhere is a head of this log, too
+    orders         each leaf has the next number of its order, and each day's tree of all orders
+                   has the numbers of its time; this takes some 250 bytes of memory for each order
+    the key        the newest key that signs is this machine's key. An attacker who has only the
+                   database would need another key
+    5 departures   every checkpoint that was shown, delivered or cosigned is a head of this log,
+                   as far as this database knows
+    6 kept         a checkpoint that was kept elsewhere is a head of this log
 
-Each layer is compared with the one below it, so that a change is reported once.
+Each layer is compared with the one below it, so that a change is reported only once.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from reconcile.transparency.merkle import STEP, Frontier, Hash, Node, Tail, leaf
 from reconcile.transparency.order_tree import LEVELS, OrderEntry, OrderTree, order_commitment
 
 OWN: Final = frozenset(("kind", "salt", "of", "nth", "after", "parts"))
-"""Members that are not compared with the leaf's row."""
+"""Members of a leaf that its row does not have."""
 
 Rows = Mapping[str, leaf_store.Sealable]
 
@@ -84,9 +84,10 @@ async def contents(
 def misfit(
     leaf: leaf_store.Leaf, row: leaf_store.Sealable | None, content: store.Content | None
 ) -> str | None:
-    """Return a sentence on why a leaf and its row do not fit; None if they fit.
+    """Return a sentence on why a leaf does not match its row; None if they match.
 
-    Compares (1) the hash, (2) the row, (3) the sealed content except deleted headers, (4) the body.
+    The hash, the row, the sealed content except deleted headers, and the body are compared in this
+    order.
     """
     subject = leaf.subject if ":" in leaf.subject else f"{leaf.kind} {leaf.subject}"
     name = f"leaf {leaf.number} ({subject})"
@@ -112,13 +113,13 @@ def misfit(
 
 
 def reread(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> bool:
-    """Return whether a delivery was read again after sealing, with another result (see
+    """Return whether a delivery was read again after sealing, with a different result (see
     `reindex`)."""
     return leaf.kind == leaf_store.DELIVERY.name and names.says_otherwise(leaf.members(), row)
 
 
 class Tree:
-    """Tree of the log's leaves, to compare with stored hashes and signed heads."""
+    """Tree of the log's leaves. It is compared with stored hashes and signed heads."""
 
     def __init__(self, known: log_store.Identity, *, kept: seal.Checkpoint | None) -> None:
         self._known = known
@@ -145,7 +146,7 @@ class Tree:
         return any(seal.note_holds(note, name=origin, public=key) for key in self._keys)
 
     def wrong_nodes(self, stored: Mapping[Node, Hash]) -> Iterator[tuple[int, str]]:
-        """Yield (first leaf's number, sentence) for each stored hash that differs."""
+        """Yield the number of the first leaf and a sentence for each stored hash that differs."""
         for (level, place), found in self.made.items():
             if stored.get((level, place)) != found:
                 first, end = place << level, (place + 1) << level
@@ -157,7 +158,8 @@ class Tree:
         self.made.clear()
 
     def wrong_head(self, head: log_store.SignedHead) -> str | None:
-        """Return why a checkpoint of the tree's present size does not match it; None if it does."""
+        """Return why a checkpoint whose size is the tree's present size does not match the tree;
+        None if it does."""
         name = f"the checkpoint of {counted(head.size, 'leaf', 'leaves')}"
         try:
             stated = seal.read_checkpoint(head.note)
@@ -181,7 +183,8 @@ class Tree:
         )
 
     def wrong_departure(self, left: departure_store.Departure) -> str | None:
-        """Return how a published checkpoint of the tree's size differs; None if it does not."""
+        """Return why a published checkpoint whose size is the tree's present size does not match
+        the tree; None if it does."""
         if left.line is not None:
             origin = self._known.origin_at(left.size)
             body = seal.Checkpoint(origin=origin, size=left.size, head=left.head).body()
@@ -199,7 +202,7 @@ class Tree:
         )
 
     def wrong_keep(self) -> str | None:
-        """Return why the kept checkpoint contradicts the tree; None if it does not or has another
+        """Return why the kept checkpoint contradicts the tree; None if it matches, or is of another
         size."""
         if self._kept is None or self._kept.size != self.size:
             return None
@@ -218,10 +221,10 @@ AT_ONCE: Final = 1_000
 """Number of leaves in memory at a time."""
 
 BODIES_AT_ONCE: Final = 50
-"""Number of bodies in memory at a time, each up to the limit in the settings."""
+"""Number of bodies in memory at a time. Each can be as large as the settings allow."""
 
 MAX_PROBLEMS: Final = 50
-"""Maximum number of reported problems. Others are counted."""
+"""Maximum number of problems that are reported in full. Further problems are only counted."""
 
 
 class GapDocument(TypedDict):
@@ -247,13 +250,13 @@ class VerifiedLogDocument(TypedDict):
 class VerifiedLog:
     """Result of verifying the log: numbers of verified items, and the problems.
 
-    tell     maximum number of problems in `problems`; others are counted
+    tell     maximum number of problems in `problems`. Further problems are only counted
     waiting  number of rows without a leaf
     reread   number of deliveries that were read differently after sealing
     found    number of all problems
     first    number of the first leaf with a problem
-    left     the largest checkpoint known to be published
-    gaps     the database's accepted gaps, in which leaves and checkpoints may be lost
+    left     the largest checkpoint that is known to be published
+    gaps     gaps in the database that a person accepted. Leaves and checkpoints may be lost in them
     """
 
     tell: int = MAX_PROBLEMS
@@ -314,7 +317,8 @@ async def verify_log(
     own      this machine's key; None if unknown
     tell     maximum number of reported problems
 
-    Raise NotFoundError without a log, and UsageError if `against` is no checkpoint of the log.
+    Raises NotFoundError if there is no log, and UsageError if `against` is not a checkpoint of the
+    log.
     """
     async with context.database.reading() as connection:
         known = await log_store.identity(connection)
@@ -413,9 +417,9 @@ class _Verification:
                     self.verified.reread += 1
 
     async def _grow(self, leaf: leaf_store.Leaf) -> None:
-        """Add a leaf to the tree, and compare the heads of the new size.
+        """Add a leaf to the tree, and compare the tree with the checkpoints of its new size.
 
-        After a missing leaf, later leaves are compared only with their rows.
+        If a leaf is missing, the leaves after it are compared only with their rows.
         """
         self.verified.leaves += 1
         if not self._whole:
@@ -460,8 +464,8 @@ class _Verification:
         )
 
     async def _check_end(self) -> None:
-        """Check that the newest checkpoint covers all leaves, and that no stored hash goes beyond
-        the leaves."""
+        """Check that the newest checkpoint covers all leaves, and that no hash is stored for leaves
+        that do not exist."""
         if not self._whole:
             return
         size = self._tree.size
@@ -521,7 +525,7 @@ class _Verification:
 # --- how the leaves name their orders -------------------------------------------------------------
 
 SURE: Final = frozenset(("record", "revision", "deed"))
-"""Kinds of leaves whose rows never change their content or order."""
+"""Kinds of leaves whose rows never change their content or their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -538,7 +542,8 @@ class Names:
     secret: bytes | None
 
     def fits(self, of: str | None, order: str | None) -> bool:
-        """Return whether a leaf may belong to this order. An erased commitment fits any order.
+        """Return whether a leaf may belong to this order. A leaf of an erased order may belong to
+        any order.
 
         of     the leaf's commitment, in hex, or None
         order  the order's reference; None for no order
@@ -553,7 +558,7 @@ class Names:
         return of == named.commitment.hex() == order_commitment(named.key, order).hex()
 
     def says_otherwise(self, sealed: leaf_store.Members, row: leaf_store.Sealable) -> bool:
-        """Return whether a row's content or order contradicts its sealed leaf."""
+        """Return whether a row's content or order differs from its sealed leaf."""
         if "parts" not in sealed:
             return False
         if not self.fits(sealed.get("of"), row.order):
@@ -583,7 +588,7 @@ async def names_of(
 
 
 def wrong_content(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> str | None:
-    """Return why a leaf's order or sealed content differs from its row; None if it does not."""
+    """Return why a leaf's order or sealed content differs from its row; None if they are equal."""
     if leaf.kind not in SURE:
         return None
     sealed = leaf.members()
@@ -635,10 +640,11 @@ class OrderCounts:
                 )
 
     async def wrong_kept(self, connection: Connection, size: int) -> list[str]:
-        """Return a sentence for each table of the newest stored tree that differs from the log.
+        """Return a sentence for each table in which the newest tree of all orders is stored
+        wrongly.
 
-        Returns nothing if the stored tree has another size. A wrong one would spoil proofs and the
-        next tree.
+        Return nothing if that tree has another size. A wrong table would make proofs and the next
+        tree wrong.
         """
         if self._newest is None or self._newest.size != size:
             return []

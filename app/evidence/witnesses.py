@@ -1,16 +1,16 @@
 """Witnesses: independent parties, with their own keys, who cosign checkpoints of the log.
 
-A witness cosigns a checkpoint only if it extends the checkpoint that the witness cosigned before. A
-person who trusts enough witnesses need not trust the shop. Witnesses are asked in the background,
-over C2SP tlog-witness:
+A witness cosigns a checkpoint only if it extends the last checkpoint that the witness cosigned. A
+person who trusts enough witnesses does not have to trust the shop. Witnesses are asked in the
+background, over C2SP tlog-witness:
 
     1 choose   the newest checkpoint as of the last full interval, so that every worker asks all
                witnesses to cosign the same checkpoint
     2 claim    each witness that has not cosigned it, and may be asked again by now
-    3 ask      with the proof that the checkpoint extends the one that the witness cosigned last. If
-               the witness knows another size than we think, it says so, and is asked again
-    4 verify   the signature over this very checkpoint, and the witness's clock
-    5 keep     the cosignature, or why there is none, and when to ask again
+    3 ask      with the proof that the checkpoint extends the last one that the witness cosigned. If
+               the witness reports another size than expected, it is asked again with that size
+    4 verify   the signature over the checkpoint, and the witness's clock
+    5 store    the cosignature, or why there is none, and when to ask again
 
 No transaction is open while a witness is asked.
 """
@@ -37,7 +37,7 @@ from reconcile.documents import Count, InstantText, Keywords
 from reconcile.transparency import cosignatures, merkle
 
 CLOCK: Final[instants.Duration] = 10 * instants.MINUTE
-"""Tolerated difference between a witness's clock and ours."""
+"""Tolerated difference between a witness's clock and the clock of this machine."""
 
 PROBLEMS: Final[Mapping[str, str]] = {
     "unreachable": "it cannot be reached: check its address in TALLYHOOK_EVIDENCE__WITNESSES",
@@ -59,7 +59,7 @@ PROBLEMS: Final[Mapping[str, str]] = {
 """Text on why a witness does not cosign, and what to do, by code."""
 
 CONTRADICTING: Final = ("log_is_shorter", "log_is_another")
-"""Codes of a witness that knows a contradicting checkpoint."""
+"""Codes of problems that show that a witness knows a contradicting checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Witness:
 
     @property
     def name(self) -> str:
-        """Return the witness's verifier key, the name of its stored state."""
+        """Return the witness's verifier key. Its state is stored under this name."""
         return self.key.text
 
 
@@ -80,7 +80,7 @@ class Witnesses:
     """Configured witnesses, and the number of required cosignatures.
 
     every        interval at which witnesses are asked
-    alarm_after  time without a quorum before an alarm
+    alarm_after  time without a quorum after which an alarm is raised
     """
 
     each: tuple[Witness, ...]
@@ -108,13 +108,15 @@ def witnesses_of(settings: Settings) -> Witnesses | None:
 
 
 class WrongCosignature(Exception):
-    """Error for a signature line in a witness's name that its key did not make."""
+    """Error for a signature line that has a witness's name, but was not made with the witness's
+    key."""
 
 
 def cosigned_at(note: str, key: cosignatures.VerifierKey) -> instants.Instant | None:
-    """Return when a witness cosigned a checkpoint, by its own word; None if it did not.
+    """Return when a witness cosigned a checkpoint, as the witness states it. Return None if it did
+    not cosign.
 
-    Raise WrongCosignature for a false line (C2SP signed-note).
+    Raises WrongCosignature for a false signature line (C2SP signed-note).
     """
     body, public, found = cosignatures.body_of(note), PublicKey(key.raw), None
     for signature in cosignatures.signatures_of(note):
@@ -130,7 +132,7 @@ def cosigned_at(note: str, key: cosignatures.VerifierKey) -> instants.Instant | 
 
 
 def trusted_witnesses(given: Sequence[str]) -> list[cosignatures.VerifierKey]:
-    """Parse trusted witnesses' keys. Raise UsageError for an invalid or repeated key."""
+    """Parse the keys of trusted witnesses. Raises UsageError for an invalid or repeated key."""
     found: list[cosignatures.VerifierKey] = []
     for text in given:
         try:
@@ -175,7 +177,7 @@ class WitnessesDocument(TypedDict):
 
 
 def witness_state(state: departure_store.WitnessState | None) -> WitnessState:
-    """Return a witness's state: `cosigns`, `fails`, `contradicts` or `waiting`."""
+    """Return the state of a witness: `cosigns`, `fails`, `contradicts` or `waiting`."""
     if state is None or (state.problem is None and state.cosigned_at is None):
         return "waiting"
     if state.problem is None:
@@ -200,7 +202,7 @@ async def witness_document(context: AppContext) -> WitnessesDocument:
 
 
 async def cosigned_size(connection: Connection, witnesses: Witnesses | None) -> int:
-    """Return the size of the largest checkpoint that a quorum has cosigned."""
+    """Return the size of the largest checkpoint that enough witnesses have cosigned."""
     if witnesses is None:
         return 0
     return await departure_store.last_cosigned(
@@ -234,7 +236,7 @@ def departure_document(departure: departure_store.Departure) -> DepartureDocumen
 
 
 def departure_way(departure: departure_store.Departure) -> str:
-    """Return how a checkpoint was published: a word, or the witness's name."""
+    """Return how a checkpoint was published: a code, or the witness's name."""
     return departure.way.partition("+")[0]
 
 
@@ -255,25 +257,28 @@ def departure_sentence(departure: departure_store.Departure) -> str:
 # --- asking in the background -----------------------------------------------------------------
 
 LIMIT_S: Final = 5.0
-"""Seconds for a witness's answer. All TRIES together take less than the time for stopping."""
+"""Seconds within which a witness must answer. All TRIES together take less time than the process
+has for stopping."""
 
 ANSWER_MAX: Final = 16 * 1024
-"""Maximum bytes of an answer. A cosignature has some 150, and there may be several."""
+"""Maximum size in bytes of an answer. A cosignature has some 150 bytes, and there may be
+several."""
 
 TRIES: Final = 3
-"""Maximum number of requests in a row. A witness may twice report another log size."""
+"""Maximum number of requests to a witness in a row. The witness may report another log size
+twice."""
 
 LEASE: Final[instants.Duration] = instants.MINUTE
-"""Duration of a claim on a witness. TRIES requests take less."""
+"""Duration of a claim on a witness. It is longer than TRIES requests can take."""
 
 FIRST_PAUSE: Final[instants.Duration] = 30 * instants.SECOND
-"""Pause before a witness that did not cosign is asked again; it doubles each time."""
+"""First pause before a witness that did not cosign is asked again. It doubles each time."""
 
 LONGEST_PAUSE: Final[instants.Duration] = instants.HOUR
 """Maximum pause before a witness that did not cosign is asked again."""
 
 REST_S: Final = 5.0
-"""Seconds between two looks for a checkpoint to cosign."""
+"""Seconds between two checks for a checkpoint to cosign."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,7 +291,7 @@ class _Reply:
 
 
 class Cosigning:
-    """Client of one log's witnesses. Several processes may run one."""
+    """Client of one log's witnesses. Several processes may run a client for the same log."""
 
     def __init__(
         self, context: AppContext, witnesses: Witnesses, client: httpx2.AsyncClient
@@ -381,7 +386,7 @@ class Cosigning:
         return [merkle.computed(span, kept) for span in spans]
 
     def _verified(self, witness: Witness, head: log_store.SignedHead, body: bytes) -> _Reply:
-        """Verify the witness's line in an answer. Ignore lines of other keys (C2SP
+        """Verify the witness's line in an answer. Lines of other keys are ignored (C2SP
         tlog-witness)."""
         try:
             lines = body.decode("utf-8")
@@ -439,9 +444,9 @@ _REFUSALS: Final = {404: "log_unknown", 403: "key_unknown", 422: "log_is_another
 
 
 def _refusal(answer: Exchange, *, same: bool) -> _Reply:
-    """Return the result of a request without a cosignature.
+    """Return the result of a request that got no cosignature.
 
-    same  whether our request stated the log size that the witness had told us
+    same  whether the request used the log size that the witness reported before
     """
     if answer.problem in ("too_large", "encoded"):
         return _Reply(problem="answer_not_in_form")

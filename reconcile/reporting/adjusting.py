@@ -1,16 +1,17 @@
-"""Adjusting entries: late knowledge about closed months, posted in the first open month.
+"""Adjusting entries: changes to closed months, posted in the first open month.
 
-Leaves out: where journals are stored. The journal of a closed month is frozen. All closed months
-together have three sets of transactions:
+Leaves out: where journals are stored. The journal of a closed month never changes. Evidence that
+arrives later can still change what the month's journal would be. So three sets of transactions are
+compared over all closed months:
 
-    fresh      their journals, made now from the start
-    frozen     their journals as closed, with the adjusting entries in them
-    adjusting  fresh less frozen, as multisets of transactions by content
+    fresh      the transactions as computed now
+    frozen     the transactions in the stored journals, including their adjusting entries
+    adjusting  fresh minus frozen
 
-So per account and currency, frozen + adjusting + open months = the whole journal made now. The
-content of a transaction is all that determines its accounts: day, source, order, payment, method,
-currency and postings. Other words, or further evidence of the same money, make no entry. A changed
-transaction is reversed and posted anew.
+For each account and currency, frozen + adjusting + open months equals a whole journal computed now.
+Two transactions are equal if their day, source, order, payment, method, currency and postings are
+equal. A changed description, or more evidence of the same money, gives no entry. If a transaction
+has changed, it is reversed and posted again.
 """
 
 from bisect import bisect_right
@@ -42,7 +43,7 @@ def with_adjusting(
     """Yield the transactions of open months, then the adjusting entries for closed months, dated
     `at`.
 
-    fresh   transactions of a journal computed now, with all closed months
+    fresh   transactions of a journal computed now, including closed months
     closed  all closed months, the earliest first
 
     Both journals list transactions in nearly the same order and are read in parallel, so only their
@@ -121,8 +122,8 @@ CITED: Final = 20
 
 
 class AdjustedMoney:
-    """Amounts that adjusting entries move, by closed month and currency: the sum of all accounts'
-    debit balances."""
+    """Amount that adjusting entries move, by closed month and currency. It is the sum of all
+    accounts with a debit balance."""
 
     def __init__(self) -> None:
         self._accounts = Counter[tuple[str, str, Role, str]]()
@@ -148,9 +149,10 @@ class AdjustedMoney:
         return found
 
     def breaks(self, limits: Mapping[str, int]) -> Iterator[Break]:
-        """Yield a break for each closed month and currency above its limit, in minor units.
+        """Yield a break for each closed month and currency whose amount exceeds its limit in minor
+        units.
 
-        A currency without a limit, or with 0, has no break.
+        Currencies without a limit, or with a limit of 0, are skipped.
         """
         for (period, currency), minor in sorted(self.sums().items()):
             limit = limits.get(currency, 0)
@@ -176,8 +178,7 @@ _PLAIN: Final = tuple(
 
 
 def transaction_document(transaction: Transaction) -> dict[str, Any]:
-    """Return a transaction as JSON values, with account roles; the mapping has the account
-    names."""
+    """Return a transaction as JSON values. Accounts are named by their roles."""
     adjusts = transaction.adjusts
     return {
         **{name: getattr(transaction, name) for name in _PLAIN},
@@ -189,7 +190,7 @@ def transaction_document(transaction: Transaction) -> dict[str, Any]:
 
 
 def transaction_of(document: Mapping[str, Any]) -> Transaction:
-    """Parse a transaction. Raises KeyError, TypeError or ValueError for other documents."""
+    """Parse a transaction. Raises KeyError, TypeError or ValueError if the document is invalid."""
     adjusts = document["adjusts"]
     names = [each.name for each in fields(Adjusts)]
     return Transaction(

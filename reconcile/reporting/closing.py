@@ -1,9 +1,9 @@
 """A closed month: what was reported, on what evidence, by which rules, and by whom.
 
 Leaves out: reading evidence and printing. A closing is written once. Closings and reopenings form a
-chain: each states the previous digest, so that any change shows. A reopened month is closed again
-as its next version. A closing covers only evidence that became known after the previous month was
-closed.
+chain: each contains the digest of the previous one, so a change to any of them is detected. A
+reopened month is closed again as its next version. A closing covers only evidence that became known
+after the previous month was closed.
 """
 
 from collections import Counter
@@ -39,19 +39,20 @@ from reconcile.reporting.report import (
 from reconcile.reporting.words import AGE_WORDS
 
 SHOWN: Final = 12
-"""Hex digits shown of a closing's digest: unique among some hundreds."""
+"""Number of hex digits shown of a closing's digest. They are enough to tell some hundred closings
+apart."""
 
 Name = tuple[str, str, str, str]
-"""Table, currency (may be empty), line and sum that a figure is about."""
+"""Identity of a figure: table, currency (may be empty), row and sum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One sum of a report: `count` of things, `sum` in minor units of `currency`.
+    """One sum of a report, in minor units of `currency`, and the `count` of items in the sum.
 
-    table     the table of the report
-    line      the row of the table: an outcome, a flow or a cause
-    what      name of the sum, such as `captured`; empty if the row has only one
+    table  the table of the report
+    line   the row of the table: an outcome, a flow or a cause
+    what   name of the sum, such as `captured`; empty if the row has only one
     """
 
     table: str
@@ -83,7 +84,7 @@ def figures(report: PeriodReport) -> tuple[Figure, ...]:
 
 
 def added(figures: Iterable[Figure]) -> list[Figure]:
-    """Add up figures of equal name, and leave out zeros."""
+    """Add up figures with equal names, and leave out results that are zero."""
     sums: dict[Name, tuple[int, int]] = {}
     for each in figures:
         count, total = sums.get(each.name, (0, 0))
@@ -92,14 +93,14 @@ def added(figures: Iterable[Figure]) -> list[Figure]:
 
 
 def difference(then: Iterable[Figure], now: Iterable[Figure]) -> tuple[Figure, ...]:
-    """Return present less earlier figures, sorted by name."""
+    """Return the present figures minus the earlier figures, sorted by name."""
     negative = (replace(each, count=-each.count, sum=-each.sum) for each in then)
     return tuple(sorted(added([*now, *negative]), key=lambda each: each.name))
 
 
 def _rows(report: PeriodReport) -> Iterator[Figure]:
-    """Yield the figures of a report. Ages of breaks are omitted, because a break that only grows
-    older has not changed."""
+    """Yield the figures of a report. The ages of breaks are left out, because a break that only
+    grows older has not changed."""
     for step in report.flow:
         yield _figure("flow", step.currency, step.step, "", step.count, step.sum)
     for orders in report.control:
@@ -136,8 +137,9 @@ def _figure(
 class ClosedMonth:
     """The reported figures of a closed month.
 
-    closing   digest of its closing
-    reported  figures that later reports have added
+    original  figures as reported when the month was closed
+    closing   digest of the month's closing
+    reported  changes that later reports have already stated
     """
 
     month: Month
@@ -147,7 +149,11 @@ class ClosedMonth:
 
 
 def adjustments(stated: ClosedMonth, now: Iterable[Figure]) -> tuple[AdjustmentRow, ...]:
-    """Return the adjustments from the stated figures of closed months to the present ones."""
+    """Return a row for each figure of a closed month that differs now and was not yet reported.
+
+    stated  the closed month as reported
+    now     the present figures of the month
+    """
     original = {each.name: each for each in stated.original}
     reported = {each.name: each for each in added(stated.reported)}
     changes = difference([*stated.original, *stated.reported], now)
@@ -173,7 +179,7 @@ def change_in(row: AdjustmentRow) -> Figure:
 
 
 FORM: Final = 3
-"""Version of the document's form. A later form gets a higher number."""
+"""Version of the format of the document. A new format gets a higher number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +197,7 @@ class EvidenceDigest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Print:
-    """SHA-256 and length of one output format of the report, or of the journal, at closing."""
+    """SHA-256 and length of the report or journal in one output format, at closing."""
 
     format: str
     sha256: str
@@ -211,19 +217,18 @@ class Closing:
     """One closed month.
 
     version      number of the closing: 1, or one more than the closing that was reopened
-    known_after  `as_of` of the previous month's closing, after which this evidence became known; 0
-                 for the first
+    known_after  `as_of` of the previous month's closing; 0 for the first closing. All evidence of
+                 this closing became known later
     before       digest of the previous closing or reopening; None for the first closing
     by           name of the person who closed the month
     role         role of the person who closed the month
     proposed_at  when the closing was proposed; None if one person closed the month
     approved_by  name of the person who approved the closing; None if one person closed the month
     margin_days  number of days that had to pass after the month's end before closing
-    policy       policy and rules of the merchant, on which folds and matches depend
-    revenue      how the month's journal posts sales; None if the journal has payments only
+    policy       the merchant's policy and matching rules at closing
+    revenue      how the month's journal posts sales; None if the journal has only payments
     program      version of the program
-    checkpoint   size and head of the sealed log at closing; None if nothing was sealed. The audit
-                 entry with the closing's digest is sealed later
+    checkpoint   size and head of the sealed log at closing; None if nothing was sealed
     """
 
     month: Month
@@ -260,7 +265,7 @@ class Closing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reopening:
-    """Reopening of the last closing. The month is closed again afterwards.
+    """Reopening of the last closing, so that the month can be closed again.
 
     version  version of the closing that is reopened
     before   digest of the previous closing or reopening
@@ -294,7 +299,7 @@ class Reopening:
 
 
 def reopening_of(document: Mapping[str, Any]) -> Reopening:
-    """Parse a reopening. Raises KeyError, TypeError or ValueError for other documents."""
+    """Parse a reopening. Raises KeyError, TypeError or ValueError if the document is invalid."""
     if document["form"] != FORM:
         raise ValueError("the reopening was written by a later version of the program")
     names = ("period", "version", "by", "second", "reason", "before")
@@ -346,7 +351,7 @@ def _evidence_document(closing: Closing) -> list[list[Any]]:
 
 
 def closing_of(document: Mapping[str, Any]) -> Closing:
-    """Parse a closing. Raises KeyError, TypeError or ValueError for other documents."""
+    """Parse a closing. Raises KeyError, TypeError or ValueError if the document is invalid."""
     if document["form"] != FORM:
         raise ValueError("the closing was written by a later version of the program")
     plain, counted = month_named(document["period"]), document["month"]
@@ -446,20 +451,21 @@ CONDITIONS: Final[Mapping[BlockerCode, str]] = {
 """Conditions for closing a month, in display order."""
 
 UNCONDITIONAL: Final[frozenset[BlockerCode]] = frozenset({"too_early", "unread"})
-"""Conditions without exceptions. Unread deliveries leave the month's figures unknown."""
+"""Conditions for which no exception can be made. Until they are met, the month's figures are
+unknown."""
 
 ACCEPTED: Final = "accepted"
 
 NAMED: Final = 3
-"""Maximum number of examples named in one reason. The report lists all."""
+"""Maximum number of examples in one reason. The report has the full list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
     """Reason why a month cannot be closed, with a sentence on what to do.
 
-    cause  cause of the breaks behind it; None if it is not about breaks
-    about  other subject of the reason, such as a source
+    cause  cause of the breaks; None if the reason is not about breaks
+    about  another subject of the reason, such as a source
     """
 
     code: BlockerCode
@@ -470,7 +476,7 @@ class Blocker:
 
     @property
     def line(self) -> str:
-        """Return the name by which a person excepts this blocker, such as `pending` or
+        """Return the name for making an exception for this blocker, such as `pending` or
         `coverage:shop`."""
         about = self.cause or self.about
         return self.code if about is None else f"{self.code}:{about}"
@@ -479,10 +485,11 @@ class Blocker:
 def closing_lines(
     against: Iterable[Blocker],
 ) -> Iterator[tuple[str, str, Blocker | None]]:
-    """Yield name, sentence and blocker of each condition for closing; the blocker is None if it
-    holds.
+    """Yield name, sentence and blocker for each condition of closing. The blocker is None if the
+    condition is met.
 
-    Before the month is over, or while deliveries are unread, the other conditions are omitted.
+    If a condition of UNCONDITIONAL is not met, only blockers are yielded: the other conditions
+    cannot be checked yet.
     """
     found = tuple(against)
     unknown = any(each.code in UNCONDITIONAL for each in found)
@@ -496,8 +503,8 @@ def closing_lines(
 def excepted(
     found: Iterable[Blocker], reasons: Mapping[str, str]
 ) -> tuple[tuple[Blocker, ...], tuple[ExceptionRow, ...]]:
-    """Return the blockers that nobody excepted, and a row for each excepted blocker, with the
-    reason."""
+    """Return the blockers without an exception, and a row with the reason for each blocker that has
+    one."""
     every = tuple(found)
     made = [e for e in every if e.line in reasons and e.code not in UNCONDITIONAL]
     rows = [
@@ -532,9 +539,10 @@ def unread(behind_s: int) -> Blocker:
 
 
 def unasked(names: Sequence[str], *, then: bool = False) -> Iterator[Blocker]:
-    """Yield a blocker for payments whose provider has not stated their position.
+    """Yield a blocker for payments whose state the provider did not confirm.
 
-    then  whether the month is closed as of a past instant, when no answer can be asked for any more
+    then  whether the month is closed as of a past instant, for which the provider can no longer be
+          asked
     """
     if names:
         shown, more = ", ".join(names[:NAMED]), " …" if len(names) > NAMED else ""
@@ -551,7 +559,7 @@ def unasked(names: Sequence[str], *, then: bool = False) -> Iterator[Blocker]:
 
 
 def not_kept(count: int) -> Iterator[Blocker]:
-    """Yield a blocker for `count` unsigned requests of the month that were not stored."""
+    """Yield a blocker for unsigned requests of the month that were too many to be stored."""
     if count:
         yield Blocker(
             code="not_kept",
@@ -562,8 +570,9 @@ def not_kept(count: int) -> Iterator[Blocker]:
 
 
 def lost_in_gap(gap: str, *, since: Instant, until: Instant, lost: int | None) -> Blocker:
-    """Return the blocker for a gap that was accepted in the month.
+    """Return the blocker for a gap in the data of the month that a person has accepted.
 
+    gap   id of the gap
     lost  number of lost deliveries; None if unknown
     """
     count = "" if lost is None else f" Deliveries that are lost: {lost:,}."
@@ -578,7 +587,8 @@ def lost_in_gap(gap: str, *, since: Instant, until: Instant, lost: int | None) -
 
 
 def in_report(report: PeriodReport) -> Iterator[Blocker]:
-    """Yield the report's reasons not to close the month: ties, breaks and pending orders."""
+    """Yield the blockers that the report itself shows, such as failed ties, breaks and pending
+    orders."""
     for tie in report.ties:
         if not tie.holds:
             yield Blocker(
@@ -677,16 +687,18 @@ def _coverage(report: PeriodReport) -> Iterator[Blocker]:
 
 
 _FARTHEST: Final = 14 * HOUR
-"""Largest difference of a time zone from UTC, in which most exports count days."""
+"""Largest time zone offset from UTC, and so the longest coverage gap that a time zone can
+explain."""
 
 
 def _of_another_zone(
     own: Sequence[CoverageRow], *, start: Instant, end: Instant
 ) -> tuple[str, str]:
-    """Return a sentence that another time zone explains a coverage gap, and the files to import.
-    Both may be empty.
+    """Return a sentence that another time zone explains a coverage gap, and which other files to
+    import.
 
-    The zone explains the gap if one span covers the whole month, except for some hours at its ends.
+    The time zone is the explanation if one span covers the month except for some hours at its start
+    or end. Otherwise the sentence is empty.
     """
     (since, until), found = (own[0].since, own[-1].until), list[tuple[str, str]]()
     if len(own) > 1 or since is None or until is None:
@@ -712,8 +724,8 @@ def _moneys(counts: Iterable[tuple[str, int]]) -> str:
 
 
 def _waiting(report: PeriodReport) -> Iterator[Blocker]:
-    """Yield blockers for payments that belong to no order, and for captures that no statement
-    settles."""
+    """Yield blockers for payments that belong to no order, and for captures without a statement
+    line."""
     held = [row for row in report.suspense if row.line == "closing" and row.count]
     if held:
         money = _moneys((row.currency, row.sum) for row in held)
@@ -748,7 +760,7 @@ def evidence_blockers(
 ) -> Iterator[Blocker]:
     """Yield blockers for deliveries that are in no figure of the report.
 
-    unreadable  number of messages that need a person
+    unreadable  number of messages that a person must look at
     lost        number of unsigned requests that were not stored, because of a limit
     not_ours    number of deliveries set aside because they belong to another shop
     genuine     number of rejected deliveries that would be accepted now

@@ -1,6 +1,6 @@
-"""Files that a period was compared with, and which of its days they cover.
+"""Coverage rows of a report: which days of the period the imported files cover.
 
-Leaves out: where a file's coverage comes from, and sentences, because their days depend on a zone.
+Leaves out: reading the coverage of files, and wording it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ def coverage_rows(
 ) -> tuple[CoverageRow, ...]:
     """Return coverage rows for each source or its wallets, each bank account and each order book.
 
-    captures  number of payments of the period by source, each of which gets a row
+    captures  number of payments of the period by source. Every source in it gets a row
     """
     with_wallets = {each.name for each in coverage.wallets}
     sources = [each for each in coverage.statements if each.name not in with_wallets]

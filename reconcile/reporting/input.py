@@ -1,8 +1,8 @@
-"""Input of a report, one order or break at a time, and where the money of each line is.
+"""Input of a report, one order or break at a time, and where the money of each statement line is.
 
-Leaves out: gathering, and matching (`matching.bank`). The caller passes every order, line and break
-once, in any order. If bank files show a line's arrival, its money is in transit from the
-statement's date on.
+Leaves out: collecting the input, and matching (`matching.bank`). The caller passes every order,
+line and break once, in any order. If bank files show the money of a line arriving, the money is in
+transit from the statement's date until then.
 """
 
 from collections.abc import Iterable, Iterator, Set
@@ -28,8 +28,8 @@ from reconcile.reporting.report import Flow
 class OrderSeen:
     """One order with its statement lines.
 
-    taking  ledger line of the order; None for statement lines that no ledger knows
-    shared  whether another order has an equal key, so that the lines may belong to it
+    taking  ledger line of the order; None for statement lines without an order
+    shared  whether another order has an equal key, so that the lines may belong to the other order
     """
 
     taking: LedgerLine | None
@@ -39,7 +39,7 @@ class OrderSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakSeen:
-    """One break, its state (`open`, `assigned` or `accepted`), and its wording."""
+    """One break, its state (`open`, `assigned` or `accepted`), and its description."""
 
     found: Break
     state: str
@@ -82,8 +82,11 @@ def merged(takings: Iterable[LedgerLine], rows: Iterable[StatementRow]) -> Itera
 
 
 def _together(takings: list[LedgerLine], rows: list[StatementRow]) -> Iterator[OrderSeen]:
-    """Divide lines among orders with one key but different spellings. The payment decides, then the
-    order that the line names; else the first order gets the line."""
+    """Divide lines among orders whose keys are equal but spelled differently.
+
+    A line goes to the order that has its payment, or else to the order that the line names. All
+    other lines go to the first order.
+    """
     shares: list[list[StatementLine]] = [[] for _ in takings]
     for row in rows:
         paid = [n for n, t in enumerate(takings) if row.payment in [p for _, p in t.payments]]
@@ -125,10 +128,10 @@ _SETTLES: Final[dict[StatementKind, tuple[EntryKind, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledLine:
-    """Statement line and the movements that it settles, if the ledger has any.
+    """Statement line and the movements in the ledger that it settles.
 
     fresh            movements in `taken` that no earlier line settles, not even in part
-    gross, fee, net  signed as they change the merchant's balance (see `signed`)
+    gross, fee, net  positive if the line increases the merchant's balance (see `signed`)
     exchanged        whether the line settles its movement in another currency
     """
 
@@ -144,9 +147,9 @@ class SettledLine:
 def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[SettledLine, ...]:
     """Return every line of the order with the movements that it settles.
 
-    A line settles movements of its payment that no earlier line settles. It settles one of its own
-    amount; else all of them, if they add up to it; else the first. If none is left, it settles a
-    further part of a settled movement.
+    A line settles movements of its payment that no earlier line settles: a movement of the same
+    amount, or all movements if their sum is that amount, or the first movement. If every movement
+    is settled already, the line settles a further part of one.
 
     strange  ids of lines for which the matching found no movement
     """
@@ -212,8 +215,8 @@ def _beside(
 ) -> tuple[tuple[Taken, ...], tuple[Taken, ...]]:
     """Return the movements that this line is the first to settle, and all that it settles.
 
-    At some providers a negative payment is a refund or a reversal; otherwise it corrects a capture.
-    A dispute line may settle exactly one reversal (`returning.is_of`).
+    A negative payment line is a refund or a reversal at some providers. Otherwise it corrects a
+    capture. A dispute line may also settle one reversal of the same amount (`returning.is_of`).
     """
     kinds = [_SETTLES[line.kind]]
     if line.kind == "payment" and gross < 0:
@@ -249,10 +252,10 @@ def signed(line: StatementLine) -> tuple[int, int, int]:
 
 
 _UNBOOKED: Final[frozenset[Bucket]] = frozenset({"bank_line_unknown", "awaiting_statement"})
-"""Buckets of a provider's bank lines that have no known payout."""
+"""Buckets of a provider's bank lines whose payout is not known."""
 
 Key = tuple[str, str | None, str]
-"""(source, payout, currency)"""
+"""Source, payout and currency."""
 
 
 def key_of(payout: Payout) -> Key:
@@ -271,7 +274,7 @@ def stays_in_wallet(line: StatementLine, withdrawn: Set[Key]) -> bool:
 
 
 class BankView:
-    """A bank leg, indexed by the payouts that statement lines name."""
+    """Result of matching with the bank, indexed by the payouts that statement lines name."""
 
     def __init__(self, leg: BankLeg) -> None:
         self.links = leg.links
@@ -296,7 +299,7 @@ class BankView:
         )
 
     def flow_of(self, line: StatementLine) -> Flow:
-        """Return where a line's net amount is: in a wallet, in the bank, or not found yet."""
+        """Return where a line's net amount is: in a wallet, in the bank, or in neither yet."""
         if stays_in_wallet(line, self.withdrawn):
             return "in_wallet"
         if line.payout is None:
@@ -304,12 +307,15 @@ class BankView:
         return self._flows.get((line.source, line.payout, line.currency), "not_in_bank")
 
     def on_its_way(self, line: StatementLine) -> bool:
-        """Return whether bank files show when the money of a line arrives."""
+        """Return whether bank files show the date on which the money of a line arrived."""
         return (line.source, line.payout, line.currency) in self._covered
 
     def differing(self, *, start: Instant, end: Instant) -> Iterator[Money]:
-        """Yield what the bank lacks for each transfer of the period. Withdrawals are left out:
-        their lines were settled into a wallet."""
+        """Yield, for each transfer of the period, the amount paid out minus the amount that the
+        bank booked.
+
+        Withdrawals are left out, because their lines were settled into a wallet.
+        """
         for link in self.links:
             if any(payout.withdrawn for payout in link.payouts):
                 continue

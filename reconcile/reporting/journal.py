@@ -1,7 +1,8 @@
-"""The money of a period as double-entry transactions: a journal of payments, not of sales.
+"""Journal of a period: the money of payments as double-entry transactions.
 
 Leaves out: account names and file formats. Every transaction has one currency, and its postings add
-up to zero. Sales are the merchant's own records, which post them against the receivable.
+up to zero. Sales are not in this journal. The merchant's own books post them against the
+receivable.
 
     captured       clearing +   receivable -     on the provider's date; what is on top of the price
                    has accounts of its own in place of the receivable, also when it goes back
@@ -36,20 +37,21 @@ up to zero. Sales are the merchant's own records, which post them against the re
                    clearing +   exchange_gains -
     written off    write_offs + clearing -       when a person accepted the break; in_transit - for
                                                  a payout or a bank line, wallet - for a balance
-    taken back     clearing +   write_offs -     when evidence ended that, or its money changed
+    taken back     clearing +   write_offs -     when later evidence closes the break,
+                                                 or changes its money
 
 With `revenue_at="fulfilment"` this is a journal of sales as well. For an order that is not
 fulfilled yet, `deposits` replaces the receivable and disputes:
 
-    fulfilled      deposits +   sales -          on the day of fulfilment: all that the order has
+    fulfilled      deposits +   sales -          on the day of fulfilment: what was captured so far
     captured       clearing +   sales -          from that day on
     refunded       refunds +    clearing -       from that day on
 
 If a tax rate is given, the tax contained in sales and refunds is posted to `taxes` instead.
 
-So the balance of clearing is money not yet settled, money that the provider holds back or carries
-to a later payout, and money that breaks leave (`Break.left`). Likewise the balance of in_transit is
-money not yet in the bank, and money that breaks of payouts and bank lines leave.
+The balance of clearing is money that is not settled yet, that the provider holds back or carries to
+a later payout, or that breaks leave (`Break.left`). The balance of in_transit is money that is not
+in the bank yet, or that breaks of payouts and bank lines leave.
 """
 
 from collections import Counter
@@ -112,10 +114,11 @@ Role = Literal[
     "rounding",
 ]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
-"""Purposes of accounts. A mapping assigns the merchant's own names."""
+"""Roles of accounts. The account mapping gives each role the merchant's own account name."""
 
 EXCHANGED: Final = "exchanged"
-"""Value of `what` for both legs of an exchange. The legs, one per currency, are adjacent."""
+"""Value of `what` for both transactions of a currency exchange. The two transactions, one per
+currency, are adjacent."""
 
 _OTHER_SIDE: Final[dict[EntryKind, Role]] = {
     "captured": "receivable",
@@ -153,10 +156,10 @@ _ON_TOP: Final[dict[PartKind, Role]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posting:
-    """Minor units on one account: debits positive, credits negative.
+    """One amount in minor units on one account: debits positive, credits negative.
 
-    account      account that a person named instead of the role's
-    sub_account  one of several accounts of the role at the transaction's source
+    account      account that a person chose; None for the account of the role
+    sub_account  one of several accounts that the role has at the transaction's source
     """
 
     role: Role
@@ -169,7 +172,7 @@ class Posting:
 class Adjusts:
     """Closed month that an adjusting entry belongs to, with days such as `2026-10-31`.
 
-    reverses  whether the entry takes back a posted transaction
+    reverses  whether the entry reverses a posted transaction
     """
 
     period: str
@@ -182,8 +185,8 @@ class Adjusts:
 class Transaction:
     """One movement of money.
 
-    what     words for people: `captured`, `settled payment`, `written off: not_settled`
-    method   the payment method, as the statement names it
+    what     description for people: `captured`, `settled payment`, `written off: not_settled`
+    method   the payment method that the statement names
     cites    ids of the events, lines and breaks that prove the movement
     adjusts  the closed month that the transaction adjusts; None if the transaction belongs to the
              month of its own date
@@ -217,11 +220,11 @@ def transactions(
 ) -> Iterator[Transaction]:
     """Yield one order's transactions dated from `start` to before `end`.
 
-    bank       bank leg; None without bank files, so that settled money counts as in the bank
+    bank       result of matching with the bank; None to count settled money as in the bank
     rates      expected exchange rates
     withdrawn  payouts that are withdrawals from a wallet
-    suspense   payments that are or were unallocated, by source and reference; `of_suspense` yields
-               their transactions
+    suspense   payments that are or were unallocated, by source and reference. Their transactions
+               come from `of_suspense`
     """
     order = None if seen.taking is None else seen.taking.order
     methods = {line.payment: line.method for line in seen.lines if line.details is not None}
@@ -287,7 +290,7 @@ def transactions(
 
 
 def _taxed(role: Role, minor: int, revenue: Revenue | None) -> Iterator[tuple[Role, int]]:
-    """Split an amount into amount without tax and tax, each with its role."""
+    """Split an amount into the amount without tax and the tax. Return both with their roles."""
     rate = 0 if revenue is None else revenue.taxes.get(role, 0)
     above, below = abs(minor) * rate, 1_000_000 + rate
     tax = (2 * above + below) // (2 * below) * (1 if minor >= 0 else -1)
@@ -301,10 +304,10 @@ def _earned(
     deposits: Mapping[str, int],
     suspense: Mapping[tuple[str, str], Suspended],
 ) -> Iterator[tuple[Instant, str, Money, tuple[str, ...]]]:
-    """Yield (date, words, money, cites) for each deposit that fulfilling the order turns into
-    sales.
+    """Yield date, description, money and evidence of each deposit that becomes sales when the order
+    is fulfilled.
 
-    A payment assigned after the fulfillment has the date of its assignment.
+    A payment that is assigned later becomes sales on the date of its assignment.
     """
     known = dict.fromkeys([(taken.source, taken.payment) for taken in taking.taken])
     placed = [
@@ -368,10 +371,11 @@ def _of_other_shop(line: StatementLine, suspense: Mapping[tuple[str, str], Suspe
 
 
 def _on_top(whole: LedgerLine) -> dict[int, dict[Role, int]]:
-    """Return each movement's money on top of the price by role, by its index in `taken`.
+    """Return the money on top of the price in each movement, by role. The keys are indexes of
+    `taken`.
 
-    Money on top came with the last captures, which made the total exceed the price, and goes back
-    with the last returns. Money that came is negative, because it is credited.
+    The last captures, which made the total exceed the price, brought the money on top. The last
+    returns take it back. Money that came in is negative, because it is credited.
     """
     found: dict[int, dict[Role, int]] = {}
     for currency in sorted({each.money.currency for each in whole.on_top}):
@@ -405,11 +409,11 @@ def _abroad(
     lines: Sequence[StatementLine],
     rates: Sequence[ExpectedRate],
 ) -> Iterator[Transaction]:
-    """Yield the transactions that convert a payment in clearing to another currency, at the rules'
-    rate.
+    """Yield the transactions that convert a payment in clearing to another currency, at the
+    expected rate.
 
-    If more arrives than the rate gives, the difference is a gain; for returned money, a loss. A
-    difference beyond the tolerance stays in clearing, and a break reports it.
+    A small difference between the settled and the expected amount is posted as an exchange gain or
+    loss. A difference beyond the tolerance stays in clearing, and a break reports it.
     """
     came = Money(minor=sum([each.minor for each in taken]), currency=taken[0].currency)
     arrived = Money(minor=sum(map(balance_of, lines)), currency=lines[0].currency)
@@ -551,9 +555,9 @@ def written_off(
 ) -> Iterator[Transaction]:
     """Yield the write-offs of a break and their reversals, from `start` to before `end`.
 
-    Each amount is exactly what the break left in clearing, in transit or in a wallet.
+    Each write-off has the amount that the break left in clearing, in transit or in a wallet.
 
-    found  the break, as found by any run; the amounts come from `steps`
+    found  the break, from any run. The amounts come from `steps`
     """
     account: Role = "in_transit" if CAUSES[found.cause].about == "bank" else "clearing"
     source = wallet = None

@@ -38,7 +38,7 @@ open     no final outcome yet
 """
 
 NO_CURRENCY: Final = ""
-"""Key of an order without a known price or money."""
+"""Currency of an order whose price and money are unknown."""
 
 DAILY_UP_TO: Final = 92 * DAY
 """Longest period whose chart has a point for each day: a quarter is still readable."""
@@ -109,7 +109,7 @@ class ControlSums:
         self._money[currency, bucket, flow] += minor
 
     def rows(self) -> tuple[r.ControlRow, ...]:
-        """Return the rows by currency, then by outcome, the most decisive first."""
+        """Return the rows by currency, then by outcome. Outcomes are in the order of OUTCOMES."""
         keys = set(self._orders) | {(currency, bucket) for currency, bucket, _ in self._money}
         found = sorted(keys, key=lambda key: (key[0], _BUCKETS.index(key[1])))
         return tuple(
@@ -145,7 +145,7 @@ class OutcomeSums:
             self._findings[code] += 1
 
     def rows(self) -> tuple[r.OutcomeRow, ...]:
-        """Return the rows by outcome, the most decisive first, and then by reason."""
+        """Return the rows by outcome, in the order of OUTCOMES, and then by reason."""
         found = sorted(self._orders, key=lambda key: (OUTCOMES.index(key[0]), key[1]))
         return tuple(
             r.OutcomeRow(
@@ -162,7 +162,7 @@ class OutcomeSums:
         )
 
     def findings(self) -> tuple[r.FindingRow, ...]:
-        """Return the findings in the order of the vocabulary, the most harmless first."""
+        """Return the findings, the most harmless first."""
         return tuple(
             r.FindingRow(
                 finding=code, severity=FINDINGS[code].severity, orders=self._findings[code]
@@ -193,8 +193,10 @@ class TimeSums:
 
 
 def stretches(start: Instant, end: Instant, calendar: Calendar) -> list[Instant]:
-    """Return the starts of the period's days, weeks or months, by its length. All but the first are
-    at midnight."""
+    """Return the starts of the days, weeks or months into which a chart divides the period.
+
+    The length of the period decides which. All starts except the first are at midnight.
+    """
     length, found = end - start, list[Instant]()
     following = start
     while following < end or not found:

@@ -1,8 +1,8 @@
-"""Money of every currency converted to the merchant's own, at the rates of the days.
+"""Conversion of money to the merchant's own currency, at the rate of each day.
 
-Leaves out: reading files of rates. A day's rate is the merchant's for that day, or for the last day
-with a rate up to `DAYS_BACK` days before. Without one, it is the rate at which statements settled
-the currency. Money without a rate is not converted; its currency is reported.
+Leaves out: reading files of exchange rates. The rate of a day is the latest rate in the merchant's
+file that is at most `DAYS_BACK` days older. If the file has none, the rate at which statements
+settled the currency is used. Money without a rate is not converted, and its currency is reported.
 """
 
 from bisect import bisect_right
@@ -17,7 +17,8 @@ from reconcile.money import Money, exponent_of
 from reconcile.reporting import report as r
 
 DAYS_BACK: Final = 7
-"""Days for which a rate stays valid. Central banks publish none on weekends and holidays."""
+"""Number of days for which a rate stays valid. Central banks publish no rates on weekends and
+holidays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,7 @@ class UsedRate:
 
     @property
     def text(self) -> str:
-        """Return the rate, cut off after ten decimals."""
+        """Return the rate with at most ten decimals. Further decimals are cut off."""
         parts = self.rate.numerator * 10**10 // self.rate.denominator
         return f"{parts // 10**10}.{parts % 10**10:010}".rstrip("0").rstrip(".")
 
@@ -74,8 +75,8 @@ class Converter:
         self._missing: Counter[str] = Counter()
 
     def converted(self, money: Money, day: str) -> int | None:
-        """Convert money to minor units of the own currency, half away from zero; None without a
-        rate."""
+        """Convert money to minor units of the own currency, rounding halves away from zero. Return
+        None if there is no rate."""
         own = self.rates.own
         if money.currency == own or not money.minor:
             return money.minor
@@ -132,7 +133,7 @@ def settled_at(pairs: Iterable[tuple[Money, Money]], own: str) -> dict[str, Frac
 
 
 def with_statements(rates: Rates, pairs: Iterable[tuple[Money, Money]]) -> Rates:
-    """Return the rates with the rates of `settled_at` added."""
+    """Return `rates` extended by the rates at which statements settled (see `settled_at`)."""
     return replace(rates, statements={**settled_at(pairs, rates.own), **rates.statements})
 
 

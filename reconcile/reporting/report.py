@@ -1,8 +1,8 @@
 """The report of a period: one frozen value that every format prints.
 
-Leaves out: reading, adding up (`tally`) and wording (`vocabulary`, `words`). The value is bounded:
-its tables grow with currencies, causes and months, and its lists end at a limit and state how many
-lines are left out. Equal evidence gives an equal value.
+Leaves out: reading, adding up (`tally`) and wording (`vocabulary`, `words`). The report has a
+limited size. Its tables grow only with currencies, causes and months. Its lists end at a limit, and
+state how many lines are left out. Equal evidence gives an equal report.
 
 Steps of an order in a period, by the dates of its evidence:
 
@@ -12,10 +12,10 @@ closed   opening or new orders with a final outcome in the period (`fold.closed_
 closing  opening or new orders without a final outcome at the end
 other    closed before or opened after the period, with money dated in the period
 
-An order *belongs to the period* if it is opening, new or other. The basis decides which date places
-money: `captured` the provider's date of the movement, `received` when it first became known,
-`settled` the statement's date. On every basis, orders open and close by the dates of their
-evidence.
+An order *belongs to the period* if it is opening, new or other. The basis of the report decides
+which date of a movement counts. `captured` uses the provider's date, `received` the time when the
+movement first became known, and `settled` the statement's date. On every basis, orders open and
+close by the dates of their evidence.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,13 +33,14 @@ from reconcile.money import Money
 
 
 def reason_words(code: str) -> str:
-    """Return the meaning of a reason for many orders, or an unknown code itself."""
+    """Return the summary of a reason, in the plural. Return an unknown code with blanks for
+    underscores."""
     known = REASONS.get(code)
     return code.replace("_", " ") if known is None else known.summary
 
 
 def finding_words(code: str) -> str:
-    """Return the words for a finding of many orders. Return an unknown code unchanged."""
+    """Return the summary of a finding, in the plural. Return an unknown code unchanged."""
     known = FINDINGS.get(cast(FindingCode, code))
     return code if known is None else known.summary
 
@@ -72,17 +73,21 @@ FLOWS: Final[tuple[Flow, ...]] = get_args(Flow)
 """Rows of the money table.
 
 The first five rows come from ledgers and fees. The next rows lead from net to the statement:
+
     net = settled + not_settled + differs + other_currency − not_notified − no_movement
+
 With bank files, the last six rows lead from the statement to the bank:
+
     settled = in_bank + exchanged + bank_differs + not_in_bank + no_payout + in_wallet
 
-other_currency  money settled in another currency, less money settled from another one; only if any
-not_notified    statement lines without a webhook, from breaks `settled_never_notified`
-no_movement     lines that are no certain movement and are reported elsewhere: lines of open and won
-                disputes, payments in doubt, matches by hand with a book line, and carried money
+other_currency  money settled in another currency, minus money that came from another currency. The
+                row is present only if there is such money
+not_notified    statement lines for which no webhook came, as in breaks `settled_never_notified`
+no_movement     statement lines that may not be movements: lines of open and won disputes, doubtful
+                payments, lines that a person matched with an order book line, and carried money
 exchanged       payouts that the bank booked in another currency
 bank_differs    amount by which the bank booked less than was paid out
-in_wallet       settled into a balance at the provider, from which it is withdrawn later
+in_wallet       money settled into a balance at the provider, and withdrawn later
 """
 
 BANK_FLOWS: Final[frozenset[Flow]] = frozenset(
@@ -100,15 +105,15 @@ AGES: Final[tuple[Age, ...]] = get_args(Age)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Scope of a report. `start` is in the period, `end` is not. `as_of` limits what is known.
+    """Scope of a report. `start` is in the period, `end` is not. Only evidence known at `as_of` is
+    used.
 
     zone       name of the time zone of its days and months
     merchant   empty if unknown
-    closed_by, closed_at
-               who closed the month, and when; empty and None for an open period
-    approved_by, proposed_at
-               who approved the closing, and when it was proposed; empty and None if one person
-               closed it
+    closed_by  who closed the month; empty for an open period
+    closed_at  when the month was closed; None for an open period
+    approved_by  who approved the closing; empty if one person closed the month
+    proposed_at  when the closing was proposed; None if one person closed the month
     version    version of the closing; more than 1 if the month was reopened
     """
 
@@ -128,9 +133,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tie:
-    """One number computed in two ways: minor units, or a count if `currency` is None.
+    """Check that a number computed in two ways is equal. It is in minor units, or a count if
+    `currency` is None.
 
-    left, right  words for what each side adds up
+    left, right  descriptions of the two sides
     """
 
     name: str
@@ -147,7 +153,8 @@ class Tie:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowRow:
-    """Orders of one currency at one step, and their prices. The currency is None if unknown."""
+    """Number and total price of orders of one currency at one step. The currency is None if
+    unknown."""
 
     currency: str | None
     step: FlowStep
@@ -157,11 +164,11 @@ class FlowRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRow:
-    """Orders of the period with one outcome in one currency, each in one row.
+    """Orders of the period with one outcome in one currency. Every order is in exactly one row.
 
-    bucket                    `no_order` is money that a statement states and no ledger has
+    bucket                    the outcome; `no_order` for money that only a statement shows
     sum                       prices of these orders; 0 if unknown
-    captured, refunded, lost  money of this currency placed in the period, all positive
+    captured, refunded, lost  money of this currency dated in the period, never negative
     """
 
     currency: str | None
@@ -175,9 +182,9 @@ class ControlRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchingRow:
-    """Rows of one side of the matching (`matching.control`) in one bucket, each counted once.
+    """Rows of one side of the matching (`matching.control`) in one bucket.
 
-    family    matched, waiting or break
+    family    `matched`, `waiting` or `break`
     fee, net  sums of fee and net of statement lines; 0 on the other sides
     """
 
@@ -193,7 +200,8 @@ class MatchingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoneyRow:
-    """One flow of money, from captured to settled. `count` is movements or lines."""
+    """One flow of money, from captured to settled. `count` is the number of movements or statement
+    lines."""
 
     currency: str
     flow: Flow
@@ -240,7 +248,7 @@ class FindingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRow:
-    """Orders opened in one interval of the period, by how they ended."""
+    """Number of orders opened in one interval of the period, by their outcome."""
 
     start: Instant
     success: int
@@ -251,8 +259,8 @@ class TimeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayRow:
-    """Movements that became known at most `up_to` after their date; None for all later
-    movements."""
+    """Number of movements that became known at most `up_to` after their date. The last row has all
+    later movements, and None."""
 
     up_to: Duration | None
     movements: int
@@ -260,7 +268,7 @@ class DelayRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakAgeRow:
-    """Breaks of one cause, age and state in one currency, with their money.
+    """Breaks of one cause, age and state in one currency, and their money.
 
     at_risk  money that may be lost (`breaks.at_risk`); 0 if accepted
     """
@@ -320,7 +328,8 @@ class LateLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRow:
-    """Revisions, published in the period, that changed the outcome of orders opened before it."""
+    """Number of orders whose outcome was changed by a revision published in the period. The orders
+    were opened before it."""
 
     before: str
     after: str
@@ -355,9 +364,10 @@ class FeeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledInRow:
-    """Sum of the captures in one currency that a statement settles in one currency.
+    """Sum of captures in one currency, and of the amounts that statements settle for them in one
+    currency.
 
-    settled_in  currency of the statement; None if none settles them yet
+    settled_in  currency of the statement; None if the captures are not settled yet
     settled     gross amount in the currency of the statement
     """
 
@@ -369,7 +379,8 @@ class SettledInRow:
 
     @property
     def rate(self) -> str | None:
-        """Return the rate of one unit; None if both currencies are the same."""
+        """Return the rate of one unit; None if both currencies are the same or nothing is
+        settled."""
         if self.settled_in in (None, self.captured_in) or not self.captured:
             return None
         assert self.settled_in is not None
@@ -389,8 +400,8 @@ class OwnRow:
     """A flow of money in the merchant's own currency, at the rates of its days.
 
     of   currency that was converted; None for all currencies
-    sum  amount of the flow. `residual` is `net` less the flows after it in the money table. It may
-         differ from zero because of rates of other days and rounding
+    sum  amount of the flow. `residual` is what the flows after `net` do not explain. It may differ
+         from zero because of rounding and of rates of other days
     """
 
     currency: str
@@ -403,7 +414,7 @@ class OwnRow:
 class RateRow:
     """A rate used for the totals in the merchant's own currency.
 
-    day   the day of the merchant's file; None for a rate at which statements of the period settled
+    day   the day in the merchant's file; None for a rate derived from statements of the period
     rate  units of the own currency for one unit
     """
 
@@ -436,8 +447,8 @@ closing by the age of the payment at the end of the period.
 class SuspenseRow:
     """Money of unallocated payments.
 
-    line   kind of change, or age of the money. `assigned` and `other_business` are less what came
-           back
+    line   kind of change, or age of the money. Amounts taken back are subtracted from `assigned`
+           and `other_business`
     count  number of changes, or of payments that hold money
     """
 
@@ -471,9 +482,9 @@ class CoverageRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BalanceRow:
-    """A bank statement that two people accepted, though its entries don't explain its balances.
+    """A bank statement that two people accepted although its entries do not explain its balances.
 
-    opened, closed  the bank's days of the balances
+    opened, closed  the days of the two balances
     difference      amount by which the balances and the entries differ
     state           whether the next statement confirms the stated closing balance
     next_opening    opening balance of the next statement; None while it is not known
@@ -495,8 +506,10 @@ class BalanceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsettledRow:
-    """Payments of the period without a statement line that is due, by currency and age. Payments
-    whose missing line a person accepted are left out."""
+    """Captured payments of the period whose statement line is overdue, by currency and age.
+
+    Payments whose missing line a person accepted are left out.
+    """
 
     currency: str
     age: Age
@@ -520,11 +533,11 @@ class ExceptionRow:
 class AdjustmentRow:
     """One figure of a closed month's report that has changed since.
 
-    figure        table, row and, if a row has several sums, the sum: `control/succeeded/captured`
-    sum_original  sum in the closed report
-    sum_told      change of the sum that earlier reports stated
-    sum_change    change of the sum that this report states
-    closing       beginning of the digest of the closing, in hex
+    figure        table, row and, if the row has several sums, the sum: `control/succeeded/captured`
+    sum_original  sum in the report at closing
+    sum_told      sum of the changes that earlier reports stated
+    sum_change    change that this report states
+    closing       first hex digits of the closing's digest
     """
 
     period: str
@@ -538,13 +551,13 @@ class AdjustmentRow:
 
     @property
     def sum_now(self) -> int:
-        """Return the present value of the figure, which a new report of that month would show."""
+        """Return the present value of the figure."""
         return self.sum_original + self.sum_told + self.sum_change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unlisted:
-    """Number of lines that a list leaves out, because it ends at `bound`."""
+    """Number of lines beyond the limit of a list. `bound` is the limit."""
 
     table: str
     listed: int
@@ -561,7 +574,8 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodReport:
-    """The whole report. Rows are sorted; `unlisted` states what the lists (`…_lines`) leave out."""
+    """The whole report. Rows are sorted. `unlisted` states how many lines each list (`…_lines`)
+    leaves out."""
 
     scope: Scope
     ties: tuple[Tie, ...]
@@ -604,13 +618,13 @@ def ties(
     control: Sequence[ControlRow],
     money: Sequence[MoneyRow],
 ) -> tuple[Tie, ...]:
-    """Return every equation of the period, by name, then by currency."""
+    """Return all ties between the tables of the report, sorted by name, then by currency."""
     return (*_ties_of_orders(flow, control), *_ties_of_money(control, money))
 
 
 def suspense_ties(rows: Sequence[SuspenseRow]) -> Iterator[Tie]:
-    """Yield the checks that unallocated money, summed by flow and by age, equals the money of
-    its payments."""
+    """Yield ties that check that unallocated money is the same when it is summed by change and by
+    age."""
     for currency in dict.fromkeys(row.currency for row in rows):
         own = {row.line: row.sum for row in rows if row.currency == currency}
         gone = own["assigned"] + own["refunded"] + own["other_business"]
@@ -633,8 +647,8 @@ def suspense_ties(rows: Sequence[SuspenseRow]) -> Iterator[Tie]:
 
 
 def _ties_of_orders(flow: Sequence[FlowRow], control: Sequence[ControlRow]) -> Iterator[Tie]:
-    """Yield two ties per currency: opening + new - closed = closing, and all orders = orders by
-    outcome."""
+    """Yield two ties per currency: opening + new − closed = closing, and number of orders = sum
+    over outcomes."""
     for currency in dict.fromkeys(row.currency for row in flow):
         own = {row.step: row for row in flow if row.currency == currency}
         begun, closed = (own["opening"], own["new"]), own["closed"]
@@ -667,7 +681,7 @@ def _ties_of_orders(flow: Sequence[FlowRow], control: Sequence[ControlRow]) -> I
 
 
 def _ties_of_money(control: Sequence[ControlRow], money: Sequence[MoneyRow]) -> Iterator[Tie]:
-    """Yield ties of money: outcomes with movements, net with settlement, settled with the bank."""
+    """Yield ties of money: outcomes and movements, net and settlement, settlement and bank."""
     for row in money:
         if row.flow in ("captured", "refunded", "lost_in_disputes"):
             name = "lost" if row.flow == "lost_in_disputes" else row.flow

@@ -1,7 +1,7 @@
 """Summary tables of a report: totals by currency, and breaks by cause and age with subtotals.
 
-Leaves out: anything that the report lacks. JSON and CSV hold the rows behind these tables; the
-formats for people begin with the tables.
+The tables contain nothing that is not in the report. Formats for people begin with them. JSON and
+CSV do not have them, but have the rows that they sum up.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,11 +20,11 @@ from reconcile.reporting.words import AGE_WORDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrencyTotal:
-    """One currency's totals for the period, with sums in minor units.
+    """Totals of one currency in the period, in minor units.
 
-    orders              orders of the period priced in this currency
-    in_bank, in_wallet  None without bank files; `in_bank` leaves out withdrawals from wallets
-    at_risk             money at risk of breaks that nobody has accepted
+    orders              orders of the period with a price in this currency
+    in_bank, in_wallet  None without bank files. Withdrawals from wallets are not in `in_bank`
+    at_risk             money at risk in breaks that nobody has accepted
     """
 
     currency: str
@@ -101,7 +101,8 @@ def currency_totals(report: PeriodReport) -> tuple[CurrencyTotal, ...]:
 
 
 def break_totals(report: PeriodReport) -> tuple[CauseTotal, ...]:
-    """Return the breaks of each currency by cause, in the order of CAUSES, then all of them."""
+    """Return the breaks of each currency by cause, in the order of CAUSES, followed by their
+    total."""
     found = []
     for currency, rows in _by_currency(report.breaks):
         parts = [
@@ -118,7 +119,7 @@ def break_totals(report: PeriodReport) -> tuple[CauseTotal, ...]:
 
 
 def age_totals(report: PeriodReport) -> tuple[AgeTotal, ...]:
-    """Return the breaks of each currency by age, the youngest first, then all of them."""
+    """Return the breaks of each currency by age, the youngest first, followed by their total."""
     found = []
     for currency, rows in _by_currency(report.breaks):
         for age in AGES:

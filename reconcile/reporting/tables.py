@@ -1,7 +1,7 @@
-"""The report as tables: name, title, explanation and columns of every table, declared once.
+"""Tables of the report. The name, title, explanation and columns of every table are declared here.
 
-Leaves out: layout. JSON, CSV, workbook, page and PDF print exactly these tables, so a new column or
-table is one line here and a field in `report`.
+Leaves out: layout. JSON, CSV, workbook, page and PDF print exactly these tables. A new column or
+table needs one line here and a field in `report`.
 """
 
 from dataclasses import dataclass, fields
@@ -14,9 +14,9 @@ from reconcile.reporting import report as r
 from reconcile.reporting.report import PeriodReport, Scope
 
 Kind = Literal["text", "count", "money", "instant", "duration", "yes", "list"]
-"""Kind of a cell, which may always be None.
+"""Kind of the cells of a column. Any cell may be None.
 
-money  minor units of the row's currency, or a plain count without a currency
+money  minor units of the row's currency, or a count if the row has no currency
 list   a tuple of texts
 """
 
@@ -25,7 +25,7 @@ list   a tuple of texts
 class Column:
     """One column: a field or property of the row, and the kind of its cells.
 
-    currency  name of the row's field with the currency of its money
+    currency  name of the field that has the currency of a cell of kind `money`
     """
 
     name: str
@@ -33,7 +33,7 @@ class Column:
     currency: str = "currency"
 
     def money_in(self, row: Any) -> Money | None:
-        """Return the money of the row's cell; None if the cell is empty or a plain count."""
+        """Return the money in the row's cell; None if the cell is empty or a count."""
         value = getattr(row, self.name)
         if self.kind != "money" or value is None:
             return None
@@ -121,8 +121,8 @@ class ReportTable:
 def table_of(name: str, title: str, row: type[Any], columns: str, *, about: str) -> ReportTable:
     """Build a table from a short description.
 
-    columns  `name:kind:currency` for each column, separated by blanks. The kind is `text` by
-             default. The last part is the column of the currency, by default `currency`
+    columns  `name:kind:currency` for each column, separated by blanks. `kind` is `text` by default.
+             `currency` is the name of the column that has the currency, by default `currency`
     """
     parts = [[*each.split(":"), "text", "currency"] for each in columns.split()]
     declared = tuple(
@@ -358,7 +358,7 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         about="Lists are bounded; the totals above count everything.",
     ),
 )
-"""All tables in reading order: orders and reasons, problems, late changes and costs, the full
+"""All tables in reading order: orders and reasons, problems, late changes and costs, detailed
 proof, and lists of single items."""
 
 
@@ -411,7 +411,7 @@ def _cell(column: Column, value: Any, row: Any) -> Any:
 
 
 def report_of(document: dict[str, Any]) -> PeriodReport:
-    """Parse a report. Raises KeyError, TypeError or ValueError for other documents."""
+    """Parse a report. Raises KeyError, TypeError or ValueError if the document is invalid."""
     scope = Scope(
         start=parse_instant(document["from"]),
         end=parse_instant(document["to"]),
@@ -433,7 +433,7 @@ def report_of(document: dict[str, Any]) -> PeriodReport:
 
 
 def _read_row(table: ReportTable, row: dict[str, Any]) -> Any:
-    """Parse a row. Columns that are properties of the row are skipped."""
+    """Parse a row. Columns that are computed from other fields are skipped."""
     own = {each.name for each in fields(table.row)}
     return table.row(
         **{

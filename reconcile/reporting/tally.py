@@ -1,7 +1,7 @@
-"""Add up a period into its report, one order, break or change at a time.
+"""Adds up a period into its report, one order, break or change at a time.
 
-Leaves out: gathering. Memory does not grow with the orders: everything is counted and dropped,
-except for lists, which are bounded.
+Leaves out: collecting the input. Orders are counted and discarded, so memory does not grow with
+their number. The lists have a limit.
 """
 
 from bisect import bisect_left
@@ -42,10 +42,7 @@ _AGES: Final = (1, 7, 30, 90)
 
 
 class Bounded(Generic[Line]):
-    """The first `bound` lines when sorted by `key`, and the number of all lines.
-
-    Further lines are dropped whenever twice `bound` lines are stored.
-    """
+    """The first `bound` lines when sorted by `key`, and the number of all lines."""
 
     def __init__(self, bound: int, *, key: Callable[[Line], Any]) -> None:
         self.bound = bound
@@ -123,7 +120,8 @@ class BreakSums:
         )
 
     def ties(self, money: Sequence[r.MoneyRow]) -> Iterator[r.Tie]:
-        """Yield ties that compare lines without a webhook in the money table with the breaks."""
+        """Yield ties that compare two counts of statement lines without a webhook: in the money
+        table and in the breaks."""
         rows = [row for row in money if row.flow == "not_notified"]
         counted = sum(s[0] for key, s in self._sums.items() if key[0] == "settled_never_notified")
         left, right = "money, not notified", "breaks, settled never notified"
@@ -168,7 +166,7 @@ DELAYS: Final[tuple[Duration, ...]] = (
 
 
 class MoneySums:
-    """Number and sums of movements by currency and flow. Returned money is positive.
+    """Number and sum of movements by currency and flow. Money that goes back is positive.
 
     day     day of the amounts that are added next; empty if sums by day are not needed
     by_day  sums by day, currency and flow
@@ -187,12 +185,13 @@ class MoneySums:
             self.by_day[self.day, currency, flow] += minor
 
     def differ(self, missing: Money) -> None:
-        """Add what the bank booked less than the payout; negative if it booked more."""
+        """Add the amount paid out minus the amount that the bank booked."""
         self.add(missing.currency, "bank_differs", missing.minor)
         self._sums[missing.currency, "in_bank"] -= missing.minor
 
     def rows(self, *, bank: bool) -> tuple[r.MoneyRow, ...]:
-        """Return every flow of every currency. Include the bank's flows only if `bank`."""
+        """Return every flow of every currency. The bank's flows are included only if `bank` is
+        true."""
         abroad = any(flow == "other_currency" for _, flow in self._counts)
         flows = [flow for flow in r.FLOWS if bank or flow not in r.BANK_FLOWS]
         flows = [flow for flow in flows if abroad or flow != "other_currency"]
@@ -210,8 +209,8 @@ class MoneySums:
 
 
 BREAK_LINES_MAX: Final = 100_000
-"""Maximum number of breaks listed: as many as a person can filter in a spreadsheet. They take about
-100 MB."""
+"""Maximum number of breaks in the list. A person can still filter this many in a spreadsheet. They
+take about 100 MB."""
 
 _FLOW_OF_LINE: Final[dict[StatementKind, r.Flow]] = {
     "payment": "captured",
@@ -221,11 +220,11 @@ _FLOW_OF_LINE: Final[dict[StatementKind, r.Flow]] = {
 }
 
 LATE_LINES_MAX: Final = 10_000
-"""Maximum number of late movements listed, and most changes of outcome listed."""
+"""Maximum number of late movements in their list, and of changes of outcome in theirs."""
 
 
 class PeriodTally:
-    """The sums of one period. All input must be as known at `scope.as_of`."""
+    """The sums of one period. All input must have been known at `scope.as_of`."""
 
     def __init__(
         self,
@@ -240,9 +239,9 @@ class PeriodTally:
         """Begin with zero sums. Add breaks before orders.
 
         calendar   calendar of the scope's zone
-        elsewhere  ids of statement lines matched to another period than their own date's (see
-                   `within`), complete once the last break was added
-        bank       bank leg of the matching; None without bank files
+        elsewhere  ids of statement lines that are matched to another period than the period of
+                   their date (see `within`). The set must be complete when the last break is added
+        bank       result of matching with the bank; None without bank files
         rates      rates of the merchant's own currency; None for no totals in that currency
         """
         self._rates = rates
@@ -370,9 +369,9 @@ class PeriodTally:
         self._breaks.add(seen)
 
     def never_notified_elsewhere(self, lines: Set[str]) -> None:
-        """Add lines of other periods' orders that settle no movement, as `OtherPeriods` finds them.
+        """Add statement lines that belong to orders of other periods but settle no movement.
 
-        Call this before adding orders. Breaks already name the lines of this period's orders.
+        `OtherPeriods` finds these lines. Call this before adding orders.
         """
         self._breaks.never_notified |= lines
 
@@ -499,7 +498,8 @@ class PeriodTally:
     def _money_by_statement(
         self, lines: tuple[SettledLine, ...], bucket: Outcome | r.NoOrder
     ) -> bool:
-        """Add the lines dated in the period, each at its own date. Return whether there was any."""
+        """Add the lines dated in the period, each at its own date. Return whether there were
+        any."""
         moved = False
         for each in lines:
             if not self._within(each.line.settled_at):
@@ -517,10 +517,11 @@ class PeriodTally:
         return moved
 
     def _money_by_ledger(self, taking: LedgerLine | None, lines: tuple[SettledLine, ...]) -> bool:
-        """Add an order's movements and statement lines. Return whether anything counted.
+        """Add an order's movements and statement lines. Return whether any of them are in the
+        period.
 
-        A movement counts at its own date, and a line at the date of its first movement. A line
-        without a movement counts at its own date.
+        The date of a movement is its own. The date of a line is the date of its first movement, or
+        its own if it has none.
         """
         moved = False
         apart: Counter[str] = Counter()
@@ -566,8 +567,8 @@ class PeriodTally:
         return moved
 
     def _fee(self, each: SettledLine) -> None:
-        """Add the net amount and the fee of a line in the period. A wallet line without an order
-        adds only its fee."""
+        """Add the net amount and the fee of a line in the period. A wallet line that belongs to no
+        order adds only its fee."""
         line = each.line
         if line.kind in OF_WALLET:
             each = replace(each, gross=0, net=-each.fee)
@@ -588,7 +589,7 @@ class PeriodTally:
         self._control.money(currency, bucket, flow=flow, minor=amount)
 
     def _on(self, at: Instant | None) -> None:
-        """Set the day whose exchange rate applies to the money that is added next."""
+        """Set the day whose exchange rate applies to all money that is added from now on."""
         if self._rates is not None and at is not None:
             self._money.day = self._calendar.day_of(at)
 

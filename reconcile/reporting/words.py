@@ -1,4 +1,4 @@
-"""Words for the report's codes, one or a few for each cell. Programs read the codes.
+"""Words for the codes in the report's cells. Programs read the codes instead.
 
 Leaves out: sentences (`report.reason_words`, `breaks.break_sentence`).
 """
@@ -154,7 +154,7 @@ CODE_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def code_words(column: str, code: str) -> str:
-    """Return the words for a code in a column, or an unknown code itself."""
+    """Return the words for a code in a column. Return an unknown code unchanged."""
     known = CODE_WORDS[column].get(code)
     return code.replace("_", " ").capitalize() if known is None else known
 
@@ -172,6 +172,6 @@ _FIGURE_WORDS: Final[Mapping[str, str]] = {
 
 
 def figure_words(figure: str) -> str:
-    """Return a figure of a closed report in words: `Money, settled without a webhook`."""
+    """Return the name of a figure in words: `Money, settled without a webhook`."""
     parts = [_FIGURE_WORDS.get(part, part.replace("_", " ")) for part in figure.split("/")]
     return ", ".join([parts[0].capitalize(), *(each[:1].lower() + each[1:] for each in parts[1:])])

@@ -1,7 +1,7 @@
 """HTML pages from templates, each one self-contained file.
 
-Values are escaped by default, and a missing name is an error. Without scripts, fonts and links, a
-page looks equal on a disk, in an archive and on paper.
+Values are escaped by default, and a missing value is an error. A page uses no scripts, fonts and
+links, so it looks the same on a disk, in an archive and on paper.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ def page(template: str, values: Mapping[str, Any]) -> str:
 
 
 def css_text(text: str) -> Markup:
-    """Return a text as a CSS string, with all but ASCII letters and digits escaped."""
+    """Return a text as a CSS string. All characters except ASCII letters and digits are escaped."""
     encodable = text.encode("utf-8", "replace").decode()
     characters = [
         each if each.isascii() and each.isalnum() else f"\\{ord(each):06x}" for each in encodable

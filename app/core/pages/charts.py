@@ -1,7 +1,7 @@
 """SVG charts for pages: bars, and stacked bars.
 
-Series differ by pattern, with a legend, so that charts do not depend on colours. Screen readers get
-a title and a description. Equal numbers give equal SVG.
+Series differ by pattern, so that a chart is readable without colours. Each chart has a legend, and
+a title and a description for screen readers. Equal numbers give equal SVG.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _TOP: Final = 28
 _BOTTOM: Final = 44
 _TICKS_MOST: Final = 5
 _LEAST: Final = 4
-"""Minimum height of the axis, so that a value of one is not drawn as a tall bar."""
+"""Minimum height of the vertical axis. Without it, a single item would get a full-height bar."""
 
 _LABELS_MAX: Final = 12
 """Maximum number of labels below an axis. More labels would overlap."""
@@ -41,7 +41,7 @@ _PATTERNS: Final = (
         'stroke-width="1"/>',
     ),
 )
-"""Patterns of the series, which differ even in black and white."""
+"""Patterns of the series. They can be distinguished in black and white."""
 
 _SOLID: Final = "#2f4b6e"
 
@@ -115,8 +115,10 @@ class _Scale:
 
 
 def nice_step(highest: int) -> int:
-    """Return the distance between an axis's ticks: the least 1, 2 or 5 times a power of ten with at
-    most _TICKS_MOST ticks up to `highest`."""
+    """Return the distance between the ticks of an axis: 1, 2 or 5 times a power of ten.
+
+    It is the smallest distance for which at most _TICKS_MOST ticks reach up to `highest`.
+    """
     power = 1
     while True:
         for digit in (1, 2, 5):
@@ -159,8 +161,8 @@ def _values(scale: _Scale, totals: Sequence[int]) -> Iterator[str]:
 
 
 def _below(scale: _Scale, labels: Sequence[str]) -> Iterator[str]:
-    """Draw the labels below the columns. If there are too many, draw evenly spaced labels. Break a
-    long label into two lines."""
+    """Draw the labels below the columns. Omit labels at regular intervals if there are too many.
+    Break a long label into two lines."""
     every = -(-len(labels) // _LABELS_MAX)
     for place in range(0, len(labels), every or 1):
         x = _number(scale.x(place) + scale.step / 2)

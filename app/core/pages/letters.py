@@ -1,7 +1,8 @@
-"""Document model of letters, block by block, and the two output formats: HTML and PDF.
+"""Document model of letters, and the two output formats: HTML and PDF.
 
-A block is a heading, a paragraph, a list, a table, a timeline or an exhibit. All text is passed as
-data, so that none can become markup. Each format has one template for all letters.
+A letter is a sequence of blocks: headings, paragraphs, lists, tables, timelines and exhibits. All
+text is passed as data, so that it cannot become markup. Each format has one template for all
+letters.
 """
 
 import base64
@@ -21,7 +22,7 @@ PhraseLook = Literal["", "strong", "quiet", "code"]
 
 
 class Phrase(NamedTuple):
-    """Words in one style, on a new line if `line`."""
+    """Words in one style. They begin on a new line if `line` is set."""
 
     text: str
     look: PhraseLook = ""
@@ -56,7 +57,8 @@ class Listing:
 class LetterTable:
     """Table in a letter, as rows of cells. A row with one cell spans all columns but the first.
 
-    widths   share of the width for each column; 0 for as wide as its words, without wrapping
+    widths   share of the width for each column. A column with 0 is as wide as its text, which is
+             not wrapped
     numbers  positions of the columns with amounts
     labels   whether the first cell of each row is its label
     """
@@ -71,8 +73,11 @@ class LetterTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterColumn:
-    """Moment of a timeline. `gap` is the time since the one before; `day` is set for the first of
-    its day."""
+    """Moment of a timeline.
+
+    day  the date; empty unless this is the first moment of its day
+    gap  time since the moment before
+    """
 
     x: int
     time: str
@@ -83,8 +88,10 @@ class LetterColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnEvent:
-    """Event of a timeline: its places in the lanes `happened` and `reached`, and the shift of its
-    number."""
+    """Event of a timeline, with its horizontal position in each of the two lanes.
+
+    set_off  distance by which the event's number is moved aside
+    """
 
     number: int
     happened_x: int
@@ -131,8 +138,8 @@ Block = Heading | Paragraph | Listing | LetterTable | Drawing | ShownExhibit
 class LetterDocument:
     """A letter, as blocks to be rendered as HTML or PDF.
 
-    sheet  text on each sheet of paper
-    stamp  a word across each sheet; "" for none
+    sheet  text that is printed on each sheet of paper
+    stamp  a word that is printed across each sheet; "" for none
     """
 
     title: str
@@ -156,8 +163,8 @@ def html_of(letter: LetterDocument, pictures: Mapping[str, tuple[str, bytes]] | 
 
 
 def pdf_of(letter: LetterDocument, template: Path) -> bytes:
-    """Typeset the letter. Raises ImportError without Typst, and Typst's error for a file that it
-    cannot typeset.
+    """Typeset the letter. Raises ImportError if Typst is not installed, and Typst's error for a
+    file that it cannot typeset.
 
     template  copy of `TYPST`, in the folder of the exhibits' files
     """

@@ -1,8 +1,9 @@
 """PDF from templates by Typst, with a note about characters that no font has.
 
-Typst's own fonts have Latin, Greek and Cyrillic letters, and give equal bytes on every machine. The
-machine's fonts are used only for other characters. A character without a font is shown as an empty
-box. Typst is an extra (`pdf`), imported only here. All text is passed as JSON, never as markup.
+Typst's own fonts have Latin, Greek and Cyrillic letters, and give the same bytes on every machine.
+The machine's fonts are used only for other characters. A character without a font is shown as an
+empty box. Typst is an optional dependency (extra `pdf`), and imported only here. All text is passed
+as JSON, never as markup.
 """
 
 import json
@@ -13,7 +14,7 @@ from typing import Any, Final
 from unicodedata import category, name
 
 _SURE: Final = "\u024f"
-"""Last of the characters, in Unicode's order, that Typst's own fonts certainly have."""
+"""Last code point of the range whose characters are all in Typst's own fonts."""
 
 _NAMED: Final = 6
 """Maximum number of missing characters of one script that the note lists."""
@@ -27,14 +28,15 @@ _SCRIPTS: Final[Mapping[str, str]] = {
 """Names of scripts, by the first word of their characters' Unicode names."""
 
 _LACKS: Final = re.compile(r'the text `"(.+?)"` could not be displayed')
-"""Typst's error about the first missing character, for a PDF standard that forbids empty boxes."""
+"""Pattern of Typst's error that names the first missing character. Typst raises it for PDF
+standards that forbid empty boxes."""
 
 
 def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]) -> bytes:
-    """Typeset a template as PDF. Raises ImportError without Typst.
+    """Typeset a template as PDF. Raises ImportError if Typst is not installed.
 
-    The template reads the values as JSON in the input `given`, with the sentence of `unshown_in` as
-    `unshown`.
+    The template reads the values as JSON from the input `given`. The value `unshown` is added, with
+    the sentence of `unshown_in`.
     """
     import typst
 
@@ -49,8 +51,8 @@ def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]
 
 
 def pages_of(root: Path, name: str, most: int) -> int:
-    """Return the number of pages of a file in `root`, 1 for a picture; 0 if Typst cannot typeset
-    it, or above `most`."""
+    """Return the number of pages of a file in `root`; 1 for a picture. Return 0 if Typst cannot
+    typeset the file, or if it has more than `most` pages."""
     import typst
 
     lay_out: Any = typst.compile  # typed as if source and root had to be of one type
@@ -77,7 +79,8 @@ def pages_of(root: Path, name: str, most: int) -> int:
 
 
 def scaled(root: Path, name: str, ppi: int) -> bytes:
-    """Return a picture in `root` as a PNG of `ppi` pixels per inch, as wide as a sheet's text."""
+    """Return a picture in `root` as a PNG of `ppi` pixels per inch, as wide as the text of a
+    page."""
     import typst
 
     source = f'#set page(width: auto, height: auto, margin: 0pt)\n#image("/{name}", width: 170mm)'
@@ -89,8 +92,8 @@ def scaled(root: Path, name: str, ppi: int) -> bytes:
 
 
 def unshown_in(values: Mapping[str, Any]) -> str:
-    """Return a sentence on characters without a font on this machine, and what to do; "" if there
-    are none. Raises ImportError without Typst."""
+    """Return a sentence on characters that no font of this machine has, and what to do about them;
+    "" if there are none. Raises ImportError if Typst is not installed."""
     return _sentence(_lacking(_rare_in(values), own=True))
 
 
@@ -117,8 +120,7 @@ def _rare_in(values: Mapping[str, Any]) -> list[str]:
 
 
 def _lacking(characters: Iterable[str], *, own: bool) -> list[str]:
-    """Find the scripts with a character that no font has. Return the given characters of these
-    scripts.
+    """Return the given characters whose script has a character that no font has.
 
     own  whether to use only Typst's own fonts
     """
