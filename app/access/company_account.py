@@ -44,7 +44,7 @@ ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDS
 public key as that secret."""
 
 LIMIT_S: Final = 10.0
-"""Limit of one request to the provider."""
+"""Maximum duration of one request to the provider, in seconds."""
 
 KEPT_FOR: Final[Duration] = HOUR
 """Cache time of the provider's configuration and keys."""
@@ -92,7 +92,7 @@ class CompanyAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderAddresses:
-    """Used parts of the provider's configuration.
+    """Parts of the provider's configuration that are used.
 
     states_issuer  whether each answer names the provider (RFC 9207)
     posts_secret   whether the client's secret is sent in the body, not in a header

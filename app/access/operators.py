@@ -464,7 +464,8 @@ def no_operator(name: str) -> NotFoundError:
 
 
 async def retire_operator(context: DatabaseContext, *, name: str, by: str | None) -> None:
-    """Disable an operator. Raise NotFoundError, or UsageError for the last admin."""
+    """Disable an operator. Raise NotFoundError for an unknown operator, and UsageError for the last
+    admin."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()

@@ -108,7 +108,8 @@ def made_passkey(answer: PasskeyAnswer, *, name: str, label: str, now: Instant) 
 
 
 def signed_count(answer: PasskeyAnswer, known: Collection[Passkey]) -> tuple[Passkey, int] | None:
-    """Return the passkey that signed, with its new count; None if invalid or a possible copy."""
+    """Return the passkey that signed, with its new count. Return None if the answer is invalid, or
+    if the passkey may be a copy."""
     import webauthn
 
     def verified(credential: dict[str, Any]) -> tuple[Passkey, int] | None:

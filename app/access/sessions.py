@@ -142,7 +142,8 @@ async def accept_invitation(
 ) -> str:
     """Set an invited person's password and begin a session. Return the session's cookie.
 
-    Raise LinkRefused, or UsageError for a bad password or code. `_begin` explains `old`.
+    Raise LinkRefused for an unusable link, and UsageError for a bad password or code. `_begin`
+    explains `old`.
     """
     link = await read_link(context, token, kind="invite")
     credentials.check_password(password, names=(merchant, link.name))
@@ -251,7 +252,8 @@ async def _take_role(
     *,
     now: Instant,
 ) -> None:
-    """Set an operator's role to the provider's. Without a role, end their sessions and tokens."""
+    """Set an operator's role to the provider's. If the provider states no role, end the operator's
+    sessions and tokens."""
     if account.role is None:
         sessions = await session_store.revoke_sessions_of(connection, who.name, now=now)
         tokens = await operator_store.revoke_tokens_of(connection, who.name, now=now)

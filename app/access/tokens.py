@@ -269,7 +269,7 @@ async def _holding(
 
 
 def _refused(entry: operator_store.TokenEntry | None) -> TokenNotInForce:
-    """Build the refusal of a token. It tells an expired token's holder when it ended."""
+    """Build the refusal of a token. If the token has expired, the refusal says when."""
     if entry is not None and entry.revoked_at is None and entry.until is not None:
         sentence = f"This token expired at {format_instant(entry.until)}"
     else:

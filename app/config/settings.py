@@ -2,9 +2,9 @@
 
 Settings come from environment variables, or from the dotenv file that TALLYHOOK_CONFIG names.
 Nothing is read at import: `load_settings` reads once. No message contains a value, because any
-could be a secret in the wrong place. config.example.env explains each setting; a test compares the
-two. Leaves out: whether a profile exists (app.providers knows), and whether the database can be
-reached.
+value could be a secret in the wrong place. config.example.env explains each setting; a test
+compares the two. Leaves out: whether a profile exists (app.providers knows), and whether the
+database can be reached.
 """
 
 from __future__ import annotations
@@ -811,7 +811,8 @@ class Settings(BaseModel):
 
     @property
     def requires_order_record(self) -> bool:
-        """Return whether an order needs a price stated by the shop, by default in live."""
+        """Return whether an order needs a price stated by the shop. By default, it does if the
+        environment is live."""
         chosen = self.require_order_record
         return self.environment == "live" if chosen == "auto" else chosen == "on"
 
@@ -841,4 +842,4 @@ SECTIONS: Final[Mapping[str, type[Section]]] = {
     for name, field in Settings.model_fields.items()
     if isinstance(kind := field.annotation, type) and issubclass(kind, Section)
 }
-"""Sections that exist once each, by name."""
+"""Settings sections by name, except the sections of single sources."""

@@ -47,7 +47,7 @@ class LogPage:
     """One page of arrivals, newest first.
 
     older     id below which the next page begins; None at the end
-    searched  arrivals searched before the search stopped early; None if it did not
+    searched  number of arrivals searched, if the search stopped early; else None
     """
 
     entries: list[delivery_log_store.LogEntry]
@@ -77,7 +77,7 @@ async def list_deliveries(
     """Return the latest arrivals that match all filters, newest first, at most `limit`.
 
     before    only arrivals before this id
-    kind      the provider's word for the event
+    kind      the provider's name of the event type
     order     only arrivals whose event is in this order's ledger
     no_order  only arrivals whose event is in no order's ledger
     refused   whether to include refused arrivals; a filter on events excludes them

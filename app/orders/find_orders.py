@@ -210,7 +210,8 @@ async def _refused_notes(context: AppContext, names: Collection[str]) -> list[st
 
 
 def _no_order(connection: PlainConnection, history: History, until: Instant) -> str:
-    """Return a sentence on why no order has the reference, such as payments of other shops."""
+    """Return a sentence on why no order has the reference: for example, because the payments belong
+    to other shops."""
     aside = of_another_shop(connection, history, until=until)
     gaps = gaps_until(connection, until)
     said = str(nothing_known(history, None, gaps=gaps, aside=aside))

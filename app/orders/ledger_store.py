@@ -2,7 +2,7 @@
 
 If evidence arrives while an order is folded, its mark stays, and the next round folds it again.
 Revisions get their numbers in the transaction that writes them, so the feed has no gaps and is in
-commit order. The numbers are taken last, so that other publications wait little. Leaves out:
+commit order. The numbers are taken last, so that other publications wait only briefly. Leaves out:
 folding.
 """
 
@@ -319,7 +319,7 @@ async def listed_orders(
     since: Instant | None = None,
     until: Instant | None = None,
 ) -> list[str]:
-    """Return references of folded orders after `after`, sorted, from the ledger cache.
+    """Return sorted references of folded orders from the ledger cache, beginning after `after`.
 
     since, until  only orders with a publication from `since` to before `until`
     """

@@ -90,7 +90,7 @@ async def noted_policy(connection: AsyncConnection) -> str | None:
 
 
 async def anything_folded(connection: AsyncConnection) -> bool:
-    """Return whether any order was ever folded, which stores a revision."""
+    """Return whether any order was ever folded."""
     found = await connection.execute(
         text("SELECT EXISTS (SELECT 1 FROM revisions) OR EXISTS (SELECT 1 FROM takings)")
     )
@@ -118,7 +118,8 @@ async def note_changed(connection: AsyncConnection, policy: str) -> bool:
 
 
 def note_folded(connection: PlainConnection, policy: str) -> bool:
-    """Record that orders were folded by this policy. Return whether another was stored before."""
+    """Record that orders were folded by this policy. Return whether another policy was stored
+    before."""
     noted = connection.ask(
         "UPDATE meta SET value=? WHERE name='policy' AND value NOT IN (?, ?, ?) RETURNING name",
         (_SEVERAL, _SEVERAL, policy, _to(policy)),

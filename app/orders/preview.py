@@ -98,7 +98,7 @@ async def previewed(
     policy: Policy,
     progress: Callable[[int, int], None],
 ) -> Preview:
-    """Return the preview of an upgrade. If a migration is due, it has no orders.
+    """Return the preview of an upgrade. If a migration is due, the preview lists no orders.
 
     version   the version of the database
     progress  called with the number of orders read so far, and of all orders

@@ -1,4 +1,5 @@
-"""Published revisions, as the outcome feed and the shop's notifications show them; their numbers.
+"""Published revisions, as the outcome feed and the shop's notifications show them, and their
+numbers.
 
 Numbers are consecutive and never assigned twice. The numbers assigned since a backup are unknown,
 so a restore continues far beyond them, and notes the gap in `meta`. Leaves out: publishing.
@@ -59,8 +60,8 @@ def published_of(row: Sequence[Any]) -> Published:
 
 
 AHEAD: Final = 2**40
-"""Minimum number of numbers that a restore skips. It exceeds every possible number of revisions
-since a backup."""
+"""Minimum distance by which a restore moves the next number forward. More revisions than this are
+never published between a backup and its restore."""
 
 A_SECOND: Final = 2**20
 """Numbers reserved for each second since 1970, more than are assigned in a second. So a later

@@ -130,7 +130,7 @@ class _Explained(NamedTuple):
 
 async def explain_order(context: AppContext, order: str, *, as_of: Instant | None = None) -> Ledger:
     """Return one order's ledger as of an instant, by default now. Raises NotFoundError if nothing
-    was known of it."""
+    was known of the order."""
     return (await _explained(context, order, as_of)).ledger
 
 
@@ -251,8 +251,8 @@ async def _explained(
 
 
 def without_words(history: History) -> History:
-    """Return a history without reasons of failures in words, as after an erasure. They may contain
-    a name."""
+    """Return the history as it is after an erasure: without failure reasons in words, because such
+    a reason may contain a name."""
     deliveries = [
         each
         if each.event.reason is None or is_code(each.event.reason)

@@ -61,7 +61,7 @@ async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> li
 
 
 async def unrelated_among(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
-    """Return the deliveries that were read and belong to no order, such as a customer's new
+    """Return the deliveries that were read and belong to no order, such as news of a customer's new
     address.
 
     Their event is of an ignored kind, and names no order, payment or session.

@@ -111,7 +111,8 @@ class FoundEvent:
 async def orders_named(
     connection: AsyncConnection, name: str, *, beginning: bool, limit: int
 ) -> list[str]:
-    """Return the order with this reference, or orders whose reference begins with it."""
+    """Return the order with this reference. If `beginning` is True, return orders whose reference
+    begins with it."""
     rows = await connection.execute(
         text(
             "SELECT order_key FROM order_due WHERE order_key >= :name AND order_key <= :last "
@@ -154,7 +155,7 @@ async def orders_of_event(
 async def events_of_day(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int]
 ) -> AsyncIterator[list[FoundEvent]]:
-    """Yield events received from `day` to before `end`, oldest first, some at a time.
+    """Yield events received from `day` to before `end`, oldest first, in batches.
 
     minors  if not empty, only events that state one of these amounts in minor units
     """

@@ -240,7 +240,7 @@ class Unallocated:
 
     @property
     def went_back_of_unknown(self) -> bool:
-        """Return whether the payment is open, of an unknown shop, and money went back."""
+        """Return whether the payment is open, its shop is unknown, and money went back."""
         return self.state == "open" and self.why == "whose_shop_unknown" and self.went_back
 
     def document(self, *, now: Instant) -> UnallocatedDocument:
@@ -493,7 +493,7 @@ async def read_unallocated(context: AppContext, payment: str) -> Unallocated:
 def due_of(ledger: Ledger) -> Money | None:
     """Return the amount still to be paid for an order.
 
-    None if it has no price, is canceled, or has money in another currency.
+    None if the order has no price, is canceled, or has money in another currency.
     """
     price, held = ledger.expected, ledger.held_for_price
     if price is None or ledger.case.filed.canceled is not None:

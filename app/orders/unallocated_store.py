@@ -48,7 +48,7 @@ _LAST: Final = statement(
     later=mapping.LATER_AT,
     this=mapping.RECORD_AT,
 )
-"""Condition: the record is the last by which a person placed its payment."""
+"""Condition: the record is a person's last decision about its payment."""
 
 _ALONE: Final = (
     "events.standalone = 1 AND events.order_key IS NOT NULL "

@@ -58,7 +58,8 @@ class FoldWorker:
         self.alive = False
 
     def stop(self) -> None:
-        """Stop after the current round. Cancelling it could leave its transaction half open."""
+        """Stop after the current round. Cancelling the task could leave its transaction half
+        open."""
         self._stopping = True
         self._signals.evidence_arrived.set()
 

@@ -45,7 +45,8 @@ READ_AT_ONCE: Final = 1024 * 1024
 
 
 def files_with(path: Path, sought: Sequence[bytes]) -> list[Path]:
-    """Return the files of the database, its inbox and logs with one of these byte strings."""
+    """Return those files of the database, of its inbox and of their logs that contain one of these
+    byte strings."""
     names = ("", "-wal", "-shm", "-journal")
     files = [Path(f"{each}{name}") for each in (path, path_of(path)) for name in names]
     return [each for each in files if each.exists() and _contains(each, sought)]

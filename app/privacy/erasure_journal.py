@@ -116,7 +116,7 @@ class JournalKey:
         return "JournalKey()"
 
     def digest(self, kind: Kind, key: str) -> str:
-        """Return the digest in place of a row's key or an order's reference."""
+        """Return the digest that stands for a row's key or an order's reference in the journal."""
         code = self._begun.copy()
         code.update(f"subject\n{kind}\n{key}".encode())
         return code.hexdigest()[:_DIGEST_CHARS]
@@ -143,7 +143,8 @@ class JournalKey:
 class ErasureJournal:
     """Journal whose lines were all checked.
 
-    torn  whether the last line was cut short. It is left out: its erasure cannot have begun
+    torn  whether the last line was cut short. Such a line is left out, because its erasure cannot
+          have begun
     """
 
     def __init__(

@@ -321,7 +321,8 @@ async def files_of(
 
 
 def _retention(context: AppContext) -> Mapping[str, str]:
-    """Return a phrase on each table's retention without a request for erasure."""
+    """Return a phrase for each table that says how long its data are kept if nobody requests an
+    erasure."""
     kept = retention_of(context.settings, context.sources)
     days = {} if kept is None else kept.classes()
     classes = {"bodies": ("deliveries", "envelopes"), "phones": ("phones",),

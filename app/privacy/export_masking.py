@@ -197,7 +197,8 @@ class PersonalCopy:
         )
 
     def _passage(self, line: str) -> str:
-        """Return a line with masked names, cut around the person's if it is long."""
+        """Return a line with masked names. If the line is long, return only a part with the first
+        match of the person."""
         if len(line) <= PASSAGE:
             return self.text(line)
         start = min(f.start() for p in self._own if (f := p.search(line)) is not None)

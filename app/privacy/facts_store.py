@@ -130,7 +130,8 @@ async def odd_attachments(connection: AsyncConnection) -> list[str]:
 
 
 async def _digest(connection: AsyncConnection) -> str:
-    """Return the SQL for the SHA-256 of a body, in hex. SQLite gets a function of ours."""
+    """Return the SQL for the SHA-256 of a body, in hex. For SQLite, also register the function that
+    the SQL calls."""
     if connection.dialect.name != "sqlite":
         return "encode(sha256(body), 'hex')"
     raw = await connection.get_raw_connection()
@@ -174,7 +175,8 @@ async def check_counts(connection: AsyncConnection) -> list[str]:
 
 
 async def check_revisions(connection: AsyncConnection) -> list[str]:
-    """Return a sentence on each revision that does not begin where the order's last one ended."""
+    """Return a sentence on each revision that does not begin where the order's previous revision
+    ended."""
     return [
         f"revision {seq} of {order} does not follow the one before it"
         for seq, order in await connection.execute(text(_REVISIONS))

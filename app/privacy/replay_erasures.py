@@ -362,7 +362,8 @@ class ErasureReplay:
     async def _empty(
         self, connection: Connection, line: erasure_journal.JournalLine, named: NamedRows
     ) -> str | None:
-        """Empty the rows of one line. Return the code of why it must wait, or None."""
+        """Empty the rows of one line. Return the code of the reason why the line must wait; None if
+        it is done."""
         ids = list(line.ids)
         match line.kind:
             case "deliveries" | "unreadable":

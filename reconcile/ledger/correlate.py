@@ -418,7 +418,7 @@ def _placed(
     order: str, heard: list[Heard], claims: Sequence[Record]
 ) -> tuple[list[Heard], list[Heard], list[Heard]]:
     """Divide events into own, foreign and moved events. If an assignment was withdrawn, the event
-    belongs to the order that it names."""
+    belongs to the order that the event names."""
     own: list[Heard] = []
     foreign: list[Heard] = []
     moved: list[Heard] = []

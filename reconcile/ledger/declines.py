@@ -3,7 +3,8 @@
 Leaves out: every reason that would help a thief or accuse a customer. A stolen card, suspected
 fraud and a block list read like a decline without a reason, as Stripe
 (docs.stripe.com/declines/codes) and Adyen (docs.adyen.com/development-resources/refusal-reasons)
-advise. Unknown codes read alike. Only the codes are from these services.
+advise. An unknown code reads like this, too. Only the codes come from these services, not the
+words.
 """
 
 import re
@@ -90,5 +91,5 @@ _BETWEEN: Final = re.compile(r"[^a-z0-9]+")
 
 
 def customer_words(code: str | None) -> str | None:
-    """Return a customer's words for a decline code; None for a code without words."""
+    """Return words for a customer about a decline code; None for a code without words."""
     return None if code is None else CUSTOMER_WORDS.get(_BETWEEN.sub("_", code.lower()).strip("_"))

@@ -95,8 +95,8 @@ def doubts_of(
 # --- amounts of payments that only their order number links ---------------------------------------
 
 MOST_TOGETHER: Final = 8
-"""Maximum number of payments of one order whose sums are compared with its prices: they have 255
-sums. Beyond that, each payment is compared alone."""
+"""Maximum number of payments of one order whose sums are compared with its prices. Eight payments
+have 255 sums. If there are more payments, each is compared alone."""
 
 
 def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Payment], list[str]]:

@@ -379,7 +379,8 @@ def _timeline_row(
 
 
 def ledger_summary(ledger: Ledger) -> ledger_documents.SummaryDocument:
-    """Return a ledger as one row of a list, without evidence. `plain` is for a customer."""
+    """Return a ledger as one row of a list, without evidence. `plain` has the words for a
+    customer."""
     return {
         "order": ledger.order,
         "outcome": ledger.outcome,

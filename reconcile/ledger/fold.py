@@ -96,7 +96,7 @@ def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
     """Return whether the order is finished at the ledger's instant.
 
     The outcome is final, nothing is open or pending, and no finding is an error. It shares no
-    evidence with another order, and nothing arrived for `quiet`.
+    evidence with another order, and nothing has arrived during `quiet`.
     """
     return (
         ledger.outcome in FINAL
@@ -132,8 +132,8 @@ def is_window_open(ledger: Ledger) -> bool:
 
 
 def closed_at(ledger: Ledger) -> Instant | None:
-    """Return when the order got its final outcome, by the dates of its evidence; None if it has
-    none.
+    """Return when the order got its final outcome, by the dates of its evidence; None if its
+    outcome is not final.
 
     This is the first capture, else the end of the last attempt, else the shop's cancellation. Money
     that goes back later does not reopen an order. The result is never after the ledger's instant.

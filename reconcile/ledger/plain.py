@@ -355,7 +355,8 @@ _URGENCY: Final = ("error", "warning", "info")
 
 
 def _to_settle(ledger: Ledger) -> list[Finding]:
-    """Return the findings that need staff, without accepted, obsolete and already covered ones."""
+    """Return the findings that need staff. Findings that are accepted, obsolete, or covered by
+    another finding are left out."""
     filed = ledger.case.filed
     stronger = {"refund_pending": "refund_overdue", "unrecognized_event": "unread_money_event"}
     known, is_accepted = {(each.code, each.cites) for each in ledger.findings}, acceptance(ledger)
@@ -410,7 +411,8 @@ def _staff_of(finding: Finding, ledger: Ledger, codes: Collection[FindingCode]) 
 
 
 def _of_code(ledger: Ledger, code: FindingCode) -> list[Finding]:
-    """Return the findings of a code, without pending refunds that have an overdue finding."""
+    """Return the findings of a code. A `refund_pending` is left out if its refund also has a
+    `refund_overdue`."""
     found = [each for each in ledger.findings if each.code == code]
     if code == "refund_pending":
         overdue = {each.cites for each in ledger.findings if each.code == "refund_overdue"}

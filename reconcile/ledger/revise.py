@@ -57,8 +57,8 @@ _EACH_BY_ITSELF: Final[tuple[FindingCode, ...]] = (
     "refund_failed",
     "unread_money_event",
 )
-"""Codes whose every finding makes a revision, because each has its own deadline. For other codes,
-only the first finding does."""
+"""Codes for which every finding makes a revision, because each has its own deadline. For other
+codes, only the first finding makes a revision."""
 
 
 def position_of(ledger: Ledger) -> Position:
@@ -81,11 +81,11 @@ def position_of(ledger: Ledger) -> Position:
 
 
 _Amounts = Mapping[str, tuple[int, Money]]
-"""Index in the ledger and stated amount, by event id."""
+"""Position of an event in the ledger and the amount that it states, by event id."""
 
 
 def _amounts(ledger: Ledger) -> _Amounts:
-    """Return each event's index and amount; empty if no dispute is open."""
+    """Return each event's position and amount; empty if no dispute is open."""
     found: dict[str, tuple[int, Money]] = {}
     if any(each.code == "dispute_open" for each in ledger.findings):
         for place, heard in enumerate(ledger.case.heard):
