@@ -126,7 +126,8 @@ class CaseRoutes:
         )
 
     async def get_case(self, reference: str, asked: CaseAsked) -> Answer[CaseDocument]:
-        """Return the evidence that a bank asks for in a dispute, and which evidence is missing."""
+        """Return a list of the evidence that a bank asks for in a dispute. The list states which
+        evidence is missing."""
         found = (await dispute_case(self._context, asked.of(reference))).document()
         return Answer(found, _behind(found))
 

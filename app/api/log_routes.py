@@ -72,7 +72,8 @@ class LogRoutes:
         return {"deliveries": found, "next": page.older}
 
     async def get_delivery(self, delivery: str, who: Holder) -> WholeArrivalDocument:
-        """Return one delivery with its headers, in which secrets and customers' numbers are masked.
+        """Return one delivery with its headers. Secrets and customers' phone numbers in the headers
+        are masked.
 
         The audit trail records who opened a refused delivery.
         """
@@ -100,7 +101,8 @@ class LogRoutes:
     async def redeliver(
         self, notification: str, who: Holder, body: BecauseDocument
     ) -> SentDocument:
-        """Send a notification again with its old id; the shop gets three more days to accept it."""
+        """Send a notification again, with the same id. From now on, the shop has three more days to
+        accept it."""
         number = path_number(notification)
         await notify_shop.redeliver(self._context, [number], by=who.name, why=body["reason"])
         (again,) = await notify_shop.list_notifications(

@@ -158,7 +158,7 @@ class Probes:
     def _without_names(self, value: Any) -> Any:
         """Replace the names of unsigned sources by numbers in all texts of a document.
 
-        The name is in the secret address, which alone protects such a source.
+        Only its secret address protects such a source, and the address contains the name.
         """
         if isinstance(value, dict):
             return {name: self._without_names(each) for name, each in value.items()}

@@ -98,7 +98,8 @@ class PublishedLog:
         return PlainTextResponse(note, headers=_CACHE)
 
     async def consistency(self, request: Request) -> Response:
-        """Prove that a later log extends an earlier log, like `tallyhook log consistency`."""
+        """Return a proof that a later log extends an earlier log, as `tallyhook log consistency`
+        prints it."""
         old, new = request.path_params["old"], request.path_params["new"]
         if not all(_is_number(each) for each in (old, new)):
             return problem(404, "not_found", "Give two sizes of checkpoints, such as 100 and 200.")

@@ -51,7 +51,8 @@ MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
 """Maximum bytes of a journal in an answer: some 100,000 transactions."""
 
 MAX_RULES_BODY: Final = 2 * MAX_BYTES
-"""Maximum bytes of a body with rules. JSON doubles line ends and quotation marks."""
+"""Maximum bytes of a body with rules. In JSON, an escaped line end or quotation mark takes two
+bytes."""
 
 RETRY_AFTER: Final = {"Retry-After": "5"}
 """Header with the seconds after which a program should ask again."""
@@ -219,7 +220,7 @@ class ReportRoutes:
     async def preview_rules(
         self, who: str, body: RulesTriedDocument
     ) -> RulesPreviewDocument | UnderWay:
-        """Return what other matching rules would newly match, lose and change.
+        """Return the matches that other matching rules would add, lose and change.
 
         The tried rules are not stored.
         """
@@ -285,9 +286,9 @@ class ReportRoutes:
 
 
 async def _preview(context: AppContext, rules: str) -> RulesPreviewDocument | tuple[str, ...]:
-    """Return how rules would change matches, or every mistake in them.
+    """Return how rules would change the matches. If the rules have mistakes, return every mistake.
 
-    Runs in a separate process: parsing hostile rules can take seconds.
+    Runs in a separate process, because parsing hostile rules can take seconds.
     """
     try:
         return (await preview_rules(context, rules)).document()
@@ -307,7 +308,8 @@ async def _journal(context: AppContext, scope: Scope, form: JournalFormat, path:
 
 
 async def _verification(context: AppContext, period: str | None) -> list[VerifiedStepDocument]:
-    """Verify one closed month, or all for None. Return each step with its result."""
+    """Verify one closed month, or all closed months if `period` is None. Return each step with its
+    result."""
     return [each.document() async for each in verify_periods(context, only=period)]
 
 

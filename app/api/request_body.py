@@ -45,7 +45,7 @@ GREATEST: Final = 2**63 - 1
 
 
 def order_reference(request: Request) -> str:
-    """Return the order's reference in the path. Raise ApiProblem 422."""
+    """Return the order's reference in the path. Raise ApiProblem 422 if it is not valid."""
     reference = composed(request.path_params["reference"])
     if not is_reference(reference) or not _is_utf8(request.scope.get("raw_path")):
         raise ApiProblem(
@@ -134,7 +134,8 @@ def instant_of(name: str, text: str) -> Instant:
 
 
 def chosen(request: Request, name: str, words: Sequence[Word]) -> Word | None:
-    """Return a query parameter among these words; None if absent. Raise ApiProblem 422."""
+    """Return a query parameter that must be one of these words; None if absent. Raise ApiProblem
+    422 for other words."""
     text = word_parameter(request, name)
     word = next((each for each in words if each == text), None)
     if text is not None and word is None:
@@ -153,7 +154,7 @@ async def capped_body(request: Request, *, most: int) -> bytes:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Parse the body as a JSON object, as strictly as webhooks."""
+    """Parse the body as a JSON object, as strictly as the body of a webhook."""
     try:
         document = parse(body)
     except Unreadable as error:

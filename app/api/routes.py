@@ -71,7 +71,7 @@ from reconcile.ledger.vocabulary import FindingCode
 from reconcile.money import to_json
 
 MAX_ORDER_BYTES = 64 * 1024
-"""Maximum bytes of a request body. One about an order has a few hundred."""
+"""Maximum bytes of a request body. The body that describes an order has a few hundred bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class Api:
     def __init__(self, context: AppContext, *, alarms: Callable[[], list[str]]) -> None:
         """Store the context.
 
-        alarms  function that returns sentences on problems that no outcome shows
+        alarms  function that returns a sentence for each active alarm
         """
         self._context = context
         self._alarms = alarms
@@ -277,7 +277,7 @@ class CheckoutDocument(TypedDict):
 
 
 class Checkouts:
-    """Endpoint that starts payments. `client` is None without checkout."""
+    """Endpoint that starts payments. `client` is None if checkout is not configured."""
 
     def __init__(self, context: AppContext, client: CheckoutClient | None) -> None:
         self._context = context

@@ -102,7 +102,8 @@ def _one_of(schemas: Sequence[Schema]) -> Schema:
 
 
 def example_of(schema: Schema, schemas: Mapping[str, Schema]) -> Any:
-    """Return an example that the schema allows. Raise KeyError without examples."""
+    """Return an example that the schema allows. Raise KeyError if a part of the schema has no
+    example."""
     if "examples" in schema:
         return schema["examples"][0]
     if "$ref" in schema:

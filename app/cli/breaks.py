@@ -1,4 +1,4 @@
-"""Commands on breaks and on late money: list, show, and what a person may do about one."""
+"""Commands that list and show breaks and late money, and act on them."""
 
 from __future__ import annotations
 

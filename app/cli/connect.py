@@ -254,9 +254,9 @@ def _address(
     before: Mapping[str, str],
     path: Path,
 ) -> dict[str, str]:
-    """Return the settings that give the source a new secret address, if needed or requested.
+    """Return the settings that give the source a new secret address, if one is needed or requested.
 
-    Old addresses stay, each with its expiry. Raise UsageError for an unknown source.
+    Old addresses are accepted until they expire. Raise UsageError for an unknown source.
     """
     from app.config.settings import DatedSecret, addresses
     from app.providers.schemes import UNSIGNED
@@ -310,7 +310,8 @@ def _secrets(
     *,
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the settings with the secret and the credentials, from files or by asking."""
+    """Return the settings with the secret and the credentials, which are read from files or
+    prompted for."""
     from app.providers.connecting import UNDOCUMENTED, described_credentials, takes_keys
     from app.providers.schemes import UNSIGNED
 
@@ -410,7 +411,7 @@ def sits_at_a_terminal() -> bool:
 
 
 def _asked(sentence: str, name: str) -> str:
-    """Prompt for a text without echoing it. Raise UsageError without a terminal."""
+    """Prompt for a text without echoing it. Raise UsageError if there is no terminal."""
     if not sits_at_a_terminal():
         raise UsageError(
             f"{sentence}. There is no terminal to type it at: give --secret-file FILE, or "
@@ -441,7 +442,8 @@ def _of_environment() -> dict[str, str]:
 
 
 def _checked(environ: Mapping[str, str]) -> Settings:
-    """Return the settings as `serve` would load them. Raise ConfigurationError."""
+    """Return the settings as `serve` would load them. Raise ConfigurationError if they are not
+    valid."""
     from app.config.load import load_settings
     from app.golive.examine import problems_of_sources
 

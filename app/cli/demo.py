@@ -100,8 +100,8 @@ class Played:
 
     @property
     def right(self) -> bool:
-        """Return whether the ledger has the right outcome, with amounts if the outcome implies
-        them."""
+        """Return whether the ledger has the right outcome and the right amounts. Amounts of
+        unresolved orders are not compared."""
         if self.ledger["outcome"] != self.truth["outcome"]:
             return False
         if self.ledger["outcome"] == "unresolved":
@@ -367,7 +367,7 @@ class Child:
 PATH: Final = "/payments/outcomes"
 
 SECRET: Final = "whsec_ZGVtbyBzaG9wLCBub3QgYSBzZWNyZXQgZWl0aGVyIQ=="  # noqa: S105
-"""Secret of both sides of the demo; not to be used elsewhere."""
+"""Secret that both sides of the demo use. Do not use it elsewhere."""
 
 
 class ShopSeen:

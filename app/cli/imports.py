@@ -45,7 +45,7 @@ COVERED = ("name", "wallet", "since", "until", "by")
 """Members of a coverage line in an import's document."""
 
 Use = Callable[["AppContext", Any], Awaitable["Imported"]]
-"""Function from the context and a progress callback to the result of an import."""
+"""Function that runs an import. It gets the context and a progress callback."""
 
 
 def run_import(use: Use, form: printing.Format) -> None:

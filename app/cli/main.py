@@ -217,7 +217,8 @@ def _is_of_a_text(error: BaseException) -> bool:
 
 
 def application_for(words: Sequence[str]) -> typer.Typer:
-    """Return an application with the command or group that the first word names, or with all.
+    """Return an application with the command or group that the first word names. If the word names
+    none, include all commands.
 
     Building the whole application takes longer than most commands.
     """
@@ -264,8 +265,8 @@ def _unwritten(error: OSError) -> int:
 def _unforeseen(error: Exception) -> int:
     """Report an internal error and return the exit code.
 
-    Leaves out its message: a database error quotes every value of its statement, even phone
-    numbers.
+    The error's message is left out, because a database error quotes every value of its statement,
+    even phone numbers.
     """
     from app.core.logs import class_and_places
 

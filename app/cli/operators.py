@@ -96,8 +96,9 @@ def let_in(
 ) -> None:
     """Print a link that opens the console without a password or company account.
 
-    Use it when nobody can sign in otherwise. It works once within ten minutes, for one hour. The
-    audit trail records it as an invitation by the operator in --by.
+    Use it when nobody can sign in otherwise. The link works once, within ten minutes. The session
+    that it opens lasts one hour. The audit trail records it as an invitation by the operator in
+    --by.
     """
     from app.access.sessions import let_in_link
 
@@ -394,7 +395,7 @@ Reason = Annotated[str, typer.Option(help="Why, in your words.")]
 
 
 def proposal_notice(proposal: Proposal) -> str:
-    """Return a notice on a proposal that a command made instead of acting."""
+    """Return the notice that a command prints if it has made a proposal instead of acting."""
     from reconcile.instants import format_instant
 
     return (

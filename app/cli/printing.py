@@ -123,9 +123,10 @@ def check_output(path: Path | None, *, binary: bool, what: str) -> None:
 
 @contextmanager
 def whole_file(path: Path | None) -> Iterator[IO[bytes]]:
-    """Yield a writer for a file that appears only when complete, for its owner only.
+    """Yield a writer for a file that appears only when it is complete, and that only its owner can
+    read.
 
-    Raise UsageError if it cannot be written.
+    Raise UsageError if the file cannot be written.
     """
     if path is None or path == STANDARD:
         yield sys.stdout.buffer
@@ -154,7 +155,7 @@ class Format(StrEnum):
 
 
 def show_what_lacks() -> None:
-    """Make output escape characters that the terminal's encoding lacks, as in `\\u6771`."""
+    r"""Escape characters of the output that the terminal's encoding lacks, as in `\u6771`."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and lookup(stream.encoding).name != "utf-8":
             stream.reconfigure(errors="backslashreplace")
@@ -212,9 +213,10 @@ JsonOption = Annotated[
 def sharing(
     options: Callable[..., None], *, without: Sequence[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that replaces a command's `**options` by another function's parameters.
+    """Return a decorator that replaces a command's parameter `**options` by the parameters of
+    another function.
 
-    options  function with the parameters
+    options  function that declares the parameters
     without  names of parameters to leave out
     """
 
@@ -401,7 +403,7 @@ def note(sentence: str) -> None:
 
 @contextmanager
 def progress(label: str, total: int | None) -> Iterator[Any]:
-    """Show a progress bar if standard error is a terminal. Yield `advance(count)`."""
+    """Show a progress bar if standard error is a terminal. Yield the function `advance(count)`."""
     with _bar() as bar:
         if bar is None:
             yield lambda count: None
@@ -412,7 +414,8 @@ def progress(label: str, total: int | None) -> Iterator[Any]:
 
 @contextmanager
 def progress_ahead(label: str) -> Iterator[Any]:
-    """Show a progress bar whose total is set later. Yield `ahead(total)`, `advance(count)`."""
+    """Show a progress bar whose total is set later. Yield the functions `ahead(total)` and
+    `advance(count)`."""
     with _bar() as bar:
         if bar is None:
             yield lambda total: None, lambda count: None
@@ -426,7 +429,8 @@ def progress_ahead(label: str) -> Iterator[Any]:
 
 @contextmanager
 def measure(label: str) -> Iterator[Any]:
-    """Show a progress bar for work that reports its position. Yield `show(done, total)`."""
+    """Show a progress bar for work that reports its position. Yield the function `show(done,
+    total)`."""
     with _bar() as bar:
         yield _shown_as(bar, label)
 
@@ -511,7 +515,7 @@ async def print_document(head: Mapping[str, Any], items: Items, *, name: str, fo
 
 
 async def print_items(items: Items, *, columns: Sequence[str], form: Format) -> int:
-    """Print a list. Return how many rows were left out, which happens only in tables."""
+    """Print a list. Return how many rows were left out. Only tables leave out rows."""
     if form is Format.json:
         await _print_array(items)
         return 0

@@ -279,7 +279,7 @@ def _print_preview(found: RulesPreviewDocument) -> None:
 
 @rules_group.command("show")
 def show_rules(form: printing.DocumentOption = printing.Format.table) -> None:
-    """Show the rules in force, and who saved them when."""
+    """Show the rules in force, and who saved them at what time."""
     from app.finance.match_rules import current_rules, rules_document
 
     found = running.reading(current_rules)

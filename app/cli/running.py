@@ -1,4 +1,5 @@
-"""Running of a command's operation: settings, open store, event loop and operator's name."""
+"""Functions that run a command's operation: they load settings, open the store, start the event
+loop, and find the operator's name."""
 
 from __future__ import annotations
 
