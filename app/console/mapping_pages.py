@@ -28,7 +28,7 @@ NUMBERS: Final = (
     ("", "1500.00"), (".,", "1,500.00"), (",", "1500,00"), (",.", "1.500,00"), (", ", "1 500,00"),
     (".'", "1'500.00"),
 )  # fmt: skip
-"""Notations of amounts, as decimal mark and thousands separator."""
+"""Number formats, each as (decimal mark and thousands separator, example)."""
 
 SIGNS: Final = (
     ("", "as the usual columns have it"), ("none", "500.00; its type or column says that it left"),
@@ -50,7 +50,7 @@ FIRST_ROWS: Final = ((NAMES_COLUMNS, "names the columns"), ("data", "is a row li
 
 
 async def _looked_at(view: View, upload: Upload) -> TablePreview:
-    """Return the columns and first rows of a file. Raise UsageError without columns."""
+    """Return the columns and first rows of a file. Raise UsageError if it has no columns."""
     if upload.columns is None:
         upload.columns = await view.console.work(preview, upload.request)
     return upload.columns

@@ -1,12 +1,13 @@
 """Page of personal data: past erasures, proposing an erasure after a preview, and copies for
 people.
 
-1 look     by number, email address or order: what would be erased, and what must stay and why
+1 look     for a number, email address or order, show what would be erased, what must stay, and why
 2 propose  the number or address is typed again, with a reason. The erasure is carried out when
            another admin approves it
 
-Proposals are kept forever, so they have a pseudonym, and the approver types the number again. No
-web address and no page holds a number either. A mark of this process identifies what was previewed.
+Proposals are kept forever. A proposal therefore contains a pseudonym instead of the number, and the
+approver types the number again. No web address and no page contains a number. A signature of this
+process proves which number was previewed.
 """
 
 import hashlib

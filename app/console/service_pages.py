@@ -234,7 +234,8 @@ MOST_AGAIN: Final = 1_000
 
 
 async def _untaken(view: View) -> list[int]:
-    """Return the notifications with the form's state or order. Raise UsageError without either."""
+    """Return the notifications that have the form's state or order. Raise UsageError if the form
+    has neither."""
     state, order = view.choice("state", STATES), view.word("order")
     if state is None and order is None:
         raise UsageError("give a state or an order, to choose the list")
@@ -271,7 +272,7 @@ def _numbers(found: list[int]) -> str:
 
 
 async def do_redeliver_all(view: View, reason: str) -> str:
-    """Resend all shown notifications; none if the list has changed."""
+    """Resend all notifications that were shown. Resend none if the list has changed since."""
     found = await _untaken(view)
     seen = compare_digest(view.given.get("seen", "").encode(), _numbers(found).encode())
     if len(found) > MOST_AGAIN or not seen:

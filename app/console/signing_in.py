@@ -322,8 +322,8 @@ class SigningIn:
     async def confirms(self, request: Request, person: Person, password: str) -> bool:
         """Return whether an operator proved their identity for an irreversible act.
 
-        A right password, within the limit on tries, renews the session (see `with_session`).
-        Without a password, the sign-in must be recent.
+        The right password renews the session (see `with_session`), unless there were too many
+        tries. Without a password, the sign-in must be recent.
         """
         if person.way != "password":
             return not self.proof_of(person)

@@ -381,7 +381,8 @@ def _begin_import(view: View, upload: Upload) -> None:
 
 
 def _forget_imported(view: View, upload: Upload) -> int | None:
-    """Drop an upload imported without rejected rows, and return its import's number, or None."""
+    """Drop an upload that was imported without rejected rows, and return its import's number.
+    Return None for any other upload."""
     if upload.done is None or upload.done.number is None or upload.done.rejects is not None:
         return None
     view.console.uploads.forget(upload)

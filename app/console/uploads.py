@@ -3,7 +3,7 @@
 1 receive  read a form to its end; refuse a form that is too long
 2 take     copy each file in its fields to a folder of its own, with the file's digest
 3 keep     at most MOST_KEPT files, for an hour. A further file replaces its sender's oldest file,
-or else the oldest file of all
+           or else the oldest file of all
 4 forget   after the import, after an hour, and when the console ends
 
 The uploads' folder belongs to this process alone (0700), under TMPDIR. A console that starts
@@ -38,7 +38,8 @@ from app.finance.imports import Imported, ImportKind, ImportRequest
 from reconcile.instants import HOUR, Duration, Instant
 
 MAX_FILE_BYTES: Final = 32 * 1024 * 1024
-"""Maximum bytes of an uploaded file: 300,000 rows. Receiving it takes twice its size."""
+"""Maximum bytes of an uploaded file: 300,000 rows. While a file is received, it needs twice its
+size on disk."""
 
 MAX_FORM_BYTES: Final = MAX_FILE_BYTES + 64 * 1024
 """Maximum bytes of a form with one file."""
@@ -148,8 +149,8 @@ class Uploads:
     async def receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
         """Return a form's fields and files.
 
-        Raise UsageError for an invalid, long or slow form, or too many at a time. Raise
-        UnreachableError for a full disk.
+        Raise UsageError if the form is invalid, too long or too slow, or if too many forms arrive
+        at a time. Raise UnreachableError if the disk is full.
         """
         try:
             await self._turn(request)

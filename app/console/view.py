@@ -301,7 +301,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Field of a form, beside the reason.
+    """Field of a form, in addition to the reason.
 
     kind     one line (or a choice), several lines, a new password, one file, several files, or a
              hidden value

@@ -474,12 +474,13 @@ _OPTIONS: Final = tuple(
 
 
 def file_part(text: str) -> str:
-    """Return a reference as a part of a file's name."""
+    """Return a reference as text that is allowed in a file's name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:80] or "order"
 
 
 def spoken(text: str) -> str:
-    """Return an error's text as a sentence for a page, with the names of form fields."""
+    """Return an error's text as a sentence for a page. Options of commands become names of form
+    fields."""
     sentence = capital(of_forms(text))
     return sentence + ("" if sentence.endswith((".", "?", "!")) else ".")
 

@@ -67,8 +67,8 @@ def secrets_of(given: SourceSettings) -> list[str] | dict[str, str]:
 
 
 def webhook_credentials(given: SourceSettings) -> list[str]:
-    """Return the credentials that the provider sends with its requests, from `webhook` and older
-    names that begin with `webhook_`."""
+    """Return the credentials that the provider sends with its requests: those that are named
+    `webhook`, or whose names begin with `webhook_`."""
     return [
         pair.get_secret_value()
         for name, pair in given.credentials.items()
@@ -82,7 +82,7 @@ def ends_of(given: SourceSettings) -> dict[str, Instant]:
 
 
 def accounts(settings: Settings) -> dict[str, Account]:
-    """Return every configured source with its secrets, for the signature doctor."""
+    """Return every configured source with its secrets, to diagnose signatures."""
     return {
         name: Account(
             name=name,
@@ -125,9 +125,10 @@ def questions_of(settings: Settings) -> dict[str, Questions]:
 
 
 def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) -> dict[str, Source]:
-    """Compile every configured source. Raises ConfigurationError with the mistakes of all.
+    """Compile every configured source. Raises ConfigurationError that lists the mistakes of all
+    sources.
 
-    phone_key  key for digests of customers' phone numbers; without it none are made
+    phone_key  key for digests of customers' phone numbers; None to compute no digests
     """
     sources, problems = {}, []
     for name, given in settings.sources.items():
@@ -299,8 +300,8 @@ class _KeyHolder:
 
 
 def _problems_of_keys(settings: Settings) -> list[str]:
-    """Return a problem for each key that two settings share: a delivery would count as two
-    payments."""
+    """Return a problem for each key that two settings share. With such a key, a delivery could
+    count as two payments."""
     problems = []
     holders = list(_holders(settings))
     for number, one in enumerate(holders):

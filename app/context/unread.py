@@ -25,7 +25,8 @@ class Backlog:
     copied_up_to: Instant | None = None
 
     def is_dated_ahead(self, now: Instant) -> bool:
-        """Return whether the newest unread delivery is dated in the future, by a fast clock."""
+        """Return whether the newest unread delivery is dated in the future, because a clock was
+        fast."""
         return self.newest is not None and self.newest > now + CLOCKS_DIFFER
 
     def __add__(self, other: Backlog) -> Backlog:
