@@ -1,7 +1,7 @@
-"""Bank statements whose entries do not add up to their balances, or that do not join.
+"""Bank statements that do not add up, or that do not begin with the previous closing balance.
 
 1 refuse   a statement whose entries and balances differ (`files/banks`)
-2 propose  accept exactly this difference of this file, with a reason
+2 propose  to accept exactly this difference of this file, with a reason
 3 import   the file again after a second person approved; the balances are stored
 4 judge    whether the next statement begins with the stated closing balance
 """

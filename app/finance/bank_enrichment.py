@@ -1,6 +1,7 @@
-"""Bank files of several formats: one format makes an account's lines, others add texts to them.
+"""Bank files of several formats: one format creates an account's lines, other formats add texts to
+them.
 
-    1 decide   whether a file makes lines of an account or enriches them
+    1 decide   whether a file creates lines of an account or enriches them
     2 find     the line that has an entry's account, amount and bank's reference
     3 fill     the line's missing reference, counterparty or text
 

@@ -29,7 +29,7 @@ KEPT_MOST: Final = 50_000
 """Maximum number of lines in a cached matching: about 50 MB."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""Cache time of a matching. Deadlines that pass meanwhile are noticed later."""
+"""Time for which a matching is cached. A deadline that passes in this time is noticed later."""
 
 
 class PayoutDocument(TypedDict):

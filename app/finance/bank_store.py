@@ -39,7 +39,7 @@ _LINES: Final = statement(
 )
 
 STRETCH: Final = 20_000
-"""Versions of lines that one step of a search reads, in about 0.15 seconds."""
+"""Number of line versions that one step of a search reads, in about 0.15 seconds."""
 
 STRETCHES: Final = 10
 """Maximum number of steps in one search, which takes one to two seconds. People may continue a

@@ -95,7 +95,7 @@ class BreakPageDocument(TypedDict):
 class SeenBreak:
     """Break with its steps and present state.
 
-    seen  the break as a given run found it, or the last run that found it
+    seen  the content of the break in a requested run, or in the last run that found it
     """
 
     identity: str
@@ -675,7 +675,8 @@ async def _free_line(connection: Connection, found: SeenBreak, line: str) -> lis
     """Check that a line may be matched with a break. Return the other open breaks that the match
     closes.
 
-    Raises UsageError unless the line is unmatched, and a candidate or another break's subject.
+    Raises UsageError if the line is already matched. Also raises it if the line is not a candidate,
+    and no other open break is about it.
     """
     if otherwise := CAUSES[found.seen.cause].not_by_hand:
         raise UsageError(otherwise)
@@ -706,7 +707,8 @@ async def _free_line(connection: Connection, found: SeenBreak, line: str) -> lis
 
 
 async def _standing_match(connection: Connection, name: str, *, line: str) -> str:
-    """Return the matched line of the match to undo. Raises UsageError if not exactly one fits.
+    """Return the matched line of the match to undo. Raises UsageError if no match or several
+    matches fit.
 
     line  the line that the person named; may be empty
     """

@@ -304,7 +304,8 @@ async def closing_evidence(
     as_of: Instant,
     rules: int | None,
 ) -> dict[str, list[str]]:
-    """Return the ids of evidence since the last run that may have closed each break.
+    """Return, for each break, the ids of evidence that arrived after the last run and may have
+    closed the break.
 
     gone  the breaks that this run no longer found
     """

@@ -52,7 +52,8 @@ async def closed_within(context: AppContext, scope: Scope) -> list[str]:
 async def closed_report(
     context: AppContext, period: str, form: ReportFormat, *, version: int | None = None
 ) -> bytes:
-    """Return a closed month's report: the stored print, or a new one in another format.
+    """Return a closed month's report: the stored file, or a newly rendered one if this format was
+    not stored.
 
     version  version of the closing; None for the closing in force
 

@@ -1,7 +1,7 @@
-"""Coverage of imported files: lists it, and lets people declare and withdraw it.
+"""Lists the coverage of imported files, and lets people declare and withdraw coverage.
 
-An import states its file's coverage (`imports`). A declaration states or corrects the days of
-files. The trail and reports name its author.
+An import states its file's coverage (`imports`). A person's declaration states or corrects the days
+of files. The audit trail and the reports name the person.
 """
 
 from dataclasses import dataclass, replace

@@ -117,7 +117,8 @@ async def of_another_format(
 
 
 async def add_coverage(connection: AsyncConnection, lines: Iterable[CoverageLine]) -> int:
-    """Store coverage lines and return the highest of their numbers. Requires `importing_alone`."""
+    """Store coverage lines and return the highest of their numbers. The caller must hold the lock
+    of `importing_alone`."""
     found = await connection.execute(text("SELECT coalesce(max(number), 0) FROM coverage"))
     number = int(found.scalar_one())
     for line in lines:

@@ -218,7 +218,7 @@ def _kinds_of(
     account: str,
     saved: Sequence[NamedMapping],
 ) -> FileIdentity:
-    """Identify a file's kind and export, but not its source. Raises RefusedTable without a
+    """Identify a file's kind and export, but not its source. Raises RefusedTable if the file has no
     table."""
     form = bank_formats.bank_format(request.table_path)
     if form is not None and kind in (None, "bank"):

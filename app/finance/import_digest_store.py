@@ -56,7 +56,8 @@ SEALED: Final[Mapping[ImportKind, SealedColumns]] = {
         texts=("counterparty", "entry", "reference", "told"),
     ),
 }  # fmt: skip
-"""Columns in the digests, which are sealed forever. A new column needs a digest of its own."""
+"""Columns that the digests cover. The digests are sealed forever, so a new column needs its own
+digest."""
 
 _SELECT: Final = "SELECT since, until, {columns} FROM {table} {which} ORDER BY {keys}, since"
 _OF_ONE: Final = "WHERE (since = :number OR until = :number){beyond}{up_to}"

@@ -1,14 +1,14 @@
 """Watches TALLYHOOK_IMPORT_FOLDER and imports the files there, in the service's name.
 
-1 look   one folder for each source, and `books` and `bank`; a file is complete if two looks find
-         the same size and time
+1 look   for files in the folder of each source, and in `books` and `bank`. A file is complete if
+         two looks find the same size and time
 2 copy   the complete file, and work on the copy, which nobody else changes
 3 dry    read the copy without importing; its kind and source must match its folder
 4 import if every row is clear, and move the file to `done`
 5 task   leave an unclear file in place, and list it for people with what to do
 
-A file with a task is tried again when the file or the settings change. `try_again`, a saved mapping
-or a withdrawn import delete the task, and the file is tried again.
+A file with a task is tried again when the file or the settings change. `try_again`, saving a
+mapping and withdrawing an import also delete the task, so that the file is tried again.
 
 An imported file that was not moved is recognized by its digest. Links and special files are never
 opened.
@@ -45,7 +45,8 @@ LOOK_S: Final = 15.0
 """Seconds between two looks. A complete file is imported within 15 to 30 seconds."""
 
 MOST_BYTES: Final = 32 * 1024 * 1024
-"""Maximum bytes of a file, about 300,000 rows. Stopping the service waits for it."""
+"""Maximum bytes of a file, about 300,000 rows. A stopping service waits until the current file is
+imported."""
 
 MOST_FILES: Final = 200
 """Maximum number of examined files of one folder. Others wait."""
@@ -289,7 +290,8 @@ def _state_of(found: os.stat_result) -> State:
 
 
 async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str) -> int:
-    """Import a file and return its import's number, even of an earlier import.
+    """Import a file and return the number of its import. If the file was imported before, return
+    the number of that import.
 
     Raises UsageError if a person must decide.
     """

@@ -102,8 +102,8 @@ async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
 
 
 async def under_way(connection: AsyncConnection) -> Import | None:
-    """Return the unpublished import; None if there is none. It was killed if `written` does not
-    grow."""
+    """Return the unpublished import; None if there is none. If its `written` stops growing, its
+    process was killed."""
     return await _one(connection, _IMPORTS.c.published_at.is_(None))
 
 
@@ -129,7 +129,8 @@ async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Imp
 
 
 async def go_on(connection: AsyncConnection, of: Import, *, written: int) -> bool:
-    """Store an import's progress with its lines. Returns False if the caller must stop."""
+    """Store an import's progress with its lines. Returns False if another process has taken over,
+    so that the caller must stop."""
     found = await connection.execute(
         text(
             "UPDATE imports SET written=:written WHERE number=:number AND sha256=:sha256 "
@@ -226,14 +227,15 @@ def import_of(row: Any) -> Import:
 
 
 KNOWN: Final = "since <= :number AND (until IS NULL OR until > :number)"
-"""Condition: the version of a line was current after the import `:number`."""
+"""SQL condition: the version of a line was current after the import `:number`."""
 
 
 HALF: Final = 1_000_000_000
 
 
 def summed(expression: str) -> str:
-    """Return SQL for a sum in two columns (see `sum_of`): SQLite refuses sums beyond 64 bits."""
+    """Return SQL for a sum in two columns, because SQLite refuses sums beyond 64 bits. `sum_of`
+    joins the columns."""
     return statement("sum(({of}) / {half}), sum(({of}) % {half})", of=expression, half=str(HALF))
 
 
@@ -302,7 +304,7 @@ async def named_mappings(connection: AsyncConnection) -> list[NamedMapping]:
 
 
 async def save_mapping(connection: AsyncConnection, saved: NamedMapping) -> None:
-    """Store a mapping, in place of the mapping of its name."""
+    """Store a mapping. It replaces a mapping of the same name."""
     await delete_mapping(connection, saved.name)
     values = {name: getattr(saved, name) for name in _MAPPING_COLUMNS}
     await connection.execute(insert(_MAPPINGS).values(values))

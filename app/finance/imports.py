@@ -236,7 +236,7 @@ async def import_statement(
     """Import a provider's statement.
 
     source      name of the source; "" if unknown
-    own_orders  whether the source's orders are kept apart from all others
+    own_orders  whether the names of the source's orders are stored with the source as a prefix
 
     Raises the errors of `import_book`.
     """

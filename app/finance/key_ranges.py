@@ -6,8 +6,8 @@
                leftovers
     4 absorb   the ranges in key order, in the writing process
 
-A matching process only reads. If one dies, the run ends without a result. A pool of processes does
-not fit, because each process holds a transaction open.
+A matching process only reads. If one of them dies, the run ends without a result. A process pool
+cannot be used, because each process must hold a transaction open.
 
 A matching process imports this module first, so it imports little.
 """
@@ -47,7 +47,8 @@ Progress = Callable[[int], None]
 Save = Callable[[Sequence[Decision]], Awaitable[None]]
 
 SHARED_S: Final = 5.0
-"""Maximum seconds to open the snapshot in all processes. On SQLite nobody can write meanwhile."""
+"""Maximum seconds in which all processes open the snapshot. On SQLite, nobody can write during this
+time."""
 
 TOO_SLOW: Final = (
     "a matching process did not answer in time, so this run was not stored: run it again when "
@@ -159,7 +160,8 @@ async def ranges_of(
 ) -> AsyncIterator[Ranges | None]:
     """Yield processes that share the matching; None if this process matches alone.
 
-    A past instant is matched alone, because no other process can read its ledger lines.
+    A run as of a past instant is matched in this process alone, because no other process can read
+    its ledger lines.
     """
     if jobs < 2 or as_of is not None:
         yield None

@@ -1,8 +1,8 @@
 """The cache of ledger lines: what each order contributes to a reconciliation, in key order.
 
-A row has the generation of its evidence (as in the order's due mark). Without new evidence it is
-valid until the instant `until`. Each reconciliation folds the orders of stale rows again, so
-nothing else maintains the cache.
+A row stores the generation number that the order's evidence had when the row was computed. A row is
+stale if the evidence has a newer generation, or if the instant `until` has passed. Each
+reconciliation first recomputes stale rows, so nothing else maintains the cache.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -51,7 +51,7 @@ _STALE_COUNT: Final = statement(_STALE, shown="count(*)")
 _FLAT_COLUMNS: Final = statement(
     "{columns}, CASE plain WHEN 1 THEN NULL ELSE told END", columns=", ".join(COLUMNS[:9])
 )
-"""Columns of a `LedgerLineRow`, with the text of `whole` last; NULL for a plain line."""
+"""Columns of a `LedgerLineRow`. The last one is the text of `whole`; NULL for a plain line."""
 _FLAT: Final = "SELECT {row} FROM takings WHERE {keys} ORDER BY key, order_key"
 _FLAT_OF_KEYS: Final = statement("SELECT {row} FROM takings WHERE key IN ({})", row=_FLAT_COLUMNS)
 _WHOLE_OF_ORDERS: Final = statement(

@@ -71,7 +71,8 @@ class LineSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundLines:
-    """Found lines: first the chosen ones, then others by similarity of sum and date.
+    """Lines that a search found: first the chosen lines, then other lines by similarity of sum and
+    date.
 
     left  the break's sum minus the chosen lines; None if a currency differs
     more  whether some lines were not searched

@@ -1,7 +1,7 @@
 """Limits on acts that one person does alone, and the amounts that the person has used up.
 
-Amounts come from the audit trail, without acts that a second person approved. The count runs in the
-transaction of the act, after the trail was locked.
+The amounts come from the audit trail. Acts that a second person approved do not count. They are
+added up in the transaction of the act, after the trail was locked.
 """
 
 from collections import Counter

@@ -104,7 +104,7 @@ class LineKind:
         return content
 
     def beside(self, group: Row, new: list[Row], left: Rows, calendar: Calendar) -> list[Beside]:
-        """Return new rows that may be corrections of earlier lines.
+        """Return new lines that may be corrections of earlier lines.
 
         left  (import, content) of each line that the file lacks
         """
@@ -237,7 +237,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedLine:
-    """Line whose content an import changes, in both versions."""
+    """Line whose content an import changes, with the content before and after."""
 
     line: str
     before: Sequence[Any]
@@ -468,9 +468,9 @@ UNDOING: Final = 1_000
 async def key_stretches(
     connection: AsyncConnection, kind: import_store.ImportKind, *, lines: int = UNDOING
 ) -> AsyncIterator[str | None]:
-    """Yield the last key of each stretch of lines; None for the last stretch.
+    """Yield the last key of each range of lines; None for the last range.
 
-    lines  number of lines in a stretch
+    lines  number of lines in a range
     """
     (key,) = table(LINES[kind].table, column(LINES[kind].group[0])).c
     further = select(key).order_by(key).limit(1).offset(lines)
@@ -524,7 +524,7 @@ Any other import only enriched the account's lines.
 """
 
 _BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
-"""Condition: a line's current version comes from the import `:number`."""
+"""SQL condition: a line's current version comes from the import `:number`."""
 
 LOOKING: Final = 20_000
 """Number of lines for each SQL statement of a withdrawal. A server cancels a statement after 15 s,

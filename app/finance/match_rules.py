@@ -1,5 +1,4 @@
-"""The present matching rules, and the effect of new rules. Leaves out their parser
-(`rule_file.py`)."""
+"""The present matching rules, and the effect of new rules. `rule_file.py` parses rules."""
 
 import json
 import tomllib
@@ -56,7 +55,7 @@ class RuleChange:
 
     @property
     def values(self) -> str:
-        """Return a limit's values with a word on the change, such as `lowered`."""
+        """Return a limit's values with a word that states the change, such as `lowered`."""
         before, after = self.before or "none", self.after or "none"
         return f"{before} to {after} ({self.note.partition(':')[0]})"
 
@@ -167,7 +166,7 @@ def limits_sentence(changes: Sequence[RuleChange]) -> str:
 
 
 LIMITS_NAMED: Final = 9
-"""Maximum number of changed limits in a sentence: three currencies have nine."""
+"""Maximum number of changed limits in a sentence: three currencies have nine limits."""
 
 
 # --- current rules, new rules, and their preview --------------------------------------------------

@@ -151,7 +151,7 @@ _ELSEWHERE: Final = statement(
     row=ROW_FIELDS,
     known=KNOWN,
 )
-"""Lines that name an order and the payment of another order."""
+"""SQL for lines that name one order, but a payment of another order."""
 
 _CONTESTED: Final = statement(
     "SELECT '', {row} FROM statement_lines WHERE match_key IS NULL AND payment IS NOT NULL "
@@ -160,7 +160,7 @@ _CONTESTED: Final = statement(
     row=ROW_FIELDS,
     known=KNOWN,
 )
-"""Lines without an order whose payment several orders claim."""
+"""SQL for lines without an order whose payment several orders claim."""
 
 _NAMED_BOOK: Final = "SELECT match_key FROM book_lines WHERE line IN ({})"
 

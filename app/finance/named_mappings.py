@@ -25,7 +25,7 @@ async def list_mappings(context: AppContext) -> list[import_store.NamedMapping]:
 
 
 async def one_mapping(context: AppContext, name: str) -> import_store.NamedMapping:
-    """Return the mapping with this name. Raises NotFoundError, with the names of all."""
+    """Return the mapping with this name. Raises NotFoundError, whose message lists all names."""
     known = await list_mappings(context)
     found = next((each for each in known if each.name == name), None)
     if found is None:
@@ -77,7 +77,8 @@ async def delete_named(context: AppContext, name: str, *, by: str | None) -> Non
 
 
 async def with_named_mapping(context: AppContext, request: Request) -> Request:
-    """Return the request with the content of its saved mapping; unchanged if it gives a path.
+    """Return the request with the content of the saved mapping that it names. Return it unchanged
+    if it gives a path.
 
     A text with a `/`, the ending `.toml` or the name of an existing file is a path. Raises
     NotFoundError.

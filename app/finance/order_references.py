@@ -1,7 +1,7 @@
 """Stores an order book's references to payments and sessions, and reports impossible ones.
 
-A reference of a session or payment belongs to one order forever. The provider's events find their
-order by it.
+A reference of a session or payment belongs to one order forever. It links the provider's events to
+the order.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -43,7 +43,8 @@ def shared_references(staged: Staged) -> dict[str, list[int]]:
 
 
 def shared_payments(staged: Staged) -> dict[str, list[int]]:
-    """Return rows of a statement that share a payment with another order, by kind of reference."""
+    """Return the rows of a statement whose payment is also on a row of another order, by kind of
+    reference."""
     payment, order = (1 + StatementForm.STAGED.index(name) for name in ("payment", "match_key"))
     rows = [
         row[0]
@@ -64,7 +65,7 @@ OF_STATEMENT: Final = "Compare them with the export."
 def said_of_shared(shared: Mapping[str, Sequence[int]], then: str) -> list[str]:
     """Return a sentence for each kind of shared reference.
 
-    then  sentence with the next step, which is appended
+    then  sentence with the next step, which follows each of these sentences
     """
     return [
         f"{counted(len(rows), 'row')}, the first being {', '.join(map(str, rows[:SHOWN]))}, name "

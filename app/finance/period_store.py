@@ -1,4 +1,4 @@
-"""Stored closings of periods, and what a report reads besides lines and breaks.
+"""Stored closings of periods. Also queries of a report that are not about lines or breaks.
 
 Periods are closed in order, and a closing is never changed. A reopened period is closed again as
 its next version.
@@ -264,7 +264,7 @@ async def first_known(connection: AsyncConnection) -> Instant | None:
 
 
 async def count_unreadable(connection: AsyncConnection, *, until: Instant) -> int:
-    """Count the deliveries received by an instant that wait for a person."""
+    """Count the unreadable deliveries that were received by an instant and need a person."""
     found = await connection.scalar(
         text("SELECT count(DISTINCT delivery_id) FROM unread_values WHERE received_at <= :until"),
         {"until": until},
@@ -301,7 +301,7 @@ _ACCEPTED: Final = (
 async def changed_outcomes(
     connection: AsyncConnection, *, start: Instant, end: Instant, as_of: Instant
 ) -> AsyncIterator[ChangeSeen]:
-    """Yield each order whose final outcome changed between the start and the end, by key."""
+    """Yield each order that had a final outcome at the start and another one at the end, by key."""
     changed: ChangeSeen | None = None
     values = {"start": start, "end": end, "as_of": as_of}
     async for rows in stream(connection, _REVISIONS, at_once=AT_ONCE, values=values):
@@ -328,6 +328,7 @@ def _is_change(seen: ChangeSeen) -> bool:
 
 
 async def accepted_breaks(connection: AsyncConnection, *, as_of: Instant) -> list[str]:
-    """Return ids of breaks accepted by an instant, even if this was undone later."""
+    """Return the ids of breaks that were accepted by an instant, even if the acceptance was undone
+    later."""
     rows = await connection.execute(text(_ACCEPTED), {"as_of": as_of})
     return [row[0] for row in rows]

@@ -1,14 +1,15 @@
 """Assigns a payment to an order, withdraws an assignment or dismissal, or dismisses a payment.
 
 1 look       find the payment, its present order, and the orders that fit it
-2 refuse     a payment that was placed since it was shown, or whose amount nothing proves
+2 refuse     a payment that somebody assigned or dismissed since it was shown, or whose amount
+             nothing proves
 3 propose    the act if one person may not do it alone
 4 write      the record and the audit entry, in one transaction
 
-Support proposes, finance decides. One finance person may assign a payment to the only order that
-fits, within the limits for accepting breaks. These limits also apply to a withdrawal. Two people
-are needed if no limits are set, for a dismissal, and for an order that was once fulfillable: its
-goods may have been shipped.
+The role support proposes, the role finance decides. One finance person may assign a payment to the
+only order that fits, within the limits for accepting breaks. These limits also apply to a
+withdrawal. Two people are needed if no limits are set, for a dismissal, and for an order that was
+once fulfillable: its goods may have been shipped.
 """
 
 import json
@@ -236,7 +237,8 @@ class _Seen:
 
 
 async def _alone(connection: Connection) -> None:
-    """Lock decisions about payments, and their linking to orders, until the transaction ends."""
+    """Lock decisions about payments, and the linking of payments to orders, until the transaction
+    ends."""
     await operator_store.acting_alone(connection)
     await run(connection, take_lock, LINKING)
 

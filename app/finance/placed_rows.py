@@ -1,5 +1,5 @@
-"""The rows of one bucket on one side of a run, matched again: a run stores only totals and
-breaks."""
+"""The rows in one bucket on one side of a run. They are matched again, because a run stores only
+totals and breaks."""
 
 from collections import deque
 from typing import Any, Final
@@ -30,7 +30,7 @@ async def placed_rows(
 ) -> list[dict[str, Any]]:
     """Return at most MOST rows as documents.
 
-    Raises NotFoundError for an unknown run, and UsageError for a run by a file of rules.
+    Raises NotFoundError for an unknown run, and UsageError for a run that used a file of rules.
     """
     run = await finished_run(context, number)
     if run.rules is None:

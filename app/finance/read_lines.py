@@ -23,7 +23,8 @@ Line = TypeVar("Line", bound=BookLine | StatementLine)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinePage(Generic[Line]):
-    """Page of lines. `following` begins the next page; None after the last."""
+    """Page of lines. `following` is the position after which the next page begins; None on the last
+    page."""
 
     lines: list[Line]
     following: str | None = None
@@ -101,7 +102,7 @@ async def lines_naming(
 
 
 def _cut(named: Iterable[Line], *, after: str, limit: int) -> LinePage[Line]:
-    """Return one page of a few lines, which are all in memory, by id."""
+    """Return one page of a short list of lines, sorted by id."""
     last = after.rpartition(" ")[2]
     left = sorted((each for each in named if each.line_id > last), key=lambda each: each.line_id)
     more = left[limit - 1].line_id if len(left) > limit else None

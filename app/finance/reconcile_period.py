@@ -1,7 +1,7 @@
 """Reconciles ledgers, books and statements, as of now or of a past instant.
 
-A run changes breaks only if it covers everything, as of now and by the present rules. Any other run
-is stored with what it found.
+A run changes breaks only if it covers everything, as of now and by the present rules. For any other
+run, only its results are stored.
 
 A run of many orders is matched by ranges of keys (`key_ranges`).
 """
@@ -159,7 +159,8 @@ async def reconcile_for(
     reason: str,
     progress: Callable[[int], None] = silent,
 ) -> Ran:
-    """Reconcile for an operator, with an audit entry. Raises UsageError if not permitted."""
+    """Reconcile for an operator, with an audit entry. Raises UsageError if the operator lacks the
+    permission."""
     await who_may(context, by=by, action="reconciled")
     done = await reconcile_period(context, asked, progress=progress)
     async with context.database.writing() as connection:
@@ -230,7 +231,7 @@ class _Work:
         return control if bank is None else control + bank.control(period)
 
     async def look_at_closed_months(self, limits: Mapping[str, int]) -> None:
-        """Store breaks about evidence that arrived after its month was closed."""
+        """Store breaks for evidence that arrived after its month had been closed."""
         found = await adjusted_money(self._context, as_of=self._known.as_of)
         await self._save_all(found.breaks(limits))
         await self._save()
@@ -260,7 +261,8 @@ class _Work:
 
 
 async def finish(context: AppContext, done: break_store.Run) -> break_store.Run:
-    """Publish the run and its changes of breaks, as of now. Raises UsageError after a later run."""
+    """Publish the run and its changes of breaks. Raises UsageError if a later run was published in
+    the meantime."""
     async with context.database.reading() as connection:
         last = await break_store.last_lived(connection)
         if done.lived and last is not None:

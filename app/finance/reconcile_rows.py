@@ -1,7 +1,8 @@
 """Inputs of one matching on one snapshot: three streams in key order, and further facts.
 
-One stream is the ledger lines of all orders. As of now they come from a cache, which is refreshed
-first. As of the past every order is folded into a scratch database.
+One of the streams has the ledger lines of all orders. For a run as of now, they come from a cache
+that is refreshed first. For a run as of a past instant, every order is folded into a scratch
+database.
 """
 
 from collections import deque
@@ -74,7 +75,7 @@ async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int],
 async def is_behind(connection: Connection, order: str) -> bool:
     """Return whether an order's ledger line is older than the evidence.
 
-    This includes evidence of orders that share evidence with the order.
+    Also checks orders that share evidence with the order.
     """
     sharing = await history_store.contested_with(connection, [order]) | {order}
     stored = {
@@ -344,7 +345,7 @@ async def bank_sides(
 ) -> BankSides | None:
     """Return the input of bank matching as of an instant; None without a bank file.
 
-    takings  connection for that instant's ledger lines; None for `connection`
+    takings  connection to the ledger lines of that instant; None to use `connection`
 
     Raises UsageError for more payouts, lines or orders than MOST.
     """
@@ -415,7 +416,7 @@ def last_decisions(
 ) -> Iterator[Decision]:
     """Yield the decisions about lines without a common key, then the decisions of bank matching.
 
-    No row is in both.
+    No row belongs to both.
     """
     if bank is None:
         yield from matching.rest()
@@ -454,7 +455,7 @@ async def known_in(
     rules: MatchRules,
     period: Period | None,
 ) -> Known:
-    """Read the facts for matching the rows of this snapshot."""
+    """Return the facts that are needed to match the rows of this snapshot."""
     connection, at = snapshot.connection, context.clock.now() if as_of is None else as_of
     overlay = Overlay()
     if as_of is None:
@@ -477,7 +478,8 @@ async def known_in(
 
 
 async def _joined(snapshot: Snapshot, known: Known) -> dict[str, Instant]:
-    """Return the dates of orders that share lines by a group, a decision or a payment."""
+    """Return a date for each order that shares lines with another order, by a group, a decision or
+    a payment."""
     lines = await matching_store.joined_lines(snapshot.connection, known.hands, as_of=known.as_of)
     stale = known.overlay.orders
     takings = await ledger_line_store.ledger_lines_of_keys(

@@ -1,7 +1,7 @@
 """Reports a period: the results of orders and money, and later evidence on closed months.
 
-All orders are read on one snapshot, folded as of the report's instant, matched by the rules of that
-instant, and added up. Nothing is written.
+All orders are read on one snapshot and folded as of the report's instant. They are matched by the
+rules of that instant, and added up. Nothing is written.
 """
 
 import json
@@ -201,7 +201,8 @@ async def _rules_then(snapshot: Snapshot, as_of: Instant) -> MatchRules:
 
 
 def _orders_then(snapshot: Snapshot, as_of: Instant, progress: Progress) -> Iterator[OrderSeen]:
-    """Yield every order with its statement lines, inside a function that `in_step` runs."""
+    """Yield every order with its statement lines. Call this only inside a function that `in_step`
+    runs."""
     takings = rows_of(whole_ledger_lines(snapshot.takings, as_of=as_of), progress)
     lines = rows_of(statement_rows(snapshot.connection, as_of=as_of), progress)
     return merged(takings, map(StatementRow._make, lines))
@@ -365,7 +366,7 @@ async def report_journal(
 
 
 async def adjusted_money(context: AppContext, *, as_of: Instant) -> adjusting.AdjustedMoney:
-    """Return the adjustments of closed months for evidence known at `as_of`."""
+    """Return the adjustments of closed months that follow from evidence known at `as_of`."""
     found = adjusting.AdjustedMoney()
     async with context.database.reading() as connection:
         closed = await closings_at(connection, as_of)
@@ -429,7 +430,7 @@ def _on_the_books(
 
 
 TRANSACTIONS: Final = "transactions"
-"""Name of the print with a closed month's transactions, one a line as JSON."""
+"""Name of the stored file with a closed month's transactions, one JSON document on each line."""
 
 
 def kept_line(transaction: journal.Transaction) -> bytes:

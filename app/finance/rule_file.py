@@ -69,7 +69,8 @@ class Rules:
         return bool(self.alone_max) or not self.close_alone
 
     def limit(self, period: Period, currency: str) -> int | None:
-        """Return the limit of one person in a period, in minor units; None without a limit."""
+        """Return the limit of one person in a period, in minor units. Return None if there is no
+        limit."""
         stated = self.alone.get(period, {}).get(currency)
         if stated is not None or currency not in self.alone_max:
             return stated
@@ -137,7 +138,8 @@ MOST_WHERE: Final = 300
 
 
 def _where(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the allowed values of each detail in a rule's condition. Raise ValueError."""
+    """Return the allowed values of each detail in a rule's condition. Raise ValueError if the
+    condition is not valid."""
     if not isinstance(value, dict) or not value.keys() <= set(DETAILS):
         raise ValueError(f"a table of any of these details: {', '.join(DETAILS)}")
     found = {name: [one] if isinstance(one, str) else one for name, one in value.items()}

@@ -1,7 +1,7 @@
 """Text of matching rules: the settings with examples, and functions that change one setting.
 
-A change leaves all other lines unchanged, and is checked by parsing. A file in another form must be
-changed by a person.
+A change leaves all other lines unchanged. The new text is parsed to check the change. If the parts
+of a file are not where these functions expect them, a person must change the file.
 """
 
 import json
@@ -112,7 +112,7 @@ _BY_HAND: Final = (
 def with_setting(text: str, name: str, value: str | Sequence[str] | None) -> str:
     """Return rules with one setting changed, such as `tolerance.KES`; None removes it.
 
-    Raises UsageError for a file in another form.
+    Raises UsageError if the text has a form that these functions cannot edit.
     """
     table, _, key = name.rpartition(".")
     wanted = tomllib.loads(text, parse_float=Decimal)
@@ -169,7 +169,7 @@ def known_currency(typed: str) -> str:
 def with_fees(text: str, blocks: str, *, replaced: Callable[[Mapping[str, Any]], bool]) -> str:
     """Return rules without the replaced fee blocks, and with the new blocks at the end.
 
-    Raises UsageError for a file in another form.
+    Raises UsageError if the text has a form that this function cannot edit.
 
     blocks    the new [[fee]] blocks as TOML
     replaced  function that returns whether a fee block is to be replaced

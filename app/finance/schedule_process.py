@@ -24,7 +24,7 @@ STOPPED: Final = "the service was stopped before the work was done"
 DIED: Final = "its process ended before its work was done: see the log"
 
 Begin = Callable[[ScheduledRun], Awaitable[int]]
-"""Function that does the work of a claimed due time, and returns its process's exit code."""
+"""Function that does claimed work in a process, and returns the exit code of the process."""
 
 
 class Scheduler(PeriodicTask):
@@ -39,7 +39,7 @@ class Scheduler(PeriodicTask):
         self._process: asyncio.subprocess.Process | None = None
 
     def stop(self) -> None:
-        """Stop and terminate the running work, which is repeated after the next start."""
+        """Stop, and terminate the running work. After the next start, the work is repeated."""
         super().stop()
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()

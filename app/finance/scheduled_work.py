@@ -1,11 +1,11 @@
 """Does the work of a scheduled entry: reconciles, reports, delivers, and sends checkpoints.
 
-`app.core.schedule` decides when, and `scheduled` which worker. Every try reports as of the claim's
-instant.
+`app.core.schedule` decides when the work is due, and `scheduled` decides which worker does it.
+Every try reports as of the claim's instant.
 
-A delivery can be repeated without harm: a file replaces the file of its name, a post has an equal
-id, a mail an equal Message-ID. The sentence of a DeliveryFailed has no secret, and no text from the
-receiving server.
+A delivery can be repeated without harm: a file replaces the file of the same name, a posted file
+has the same id again, and a mail has the same Message-ID. The message of a DeliveryFailed contains
+no secret, and no text from the receiving server.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ class Delivers(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderWay:
-    """Delivery into a folder. Files appear as a whole."""
+    """Delivery into a folder. A file appears only when it is complete."""
 
     folder: Path
 
@@ -198,7 +198,8 @@ class PostWay:
 
 
 def posted(parcel: ReportParcel, name: str) -> bytes:
-    """Build the body of a request with a file, equal at every try except the member `late`."""
+    """Build the body of a request with a file. The body is equal at every try, except for the
+    member `late`."""
     content = parcel.files[name]
     document = {
         "type": f"{parcel.what}.ready",
@@ -246,7 +247,8 @@ class Schedule:
 
 
 def schedule_of(context: AppContext, client: httpx2.AsyncClient) -> Schedule:
-    """Return the schedule. Raises ConfigurationError for an unusable secret for posts."""
+    """Return the schedule. Raises ConfigurationError if the secret for posting files cannot be
+    used."""
     reports = context.settings.reports
     ways: dict[Way, Delivers] = {}
     if reports.folder is not None:
@@ -272,7 +274,8 @@ async def run_claimed(
 async def run_now(
     context: AppContext, schedule: Schedule, name: str, *, by: str | None
 ) -> ScheduledRun:
-    """Run an entry now. Raises UsageError for a missing permission, or NotFoundError."""
+    """Run an entry now. Raises UsageError for a missing permission, and NotFoundError for an
+    unknown entry."""
     entry = schedule.entry(name)
     async with context.database.writing() as connection:
         now = context.clock.now()

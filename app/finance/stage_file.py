@@ -85,7 +85,8 @@ class ImportForm:
     opens: presets.OpenTable = opening.open_table
 
     def too_many(self, other: int) -> str:
-        """Return a sentence on a row that repeats the row `other` too often."""
+        """Return a sentence for a row that repeats the row `other` although the number of
+        repetitions is limited."""
         if self.at_most == 1:
             return f"row {other:,} has the same value, but a book may have each value only once"
         return f"more than {self.at_most:,} rows have the same value, such as row {other:,}"
@@ -314,14 +315,15 @@ class StagedFile:
             self._count_rejected()
 
     def _sign(self) -> None:
-        """Store the file's digest. Raises RefusedTable if the file has changed meanwhile."""
+        """Store the file's digest. Raises RefusedTable if the file has changed since it was
+        opened."""
         digest = opening.file_digest(self._request.path)
         if self.done.sha256 not in ("", digest):
             raise tables.RefusedTable(1, "the file changed while it was read: import it again")
         self.done.sha256 = digest
 
     def state_coverage(self, name: str, *, who: str, at: Instant) -> None:
-        """Record the days that the file covers, by its own statement or by the request.
+        """Record the days that the file covers, as the file or the request states them.
 
         name  the source or order book; empty for a bank's file, whose rows name accounts
         """
@@ -468,9 +470,10 @@ class StagedFile:
             self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
 
     def _join_stories(self, understanding: line_forms.Understanding) -> bool:
-        """Join the rows of each order if they fit. Return whether any order has several rows.
+        """Join the rows of each order if they fit together. Return whether any order has several
+        rows.
 
-        Refuses refunds whose order is not in the file.
+        Reports a refund as a problem if its order is not in the file.
         """
         stories, parts, several = list[tuple[Any, ...]](), list[int](), False
         for rows in self.staged.crowds(BOOK.identity):
@@ -494,7 +497,7 @@ class StagedFile:
         self.done.rejected = self.done.read - self.done.joined - self.staged.count()
 
     def leave_out(self, unfit: Sequence[Unfit]) -> None:
-        """Drop rows with another order's reference, and report why."""
+        """Drop the rows whose reference belongs to another order, and report the reason."""
         if unfit:
             self.report_unfit(unfit)
             self.staged.drop(number for number, _ in unfit)

@@ -34,7 +34,7 @@ AT_ONCE: Final = 4_000
 class Staged:
     """Rows in a fixed order, on disk if there are many.
 
-    The columns of the order never contain None. The first column identifies a row.
+    The columns by which the rows are sorted never contain None. The first column identifies a row.
     """
 
     def __init__(self, columns: Sequence[str], *, order: Sequence[str]) -> None:
@@ -216,7 +216,7 @@ def _explained() -> Iterator[None]:
 def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
     """Yield rows in order without their numbers, in batches of a size that `pace` sets.
 
-    Rows with equal first columns (a key or a subject) stay in one batch.
+    Rows with an equal key or subject, which is their first column, stay in one batch.
     """
     held: Rows = []
     for rows in staged.in_order():

@@ -162,7 +162,7 @@ _BY_OWN_NAME: Final = statement(
 it at most once."""
 
 _GOING_BACK: Final = ("refund", "returned", "dispute")
-"""Kinds of lines that may have their own references."""
+"""Kinds of lines that may have a reference of their own, besides the payment's."""
 
 _Reported = dict[str, dict[str, set[tuple[str | None, str]]]]
 """(payment, order) pairs by reference and source."""

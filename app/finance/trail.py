@@ -1,7 +1,7 @@
 """The trail of money from an order over statement lines and payouts to the bank, and back.
 
-It can begin at an order, payment, payout, statement line or bank line. A payout has lines of many
-orders, so only the first MOST of each kind are shown.
+The trail can begin at an order, payment, payout, statement line or bank line. A payout may have
+lines of many orders, so only the first MOST rows of each kind are shown.
 """
 
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ class FoundMoney:
     """Payouts and bank lines found by a search.
 
     more    whether there may be more bank lines than FOUND
-    before  instant before which no lines were searched, or None
+    before  instant before which lines were not searched; None if all were searched
     """
 
     rows: list[dict[str, Any]]

@@ -68,7 +68,7 @@ class Trends:
 
 
 async def trends(context: AppContext) -> Trends:
-    """Return the trends of the last twelve months with the current one."""
+    """Return the trends of twelve months, of which the current month is the last."""
     now = context.clock.now()
     calendar = Calendar(context.calendar_zone)
     months = _last_months(calendar, now)

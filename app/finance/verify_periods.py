@@ -74,7 +74,8 @@ async def verify_periods(
 
     only  the only month to verify; None for all
 
-    An altered closing skips its further steps. Raises NotFoundError for a month without a closing.
+    If a closing was altered, its further steps are skipped. Raises NotFoundError for a month
+    without a closing.
     """
     async with context.database.reading() as connection:
         made = await period_store.all_closings(connection)

@@ -66,7 +66,7 @@ class Foreseen:
 
     @property
     def closed(self) -> int:
-        """Return how many of these lines are in closed months."""
+        """Return how many of the import's lines are in closed months."""
         return self.seen.before
 
     @property
@@ -124,7 +124,7 @@ async def withdrawn_by(context: AppContext, number: int) -> import_store.Import 
 class Withdrawn(Foreseen):
     """Result of withdrawing an import.
 
-    number    number of the withdrawal, which is an import
+    number    number of the withdrawal, which is stored as an import
     restored  number of restored earlier lines
     """
 
@@ -141,12 +141,12 @@ async def withdraw_import(
     reason: str,
     seen_as: str = "",
 ) -> Withdrawn | Proposal:
-    """Withdraw an import, or propose it if the money is more than one person may accept.
+    """Withdraw an import. Propose the withdrawal if the money is more than one person may accept.
 
     seen_as  the `mark` that the person saw; may be empty
 
-    Raises NotFoundError. Raises UsageError for a missing permission, a withdrawn import, another
-    mark or a running import.
+    Raises NotFoundError. Raises UsageError for a missing permission, if the import is already
+    withdrawn, if the mark has changed, or while another import is running.
     """
     check_reason(reason, of="an import", countries=context.countries)
     async with context.database.writing() as connection:

@@ -3,7 +3,8 @@
 The worklist has the breaks of the newest run, filtered, ordered, and summed by currency. Whole
 breaks are read only if they are shown.
 
-Late money moved after its order was finished. It has a proposed decision and a state.
+Late money is money that moved after its order was finished. Each such break has a proposed decision
+and a state.
 """
 
 from collections import Counter
@@ -64,8 +65,8 @@ class Worklist:
 
     run     the newest run that changed breaks, or None
     totals  (number, money) by currency, of all breaks that match the filters
-    causes  number of breaks by cause, without a filter by cause
-    states  number of breaks by state, without a filter by state
+    causes  number of breaks by cause, ignoring the filter by cause
+    states  number of breaks by state, ignoring the filter by state
     shown   the breaks that are shown, in order
     found   number of breaks that match the filters
     """
@@ -151,7 +152,7 @@ class OpenBreaks:
 
 
 SUMMED: Final = 5_000
-"""Maximum number of breaks that a page sums up at each view, in about 20 ms."""
+"""Maximum number of breaks that a page adds up each time it is shown, in about 20 ms."""
 
 
 async def open_breaks(context: AppContext, *, person: str) -> OpenBreaks | None:
@@ -248,7 +249,7 @@ async def settle_late(
     by: str | None,
     seen: str | None = None,
 ) -> break_acts.SeenBreak | Proposal:
-    """Decide about late money, or propose it if two people are needed.
+    """Decide about late money. If two people are needed, propose the decision.
 
     seen  as in `act_on_breaks`
 

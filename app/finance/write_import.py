@@ -1,7 +1,7 @@
 """Writes an import: staged rows in many transactions, which become visible all at once.
 
-    1 wait       for another import, until it ends or has been silent for long
-    2 begin      take the other import's place, and undo what it wrote
+    1 wait       for another import, until it ends or has written nothing for SILENT_S seconds
+    2 begin      take over from the other import, and undo what it wrote
     3 write      rows in transactions so short that other writers hardly wait
     4 publish    with the digest, the coverage and the audit entry, in one transaction
 
@@ -66,8 +66,8 @@ async def write_import(
 
     wanted  the import, with the counts of rows read and rejected
 
-    Raises StoreUnavailable if the store fails, or another import took over. Raises UsageError if
-    another format of a bank account was imported for these days.
+    Raises StoreUnavailable if the store fails, or if another import has taken over. Raises
+    UsageError if another format of a bank account was imported for these days.
     """
     await _wait_for_others(context)
     async with context.database.writing() as connection:
@@ -136,8 +136,8 @@ async def _wait_for_others(context: AppContext) -> None:
 
 
 async def _undo(context: AppContext, begun: import_store.Import) -> None:
-    """Undo a killed import in lines of all kinds. Its kind is unknown if an earlier undo was
-    killed."""
+    """Undo a killed import in the lines of all kinds. If an earlier undo was killed, the import's
+    kind is no longer known."""
     looked = 0
     for kind in line_version_store.LINES:
         async with context.database.reading() as connection:

@@ -19,8 +19,8 @@ from reconcile.money import Money, to_json
 from reconcile.periods import Calendar
 
 MAX_TEXT: Final = 4_000
-"""Maximum characters stored of a line's text. CAMT.053 allows 140 a line; a batch has many
-lines."""
+"""Maximum number of stored characters of a line's text. CAMT.053 allows 140 characters for a line
+of text, and a batch has many lines of text."""
 
 MAX_NAME: Final = 200
 """Maximum characters of an account or a reference."""

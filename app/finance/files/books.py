@@ -240,7 +240,7 @@ REFUND_ALONE: Final = (
     "is a refund of an order that is not in the file: put both rows into one file, or mark the "
     "row as an accounting entry (kind)"
 )
-"""Problem of a row with a negative amount without another row of the order."""
+"""Problem of a row with a negative amount whose order has no other row in the file."""
 
 
 def story_of(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:

@@ -1,7 +1,7 @@
 """Opens the table in a ZIP or gzip file, unpacked to a temporary file.
 
-A workbook is no container here. Unpacking needs no child process: memory is limited, because
-methods other than zlib's and long lists of files are refused.
+A workbook does not count as a container. Unpacking needs no child process to limit memory, because
+other methods than zlib's and long lists of files are refused.
 """
 
 import errno
@@ -36,7 +36,8 @@ MAX_LISTED: Final = 10
 """Maximum number of files that a refusal lists."""
 
 MAX_NAME: Final = 60
-"""Maximum characters of the table's name. Its end is kept, which may state a period."""
+"""Maximum characters of the table's name. A longer name is cut at the beginning, because its end
+may state a period."""
 
 _PART: Final = 1024**2
 

@@ -174,7 +174,8 @@ NO_ZONE: Final = (
 
 
 class Dates:
-    """Parser of cells as instants. A local time that occurs twice means the first."""
+    """Parser of cells as instants. A local time that occurs twice means the first of the two
+    instants."""
 
     def __init__(
         self, form: DateForm, zone: tzinfo | None, words: Mapping[str, str] | None = None

@@ -161,7 +161,8 @@ def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
 
 
 def without_mark(path: Path) -> str | None:
-    """Return the Python encoding of UTF-16 without a byte order mark; None if it is no text."""
+    """Return the Python encoding of UTF-16 without a byte order mark; None if the file is not
+    text."""
     with path.open("rb") as file:
         start = file.read(_LINE)
     for name in ("utf-16-le", "utf-16-be"):

@@ -360,9 +360,9 @@ _ERROR: Final = re.compile(r"#(?:[^\W_a-z][\w/]*[!?]|N/A|N/D|NV)")
 
 
 def _plain(cells: Sequence[str]) -> list[str]:
-    """Strip cells and empty those with only a placeholder, such as a dash.
+    """Strip cells, and empty a cell that contains only a placeholder, such as a dash.
 
-    Placeholders as references would join their rows to one payment or group.
+    If placeholders counted as references, their rows would be joined to one payment or group.
     """
     return [cell.strip() if cell.strip(_NOTHING) else "" for cell in cells]
 
@@ -410,7 +410,7 @@ _WHOLE: Final = re.compile(r"[1-9][0-9]{7,14}")
 
 
 class Vocabulary:
-    """Parser of cells as words of a closed vocabulary, in any case."""
+    """Parser of cells as words of a closed vocabulary. It ignores case."""
 
     def __init__(
         self,
@@ -515,7 +515,7 @@ provider, a shop or a bank."""
 # --- references that a spreadsheet shortened ------------------------------------------------------
 
 KEPT_DIGITS: Final = 15
-"""Digits that a spreadsheet keeps of a long number."""
+"""Number of digits that a spreadsheet stores of a long number."""
 
 _SCIENTIFIC: Final = re.compile(r"\s*[0-9](?:[.,][0-9]+)?E\+[0-9]+\s*", re.IGNORECASE)
 _LONG: Final = re.compile(rf"^[ \t]*[0-9]{{{KEPT_DIGITS}}}([0-9]+)[ \t]*$", re.MULTILINE)

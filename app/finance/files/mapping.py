@@ -109,7 +109,7 @@ SIGNS: Final[tuple[Signs, ...]] = get_args(Signs)
 
 minus  with a minus sign
 none   without one; the type or column shows the direction
-any    with signs that mean nothing
+any    with a sign that is ignored
 sum    with columns that are added and subtracted
 """
 
@@ -272,7 +272,8 @@ def _row_count(least: int) -> AfterValidator:
 
 
 def words_of_columns(value: Any) -> Mapping[str, Sequence[str]]:
-    """Return a section of texts by column. Raises ValueError."""
+    """Return a section that lists texts for each column. Raises ValueError if it has another
+    form."""
     if not isinstance(value, dict):
         raise ValueError('must be a section of columns, such as Status = ["Completed"]')
     for column, words in value.items():

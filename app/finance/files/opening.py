@@ -179,7 +179,7 @@ _ARRAY: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
 """Beginning of a JSON array of objects."""
 
 Check = Callable[[tables.SourceTable], None]
-"""Function that raises RefusedTable for a table of another export."""
+"""Function that raises RefusedTable if a table does not come from the expected export."""
 
 
 def open_table(

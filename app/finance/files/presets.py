@@ -133,7 +133,7 @@ def export_columns(values: Mapping[str, Any]) -> ExportColumns:
 class Export:
     """Export that can be recognized.
 
-    title     its maker's name for it
+    title     the name that its maker uses
     profiles  profiles of the provider that makes this statement
     account   place of the account in the file: after a `label`, or in a `column`
     sheet     the sheet of the workbook; None for the first visible sheet
@@ -284,7 +284,8 @@ def list_presets() -> list[dict[str, Any]]:
 
 
 def show_preset(name_or_path: str) -> dict[str, Any]:
-    """Return a preset and its file, to copy and change. Raises the errors of `load_preset`."""
+    """Return a preset and the text of its file, which a person can copy and change. Raises the
+    errors of `load_preset`."""
     preset = load_preset(name_or_path)
     return {
         "preset": preset.name,
@@ -452,7 +453,8 @@ def _accounts(
 def first_rows(
     path: Path, *, encoding: str | None = None, sheet: str | None = None
 ) -> list[FirstRow]:
-    """Return the first rows, split by every delimiter, to find the heading."""
+    """Return the first rows of a file, each split by every possible delimiter. One of them may be
+    the heading."""
     return list(_first_rows(path, encoding, sheet))
 
 
@@ -537,8 +539,8 @@ class ChosenReading:
     def open(
         self, path: Path, form: line_forms.LineForm, *, opens: OpenTable = opening.open_table
     ) -> tables.SourceTable:
-        """Open the file's table. Raises RefusedTable for another export, and the errors of
-        `open_table`."""
+        """Open the file's table. Raises RefusedTable if the file comes from another export than the
+        preset's, and the errors of `open_table`."""
         check = None if self.preset is None else self.preset.check
         return opens(path, self.mapping, form.FIELDS, check=check)
 

@@ -34,7 +34,7 @@ Table = Mapping[str, tuple[tuple[str, Fraction], ...]]
 
 
 def merchant_rates(settings: ReportsSettings) -> Rates | None:
-    """Return the rates to the merchant's currency; None without a currency. Raises
+    """Return the rates to the merchant's currency; None if the merchant has no currency. Raises
     ConfigurationError."""
     if settings.currency is None:
         return None

@@ -1,17 +1,17 @@
 """The data rows of a table, and the cells of fields that are made of several columns.
 
-    1 cut      drop rows after the heading and at the end that are no data
+    1 cut      drop rows after the heading and at the end that are not data
     2 choose   drop rows without a required word, and rows with an ignored word
     3 empty    clear cells that mean nothing, such as N/A
     4 fold     join consecutive rows of one order
     5 total    separate rows that add up other rows
 
-Rows in a file of rejected rows have passed these steps. Reading them skips step 1, and the other
-steps change nothing.
+The rows in a file of rejected rows have already passed these steps. If such a file is read, step 1
+is skipped, and the other steps change nothing.
 
 A total has a word for totals in its reference or first cell, and its amount is the sum of the rows
-above. A last row with only amounts needs no word. With another amount, the row is a problem: it may
-be an order, or rows may be missing.
+above. A last row with only amounts needs no word. If the amount is not the sum, the row is a
+problem: it may be an order, or rows may be missing.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ MAX_REMEMBERED: Final = 10_000
 
 
 def pattern_of(word: str) -> re.Pattern[str]:
-    """Return a pattern for a word, to match stripped cells in small letters.
+    """Return a pattern for a word. It matches cells that are stripped and in small letters.
 
     Text between two stars matches its first occurrence without backtracking, which keeps patterns
     fast.
@@ -356,7 +356,7 @@ DIRECTED: Final = frozenset({"amount", "gross", "net"})
 
 
 def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[str, MadeCells]:
-    """Return the functions of `made_cells` by field. Raises RefusedTable.
+    """Return the functions of `made_cells` by field. Raises RefusedTable for a missing column.
 
     row  number of the heading's row in the file
     """
@@ -392,7 +392,8 @@ class JoinedCells:
     places: Sequence[int]
 
     def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
-        """Return each row's joined cells, as CellMoment if the first cell is one."""
+        """Return each row's joined cells. The result is a CellMoment if the row's first cell is
+        one."""
         found = []
         for row in zip(*(columns[place] for place in self.places), strict=True):
             dated = isinstance(row[0], tables.CellMoment)
@@ -509,7 +510,7 @@ class SummedCells:
 
 
 MadeCells = FirstCells | JoinedCells | SummedCells
-"""Maker of a field's cells from the columns at `places`."""
+"""Object that computes a field's cells from the columns at `places`."""
 
 
 # --- totals ---------------------------------------------------------------------------------------

@@ -35,7 +35,8 @@ LONGEST_LINE: Final = 1_000
 
 
 def in_head(lines: Iterable[str]) -> Iterator[StatedPeriod]:
-    """Yield the period above a table, such as `01/10/2026 to 31/10/2026`, unless several differ."""
+    """Yield the period that is stated above a table, such as `01/10/2026 to 31/10/2026`. Yield none
+    if several differ."""
     found = {
         match.groups() for line in lines for match in _PERIOD.finditer(line.strip()[:LONGEST_LINE])
     }
@@ -54,7 +55,7 @@ def in_name(name: str) -> Iterator[StatedPeriod]:
 def spans_of(table: SourceTable, path: Path, chosen: ChosenReading) -> list[tuple[str, Span]]:
     """Return (account, span) of each stated period. Call it after all rows are read.
 
-    The account is empty for the whole file.
+    The account is empty if the period is that of the whole file.
     """
     periods = [*table.periods] or [*in_head(table.head)]
     if not periods and chosen.preset is not None:
@@ -86,7 +87,8 @@ def _end(last: Instant, *, minute: bool) -> Instant:
 
 
 def days_of(since: str, until: str, mapping: FileMapping) -> Span:
-    """Return the span of whole days. Raises ValueError with a sentence."""
+    """Return the span of whole days. Raises ValueError, whose message is a sentence, for invalid
+    days."""
     calendar = Calendar(mapping.zone or UTC)
     span = Span(since=calendar.day(since)[0], until=calendar.day(until)[1])
     if span.since >= span.until:

@@ -2,7 +2,7 @@
 
 Outgoing money is negative: a refund of 500 has gross -500. A positive fee is a cost. Every accepted
 row has gross - fee = net. In a row with only a fee, a negative amount is a cost, and a positive
-amount was given back. This needs a preset or declared signs; without them, a positive fee is
+amount was given back. If neither a preset nor a mapping declares the signs, a positive fee is
 refused.
 """
 
@@ -289,7 +289,8 @@ def _payments(
 ) -> Sequence[str | None]:
     """Return each row's payment.
 
-    A refund or dispute has its original payment. A hold and its release share a reference.
+    For a refund or dispute, this is the original payment. For a hold and its release, it is the
+    reference that they share.
     """
     if _OPPOSITE.keys().isdisjoint(kinds) and not any(originals):
         return own

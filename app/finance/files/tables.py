@@ -30,7 +30,7 @@ from app.finance.files.encodings import encoding_of as encoding_of
 from app.finance.files.encodings import known_encoding as known_encoding
 
 Recognize = Callable[[Sequence[str]], int]
-"""Function that counts the known columns of a heading."""
+"""Function that returns how many columns of a heading are known."""
 
 _APART: Final = re.compile(r"[\s_]+")
 
@@ -80,7 +80,7 @@ def no_column(name: str, heading: Sequence[str], *, row: int) -> RefusedTable:
 
 
 MAX_NAMED: Final = 20
-"""Maximum number of column names in a sentence."""
+"""Build the error for a missing column. The error names the columns with similar names."""
 
 
 def found_instead(wanted: Sequence[str], heading: Sequence[str]) -> str:
@@ -111,14 +111,15 @@ QUOTED_NAME: Final = 60
 
 QUOTED_LENGTH: Final = 24
 QUOTED_DIGITS: Final = 6
-"""Maximum characters and digits of a quotable cell. Phone numbers have more."""
+"""Maximum characters, and maximum digits, of a cell that a message may quote. Phone numbers have
+more digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """Problem in a file.
 
-    row     line of the file where the row begins, from 1
+    row     line of the file in which the row begins, counted from 1
     column  name in the file's heading; None for the whole row or file
     word    the unknown word, or None
     """
@@ -159,7 +160,7 @@ def is_quotable(cell: str) -> bool:
 
 
 def quoted(cell: str) -> str:
-    """Quote a cell that may be shown; describe any other."""
+    """Quote a cell that may be shown. For any other cell, return a description."""
     if not is_quotable(cell):
         return "the value there"
     text = cell.translate(BLANKS).strip()
@@ -374,8 +375,8 @@ _NO_WORKBOOK: Final = (
 
 
 def _undecodable(path: Path, encoding: str) -> RefusedTable:
-    """Build an error with the first undecodable bytes. Search the file again: the reader reads
-    ahead."""
+    """Build an error with the first undecodable bytes. The file is searched again, because the
+    reader has read beyond them."""
     decoder = codecs.getincrementaldecoder(encoding)()
     before, row = 0, 1
     with path.open("rb") as file:
@@ -636,7 +637,8 @@ def cells_of_line(line: str, delimiter: str) -> list[str]:
 
 
 def _delimiter_of(line: str, recognize: Recognize) -> str:
-    """Return the delimiter that gives the most known columns. Raises RefusedTable for a tie."""
+    """Return the delimiter that gives the most known columns. Raises RefusedTable if several
+    delimiters give as many."""
     scores = sorted(((_score(line, each, recognize), each) for each in DELIMITERS), reverse=True)
     (best, found), (second, _) = scores[:2]
     if best == second and best > (0, 1):

@@ -1,7 +1,7 @@
 """Tables of workbooks (XLSX): the rows of one sheet, with notes on what people do not see.
 
-1 open    in a limited child process; only XLSX, whatever the file's name is
-2 guard   refuse by what the archive declares: its parts, their sizes and ratios
+1 open    in a child process with limits; any file that is not XLSX is refused
+2 guard   refuse an archive that declares too many or too large parts
 3 choose  the named sheet, or the first visible one; note the other sheets
 4 doubt   find hidden rows, and cells that the library returns as empty: errors, and formulas
           without a saved value
@@ -230,7 +230,8 @@ def _parse(
     text: Callable[[str], None] | None = None,
     look: Callable[[bytes], None] | None = None,
 ) -> None:
-    """Parse a part. Raises RefusedTable if it is missing, no XML, or has a document type."""
+    """Parse a part. Raises RefusedTable if the part is missing, is not XML, or has a document
+    type."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
     parser.StartElementHandler = start
@@ -284,7 +285,8 @@ class _Doubts:
     def __init__(self, *, recalculated: bool) -> None:
         """Start without doubtful cells.
 
-        recalculated  whether formulas are calculated on opening. Saved zeros are then doubtful
+        recalculated  whether programs calculate the formulas when they open the workbook. Saved
+                      zeros are then doubtful
         """
         self.found = SheetDoubts()
         self._recalculated = recalculated
@@ -343,7 +345,7 @@ class _Doubts:
 
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _PLACE: Final = re.compile(r"([A-Za-z]{1,3})([0-9]{1,9})")
-"""Position of a cell. A cell without a position follows the previous cell."""
+"""Pattern of a cell's position. A cell without a position follows the previous cell."""
 
 
 def _column_number(letters: str) -> int:
@@ -363,7 +365,8 @@ _ERROR: Final = "#ERROR!"
 
 
 _PANIC: Final = "PanicException"
-"""Name of the library's error for unexpected content, not derived from Exception."""
+"""Name of the error that the library raises for unexpected content. The error is not derived from
+Exception."""
 
 _MOST_LISTED: Final = 10
 """Maximum number of sheets or stretches of rows in a sentence."""
@@ -598,7 +601,8 @@ class _WrittenSheet:
 
 
 def _values(file: int) -> Iterator[Any]:
-    """Yield the values of a file with one JSON value a line. Raise the child's error."""
+    """Yield the values of a file that has one JSON value on each line. Raise the error that the
+    child process wrote."""
     at, rest = 0, b""
     while part := os.pread(file, MIB, at):
         at += len(part)

@@ -130,8 +130,9 @@ class Accounts:
     def name_of(self, posting: Posting, transaction: Transaction) -> str:
         """Return the name of a posting's account.
 
-        An account that a person named comes first, then the first fitting override, then the
-        default. Names of source and sub-account are appended: `Assets:Wallets:Mpesa:Utility`.
+        If a person named the account, that name is used. Otherwise the first fitting override is
+        used, or else the default. Names of source and sub-account are appended:
+        `Assets:Wallets:Mpesa:Utility`.
         """
         if posting.account is not None:
             return posting.account

@@ -22,7 +22,7 @@ LIST_MAX: Final = 100
 """Maximum lines of a list in the page: the oldest ones. The workbook has all lines."""
 
 _SMALL: Final = frozenset({"next_step", "since", "cites"})
-"""Columns in small print below the last column, because the page is too narrow."""
+"""Columns that are shown in small print below the other columns, because the page is too narrow."""
 
 _FOLDED: Final = frozenset({"times", "delays"})
 """Tables below their charts that are hidden until a reader unfolds them."""

@@ -75,7 +75,8 @@ async def write_journal(
 async def journal_prints(
     context: AppContext, scope: Scope, *, accounts: Accounts, progress: Progress
 ) -> dict[str, PrintParts]:
-    """Return a closed month's journal in every format, and its TRANSACTIONS, by print name."""
+    """Return a closed month's journal in every format, and its TRANSACTIONS, by name of the stored
+    file."""
     kept = PrintParts()
     prints = {form: PrintParts() for form in JOURNAL_FORMATS}
     rates = merchant_rates(context.settings.reports)
@@ -106,7 +107,8 @@ def print_name(form: JournalFormat) -> str:
 async def closed_journal(
     context: AppContext, period: str, form: JournalFormat, *, version: int | None = None
 ) -> AsyncGenerator[bytes]:
-    """Yield a closed month's journal: the stored print, or a new one in another format.
+    """Yield a closed month's journal: the stored file, or a newly rendered one if this format was
+    not stored.
 
     version  version of the closing; None for the closing in force
 
@@ -258,8 +260,8 @@ def begun(
     accounts: Accounts,
     rates: Rates | None = None,
 ) -> tuple[Callable[[Transaction], None], Callable[[], None]]:
-    """Write a journal's head. Return functions that write a transaction and that end the
-    journal."""
+    """Write the beginning of a journal. Return a function that writes a transaction, and a function
+    that ends the journal."""
 
     def put(text: str) -> None:
         write(text.encode("utf-8", "backslashreplace"))

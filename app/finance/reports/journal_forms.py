@@ -1,7 +1,7 @@
-"""The forms of the payments journal: one record for each, which commands, API and console use.
+"""The formats of the payments journal. Commands, API and console use one record for each format.
 
-A new form is a record in `JOURNAL_FORMS` and its writer. The command line imports this module when
-it starts, so it imports nothing slow.
+A new format needs a record in `JOURNAL_FORMS` and a function that writes it. The command line
+imports this module when it starts, so it imports nothing slow.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     """Postings with the names of their accounts."""
 
     class Journal(Protocol):
-        """Journal as the writers of its forms see it."""
+        """Attributes and methods of a journal that the writers of its formats use."""
 
         scope: Scope
         opened: set[str]
@@ -67,8 +67,8 @@ class DaySum(NamedTuple):
 
 
 class JournalForm(NamedTuple):
-    """Form of a journal. It has `by_day` if it only states the sums of each day, and `each`
-    otherwise."""
+    """Format of a journal. A format that only states the sums of each day has `by_day`; any other
+    format has `each`."""
 
     title: str
     ending: str

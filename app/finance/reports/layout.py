@@ -1,6 +1,6 @@
 """Layout of the report for people: tables in order, with charts, and text of cells.
 
-Drawing is left to the formats: page, PDF and workbook.
+The modules of the formats (page, PDF and workbook) draw it.
 """
 
 import re
@@ -38,7 +38,7 @@ from reconcile.reporting.words import (
 )
 
 LISTS: Final = frozenset({"break_lines", "late_lines", "change_lines"})
-"""Tables of single items, as long as the period."""
+"""Tables with a row for each single item. Their length depends on the period."""
 
 PROOFS: Final = frozenset({"breaks", "coverage", "matching", "rates", "ties", "unlisted"}) | LISTS
 """Tables with details that prove other tables, and tables of single items."""
@@ -221,7 +221,8 @@ def _last_day(until: instants.Instant, zone: tzinfo) -> str:
 
 
 def verdict(report: PeriodReport) -> str:
-    """Return a sentence on whether all ties hold. It lists violated ties."""
+    """Return a sentence on whether all equations between totals hold. It lists the equations that
+    do not."""
     broken = [
         tie.name if tie.currency is None else f"{tie.name} ({tie.currency})"
         for tie in report.ties

@@ -1,4 +1,4 @@
-"""The report as text: tables for a terminal, one CSV table, one JSON document."""
+"""The report as text: tables for a terminal, one CSV table, or one JSON document."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -95,7 +95,7 @@ def table(report: PeriodReport) -> bytes:
 
 
 _HELD: Final = "\ue000"
-r"""Stand-in for a blank within an amount while lines are wrapped. No text contains it."""
+"""Character that replaces a blank within an amount while lines are wrapped. No text contains it."""
 
 
 def _held(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Reader of BAI2, the report format of banks in North America; streamed, record by record.
+"""Reader of BAI2, the report format of banks in North America. It reads one record at a time.
 
 The rules come from banks' public guides to the Bank Administration Institute's "Cash Management
 Balance Reporting Specifications, Version 2". Reports of a part of a day are refused, because the

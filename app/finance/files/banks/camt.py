@@ -1,7 +1,9 @@
-"""Reader of CAMT.052, CAMT.053 and CAMT.054 of ISO 20022, any version; streamed, without entities.
+"""Reader of CAMT.052, CAMT.053 and CAMT.054 of ISO 20022, any version. It reads a file in small
+parts.
 
-A report (052) covers a day in progress, a statement (053) past days, a notification (054) single
-bookings. All write entries alike; only a statement has balances.
+A report (052) covers a day in progress, a statement (053) covers past days, and a notification
+(054) has single bookings. All three have the same elements for entries. Only a statement has
+balances.
 
 Sources: ISO 20022 message definition reports, Bank-to-Customer Cash Management; ANZ's guide to
 camt.052.001.06 and UniCredit's page on camt, read in November 2026.
@@ -28,7 +30,8 @@ MAX_VALUE: Final = 8 * 1024
 """Maximum characters of one element's text; the schema allows 500."""
 
 MAX_TAG: Final = 1024 * 1024
-"""Maximum bytes of one tag or comment. Before version 2.6, expat takes quadratic time for one."""
+"""Maximum bytes of one tag or comment. Before version 2.6, expat takes quadratic time for a long
+one."""
 
 _PART: Final = 64 * 1024
 
@@ -95,7 +98,7 @@ class _CamtEntry:
 
 
 class _Camt:
-    """Parser of one document, by the path of each element."""
+    """Parser of one document. It recognizes each element by the element's path."""
 
     def __init__(self, table: CamtTable) -> None:
         """Set up the parser. It adds counts, periods and problems to `table`."""

@@ -1,4 +1,5 @@
-"""Reader of MT940, SWIFT's customer statement, and MT942, its report within the day; by line.
+"""Reader of MT940, SWIFT's customer statement, and MT942, its report within the day. It reads line
+by line.
 
 An MT942 has no balances, but may have counts and sums of its entries (90D and 90C). The marks EC
 and ED mean expected entries, which are not booked. Entries below the floor limit (34F) are missing.
@@ -35,7 +36,7 @@ _ENTRY: Final = re.compile(
 )
 """SWIFT, Standards Category 9, MT940 field 61: 6!n[4!n]2a[1!a]15d1!a3!c16x[//16x][34x].
 
-Some banks give their reference more characters.
+Some banks write a longer reference of their own.
 """
 
 _DIALECT: Final = re.compile(
