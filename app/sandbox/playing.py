@@ -1,7 +1,7 @@
 """Plays scripts: each step at its time, with newly signed events. Then compares the ledgers.
 
-Time spans are divided by `speed`, and dates in events are shifted accordingly. Records of the shop
-go to the API, which needs a token; without one, only the events are played.
+Time spans are divided by `speed`, and dates in events are shifted accordingly. The shop's records
+are sent to the API, which needs a token. Without a token, only the events are played.
 """
 
 import json
@@ -99,7 +99,7 @@ def read_script(path: Path, *, secret: str) -> Script:
 
 
 EXPECTED: Final = ("outcome", "fulfillable", "findings", "explanation")
-"""Members of the ledger that a replay must reach."""
+"""Members of the ledger that must have the expected values after a replay."""
 
 
 def _step(step: Mapping[str, Any]) -> ScriptStep:
@@ -156,7 +156,7 @@ class Stage:
         return f"{base}/{quote(source)}" if several else self.webhook_url
 
     def order(self, reference: str) -> str:
-        """Return the address of an order in the API of the receiver's host."""
+        """Return the address of an order in the API, on the host that receives the events."""
         split = urlsplit(self.webhook_url)
         path = f"/api/v1/orders/{quote(reference, safe='')}"
         return urlunsplit((split.scheme, split.netloc, path, "", ""))

@@ -1,7 +1,7 @@
 """The provider: opens sessions and plays their scenarios to the end.
 
 A session is opened once for each idempotency key. Its timeline then runs by the clock, even if the
-answer was lost. Leaves out: HTTP on the merchant's side.
+answer was lost. This module does not serve HTTP.
 """
 
 import json
@@ -99,7 +99,8 @@ def _total(happenings: list[Happening], kinds: frozenset[str]) -> int:
 
 
 def payment_outcome(happenings: list[Happening], payment: str) -> str:
-    """Return the outcome of a payment: the kind of event that ranks first decides."""
+    """Return the outcome of a payment. If the payment has several events, the kind that ranks first
+    decides."""
     kinds = {h.kind for h in happenings if h.payment == payment}
     return next(outcome for kind, outcome in _RANKS if kind in kinds)
 
@@ -148,8 +149,8 @@ def _outcome_unpaid(happenings: list[Happening]) -> str:
 
 
 class TruthBook:
-    """The truth about all orders. `changes` counts changes, so that the file is written when
-    needed."""
+    """The truth about all orders. `changes` counts changes, so that the file is only written if
+    something has changed."""
 
     def __init__(self) -> None:
         self.changes = 0
@@ -241,7 +242,7 @@ class TruthFile:
         self._lock = anyio.Lock()
 
     async def flush(self) -> None:
-        """Write the file unless it is up to date. Raises OSError."""
+        """Write the file unless it is up to date. Raises OSError if it cannot be written."""
         async with self._lock:
             if self._path is None or self._written == self._book.changes:
                 return
@@ -271,7 +272,8 @@ class ProviderAct:
 def acts_of(session: sessions.CheckoutSession) -> list[ProviderAct]:
     """Return all actions of a session, in time order, events before deliveries.
 
-    Steps with an amount of zero are left out, such as a refund of the rest after a full refund.
+    Steps with an amount of zero are left out. An example is a refund of the rest if nothing is
+    left.
     """
     moved, sent = [], []
     for step, event_id in zip(session.scenario.steps, session.events, strict=True):
@@ -313,7 +315,7 @@ class SandboxAnswer:
 
     body      body of the answer
     replayed  whether it repeats an earlier answer
-    dropped   whether the connection is closed without it
+    dropped   whether the connection is closed without sending the answer
     """
 
     body: bytes

@@ -27,7 +27,8 @@ class ScenarioStep:
     """Event of a scenario.
 
     at        when it happens (`occurred_at`), in units after the opening
-    sent      when it is first delivered, in units after `sent_after`; None for when it happens
+    sent      when it is first delivered, in units after `sent_after`; None to deliver it when it
+              happens
     attempt   number of the customer's attempt to pay, from 1
     amount    rule for the amount
     movement  name that all steps of one refund or dispute share; None for payments
@@ -74,8 +75,8 @@ def _rest(money: Money) -> Money:
 
 
 def _other(money: Money) -> Money:
-    """Return a different amount: 100 minor units less if possible, else one unit less; 100 more
-    than a single unit."""
+    """Return a different amount: 100 minor units less. If that is not possible, return one unit
+    less, or 100 more than a single unit."""
     change = -100 if money.minor > 100 else -1 if money.minor > 1 else 100
     return Money(minor=money.minor + change, currency=money.currency)
 

@@ -75,10 +75,11 @@ EXTENSION: Final = "tallyhook.sandbox.drop"
 
 
 class DroppingProtocol(HttpToolsProtocol):
-    """Uvicorn protocol that puts a function to close the connection into each request's scope."""
+    """Uvicorn protocol that adds a function to the scope of each request. The function closes the
+    connection."""
 
     def on_message_begin(self) -> None:
-        """Begin a request, with the function that closes the connection in its scope."""
+        """Begin a request, and add the function that closes the connection to its scope."""
         super().on_message_begin()
         self.scope["extensions"] = {EXTENSION: {"close": self.transport.close}}
 
@@ -101,7 +102,7 @@ class DroppedConnection(Response):
 
 
 MAX_BODY_BYTES: Final = 64 * 1024
-"""Largest body in bytes. A session request has about 300."""
+"""Largest body in bytes. A session request has about 300 bytes."""
 
 GRACEFUL_SHUTDOWN_S: Final = 2
 
@@ -174,7 +175,7 @@ async def serve_sandbox(
     port: int = DEFAULT_PORT,
     listener: socket | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. Raises PortTaken.
+    """Serve until SIGTERM or SIGINT. Raises PortTaken if the port is in use.
 
     listener  socket that is already bound to host and port
     """

@@ -1,7 +1,7 @@
 """Checkout sessions: idempotency keys, validation of requests, and the session itself.
 
-All references of a session are drawn when it is opened, by the run's seed and the idempotency key.
-So neither concurrency nor the clock changes them.
+All references of a session are computed from the run's seed and the idempotency key when the
+session is opened. They therefore do not depend on concurrency or the clock.
 """
 
 import json
@@ -102,7 +102,8 @@ FULL: Final = "This sandbox cannot keep more sessions: restart it."
 
 @dataclass(slots=True)
 class IdempotencyEntry:
-    """State of an idempotency key. `answer` is the body of its 201; None before."""
+    """State of an idempotency key. `answer` is the body of the answer 201; None until there is
+    one."""
 
     digest: str
     running: bool = False
@@ -173,8 +174,8 @@ class SessionRequest:
 
 
 def read_json(body: bytes) -> Any:
-    """Parse JSON, with all numbers as Decimal. Raises ValueError, with a sentence, for invalid
-    JSON.
+    """Parse JSON, with all numbers as Decimal. Raises ValueError, whose message is a sentence, for
+    invalid JSON.
 
     Repeated names, NaN, text that is not UTF-8, lone surrogates, and nesting beyond MAX_DEPTH are
     refused.
@@ -221,7 +222,7 @@ def _without_numbers(value: Any, depth: int) -> Any:
 
 
 def _number_text(value: Decimal) -> str:
-    """Return equal text for equal numbers, such as 1500, 1500.00 and 15e2, quickly even for
+    """Return equal text for equal numbers, such as 1500, 1500.00 and 15e2. It is fast even for
     1e999999999."""
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
@@ -233,7 +234,8 @@ def _number_text(value: Decimal) -> str:
 
 
 def check_request(document: Any) -> SessionRequest | list[FieldProblem]:
-    """Return the request, or a list of all its problems: `[("order.amount", "…"), …]`."""
+    """Return the request. If it has problems, return a list of all of them: `[("order.amount",
+    "…"), …]`."""
     problems = [
         (path, sentence) for path, right, sentence in _FIELDS if not right(_at(document, path))
     ]

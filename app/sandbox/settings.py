@@ -16,10 +16,11 @@ SANDBOX_TOKEN: Final = "sandbox_token_0001"  # noqa: S105  # no secret: it opens
 """Default bearer token of a sandbox. It is public in the documentation."""
 
 SANDBOX_SECRET: Final = "whsec_dGFsbHlob29rLXNhbmRib3gtbm90LWEtc2VjcmV0IQ=="  # noqa: S105
-"""Default signing secret of a sandbox. It decodes to words that say so."""
+"""Default signing secret of a sandbox. Its decoded text says that it is not a secret."""
 
 SHORTEST_LIFETIME_UNITS: Final = 10.0
-"""Units within which every scenario has moved its money, before a session expires."""
+"""Number of units after which all money of every scenario has moved. A session must not expire
+earlier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,8 @@ class SandboxSettings:
     webhook_url             address for events: absolute, http or https
     public_url              address of this sandbox for customers; every `checkout_url` begins with
                             it
-    seed                    seed of references, ids and bodies, which are equal for equal seeds
+    seed                    seed from which references, ids and bodies are computed; equal seeds
+                            give equal ones
     unit_s                  seconds of a scenario unit
     session_lifetime_units  units from a session's opening to its `expires_at`
     answer_delay_units      units that a session request takes; until then its key gets 409

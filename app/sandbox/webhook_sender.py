@@ -1,7 +1,8 @@
 """Delivers signed events to the receiver, and repeats them until it acknowledges them.
 
-Each try is signed anew, with one event id and a new timestamp. A redirect is not followed and is no
-acknowledgement. First tries are sent in order; failed tries are repeated in the background.
+Each try is signed anew, with one event id and a new timestamp. A redirect is not followed and does
+not count as an acknowledgement. First tries are sent in order; failed tries are repeated in the
+background.
 """
 
 from collections.abc import Awaitable, Callable
