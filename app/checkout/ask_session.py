@@ -56,8 +56,8 @@ async def claim(
     payment: CheckoutPayment,
     row: PendingSession | None = None,
 ) -> PendingSession | None:
-    """Claim the payment's row, and return it with the bytes to send. None if another process has
-    it, or the answer is recorded.
+    """Claim the payment's row, and return it with the bytes to send. Return None if another process
+    has claimed it, or if the answer is already recorded.
 
     row  row to insert before the claim if the payment has none
     """

@@ -202,8 +202,8 @@ class _Opening:
     # --- (3) the intent --------------------------------------------------------------------------
 
     async def _commit_intent(self) -> CheckoutPayment:
-        """Commit the intent and return the order's payment, or another process's if it was
-        first."""
+        """Commit the intent, and return the order's payment. If another process was first, return
+        the payment of that process."""
         try:
             await self._write_intent()
         except TallyhookError:

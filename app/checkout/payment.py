@@ -55,7 +55,7 @@ def payment_of(records: Iterable[Record]) -> CheckoutPayment | None:
 def payment_with(records: Iterable[Record], key: str) -> CheckoutPayment | None:
     """Return the payment with this key; None if it was never requested.
 
-    Of each kind, the first record counts. Only of the kind `session_unknown`, the last record
+    The first record of each kind counts, except for the kind `session_unknown`, whose last record
     counts.
     """
     known = sorted(records, key=lambda record: (record.recorded_at, record.record_id))

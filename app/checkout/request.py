@@ -475,8 +475,8 @@ def _refused(reply: ServiceReply, mask: Mask) -> SessionRefused:
 
 
 def _retry_after(reply: ServiceReply) -> float:
-    """Return the seconds that the service asks us to wait. A date counts from the answer's Date,
-    because our clock may differ."""
+    """Return the seconds that the service asks us to wait. If Retry-After is a date, it is compared
+    with the answer's Date header, because our clock may be wrong."""
     text = (reply.retry_after or "").strip()
     if _SECONDS.fullmatch(text):
         return float(text)

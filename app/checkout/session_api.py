@@ -1,7 +1,7 @@
 """The session API of a payment service, with the parts that differ between services.
 
 Leaves out the common parts: the request's form (`request.request_body`), HTTP, keys, repeats, and
-the meaning of statuses. Another service is an entry in SESSION_APIS.
+the meaning of statuses. To add a service, add an entry to SESSION_APIS.
 """
 
 from collections.abc import Callable, Mapping

@@ -63,7 +63,7 @@ class Database:
     def __init__(self, settings: DatabaseSettings, *, purpose: Purpose = "upgrading") -> None:
         """Prepare a database without opening it.
 
-        purpose  a purpose of `open`, or `upgrading` if the caller never calls it
+        purpose  purpose that is passed to `open` later, or `upgrading` if `open` is never called
         """
         self.url = settings.database_url
         self.shared = not engine.is_sqlite(self.url)

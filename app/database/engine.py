@@ -45,7 +45,8 @@ BUSY_TIMEOUT_MS = 5_000
 """Milliseconds for which a statement waits for another process's lock before it fails as BUSY."""
 
 WRITER_CACHE_KIB = 24_576
-"""Page cache of the writing connection: twice the pages that a batch of 512 deliveries uses."""
+"""Size of the writing connection's page cache in KiB: twice the pages that a batch of 512
+deliveries uses."""
 
 LOG_BYTES = 64 * 1024 * 1024
 """Bytes to which the write-ahead log's file is truncated after a slow reader made it grow."""

@@ -209,8 +209,8 @@ def _is_of_driver(error: BaseException, name: str) -> bool:
 def _is_driver_confused(error: BaseException) -> bool:
     """Return whether asyncpg is in an impossible state because the server ended during an answer.
 
-    It then reports that another operation is under way, and refuses the rollback, although our
-    operations never share a connection.
+    In this state, asyncpg reports that another operation is under way, and refuses the rollback.
+    But our operations never share a connection.
     """
     return _is_of_driver(error, "InternalClientError") or (
         _is_of_driver(error, "InterfaceError")

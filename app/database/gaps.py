@@ -108,8 +108,8 @@ at least one even if the clock did not advance."""
 
 
 def note_commit(connection: PlainConnection, *, at: Instant, counted: int) -> int:
-    """Set LAST_COMMIT if the connection has changed rows since the last call. Return how many it
-    has changed in all.
+    """Set LAST_COMMIT if the connection has changed rows since the last call. Return the number of
+    rows that it has changed in all.
 
     counted  number that the last call returned
     """

@@ -42,7 +42,8 @@ _numbers = count()
 
 
 class Holder:
-    """A writing connection's registration among all writers, even after a reconnect."""
+    """Registration of a writing connection among all writers. It is kept when the connection is
+    made anew."""
 
     def __init__(self, kind: str, *, clock: Clock | None = None) -> None:
         """Prepare a holder that has not entered yet. `kind` names the work of its process; `alone`
@@ -81,9 +82,9 @@ HELD: Final = (
     "UPDATE holders SET newest = ?, until = ? WHERE ctid = ? AND holder = ? AND epoch = ? "
     "AND current_setting('tallyhook.session', true) = ? RETURNING ctid"
 )
-"""Statement that locks a holder's own row until the transaction ends, and returns its new location.
-Searching by key would visit all versions that a long snapshot keeps. If no row is returned, the
-transaction must not write; `find` explains why."""
+"""Statement that locks a holder's own row until the transaction ends, and returns the row's new
+location. A search by key would visit all versions of the row that a long snapshot keeps. If no row
+is returned, the transaction must not write; `find` explains why."""
 
 _FIND: Final = "SELECT ctid FROM holders WHERE holder = ? AND epoch = ?"
 
@@ -100,7 +101,7 @@ def hold(connection: PlainConnection, holder: Holder) -> None:
 
 
 def find(connection: PlainConnection, holder: Holder) -> None:
-    """Find a holder's row again after HELD returned none. The stored location is wrong after a
+    """Find a holder's row again after HELD returned no row. The stored location is wrong after a
     rollback, or after a commit with an unknown outcome.
 
     Raises StoreUnavailable for a foreign connection, and StorePoisoned if another process took
@@ -141,8 +142,8 @@ _TAKE_OVER: Final = (
     "UPDATE holders SET epoch = epoch + 1, kind = 'ended', until = ? WHERE holder = ? "
     "AND newest = ? RETURNING holder"
 )
-"""Statement that takes over from a holder. It waits for the running transaction; if that commits,
-the holder is alive and stays."""
+"""Statement that takes over from a holder. It waits for the holder's running transaction. If that
+transaction commits, the holder is alive and stays."""
 
 
 def enter(

@@ -113,8 +113,8 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
 
     @contextmanager
     def confirming(self) -> Iterator[None]:
-        """Abort the connection if the block's commit is not confirmed within `commit_s`. Its
-        outcome is then unknown."""
+        """Abort the connection if the block's commit is not confirmed within `commit_s`. The
+        outcome of the commit is then unknown."""
         limit = None
         if self.commit_s is not None:
             loop = asyncio.get_running_loop()
@@ -204,7 +204,7 @@ class Hosts:
             await asyncio.sleep(max(WATCH_S, (monotonic() - began) / RARELY))
 
     def look_sometimes(self) -> None:
-        """Ask all hosts in the background, unless that happened within LOOK_S."""
+        """Ask all hosts in the background, unless they were asked less than LOOK_S ago."""
         if len(self._addresses) > 1 and monotonic() >= self._looked_at + LOOK_S:
             self._looked_at = monotonic()
             self._looking = asyncio.get_running_loop().create_task(self._look())

@@ -150,7 +150,8 @@ _PARTNER: Final = {"deliveries": "events", "events": "deliveries"}
 
 @lru_cache(maxsize=2_048)
 def in_rounds(sql: str) -> str:
-    """Rewrite a statement for Citus: fetch rows of distributed tables first, then run it on them.
+    """Rewrite a statement for Citus. It first fetches the needed rows of distributed tables, and
+    then uses these rows.
 
     A statement on a single table stays unchanged. EXPLAIN explains what is run.
     """

@@ -78,8 +78,8 @@ WAIT_S = 10.0
 """Seconds for which a writer waits for other processes. Transactions take milliseconds."""
 
 PASSED_BY_S: Final = 0.1
-"""Seconds for which a free lock waits for the first places in the queue, whose processes may be
-suspended."""
+"""Seconds for which a free lock is left to the processes at the first places in the queue. These
+processes may be suspended."""
 
 _PAUSE_S: Final = 0.002
 
@@ -116,8 +116,8 @@ class HeldFile:
             self._file = None
 
     def write(self, content: bytes) -> None:
-        """Replace the file's content while the lock is held. It survives a crash of the process,
-        but perhaps not of the machine."""
+        """Replace the file's content while the lock is held. The content survives a crash of the
+        process, but perhaps not of the machine."""
         assert self._file is not None
         os.pwrite(self._file, content, 0)
 

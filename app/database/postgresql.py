@@ -41,8 +41,8 @@ LOCK_MS: Final = 10_000
 """Milliseconds that a statement waits for another transaction. Transactions take milliseconds."""
 
 IDLE_MS: Final = 5_000
-"""Milliseconds for which a writing transaction may be idle. Then the server ends it and releases
-its locks, so that a frozen process blocks no others."""
+"""Milliseconds for which a writing transaction may be idle. After that, the server ends the
+transaction and releases its locks, so that a frozen process blocks no others."""
 
 READING_IDLE_MS: Final = 3_600_000
 """Milliseconds for which a reading transaction may be idle. The limit is long, because a full scan
@@ -269,7 +269,7 @@ async def run_statement(
     """Run one statement as a transaction. No transaction may be open. Without SQLAlchemy this takes
     one round trip instead of four.
 
-    sql  statement that begins with the text HELD, and returns its columns as the last columns
+    sql  statement that begins with the text HELD, and returns the columns of HELD after its own
     """
     driver = await _driver(connection)
     # In a transaction it would wait for a COMMIT that nobody sends, and be acknowledged.
@@ -315,8 +315,8 @@ async def is_lost(connection: AsyncConnection) -> bool:
 
 
 _OF_NUMBERS: Final = "varsup.c"
-"""Source file of the server's warning that fewer than forty million transaction numbers are left,
-sent with every statement that takes a number."""
+"""Source file of the server's warning that fewer than forty million transaction numbers are left.
+The server sends this warning with every statement that takes a number."""
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Schema of a database: its version, its migrations, and the check of every object against them.
 
-Also the stamp of the database's environment, and the file that records that a database exists.
-Leaves out the tables.
+Also contains the stamp of the database's environment, and the file that records that a database
+exists. Leaves out the tables.
 """
 
 from __future__ import annotations
@@ -297,8 +297,8 @@ async def _made_on_postgresql(connection: AsyncConnection) -> list[SchemaObject]
 async def stamp_environment(connection: AsyncConnection, environment: str | None) -> str | None:
     """Stamp a new database with an environment, or check an existing stamp, and return it.
 
-    If `environment` is None, only read the stamp. Raises ConfigurationError for the other
-    environment's database.
+    If `environment` is None, only read the stamp. Raises ConfigurationError if the database belongs
+    to the other environment.
     """
     stamp = text("SELECT value FROM meta WHERE name='environment'")
     stamped: str | None = await connection.scalar(stamp)
@@ -341,8 +341,8 @@ def identity_of(connection: PlainConnection) -> str:
 
 
 class Made:
-    """File with the id of the SQLite database in its folder. It distinguishes a lost database from
-    a new one."""
+    """File with the id of the SQLite database in its folder. If the database is missing, the file
+    shows that it was lost."""
 
     def __init__(self, database: Path) -> None:
         self._database = database

@@ -215,7 +215,7 @@ class _Calling:
 
 class CallingConnection(sqlite3.Connection):
     """SQLite connection that runs a whole statement or function in one visit to the driver's
-    thread. A `Whole` or `_Calling` replaces the parameters."""
+    thread. A `Whole` or `_Calling` is passed in place of the parameters."""
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
         """Run one statement, or let a `Whole` or `_Calling` run and store the result."""
@@ -365,8 +365,8 @@ def insert_rows(
     On SQLite a refused row rolls back the whole transaction: undoing only the statement would copy
     each changed page into a temporary file.
 
-    Each statement inserts a power of two of rows, so that few different statements are prepared and
-    cached. Otherwise the cache would take hundreds of megabytes.
+    The number of rows in a statement is a power of two, so that few different statements are
+    prepared and cached. Otherwise the cache would take hundreds of megabytes.
     """
     if not rows:
         return []

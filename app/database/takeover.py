@@ -45,7 +45,7 @@ _IDENTITY: Final = (
 
 class ServerIdentity(NamedTuple):
     """Identity of a PostgreSQL server. A promoted standby, or a backup restored to a point in time,
-    has another timeline. A restored dump has another database or table."""
+    has another timeline. A restored dump has another cluster or other tables."""
 
     cluster: str
     timeline: str
@@ -172,8 +172,8 @@ def gap_of_server(connection: PlainConnection, *, now: Instant) -> FoundGap | No
     """Return the time span in which commits may be missing on this server; None if there is no such
     span.
 
-    A gap that nobody accepted is returned as found. If nobody has compared a new server yet, the
-    gap is only possible.
+    A gap that nobody accepted is returned as found. If a new server has not been compared yet, the
+    returned gap is only possible.
     """
     if (seen := look(connection)) is None:
         return None
@@ -314,8 +314,8 @@ class ServerWatch:
         """Return whether a server lacks a holder's newest commit.
 
         Usually only holders whose last connection was to another server are examined. `holder` is
-        always examined, because two promoted standbys may have one identity. It is not examined if
-        its row is gone, because another holder took over.
+        always examined, because two promoted standbys may have one identity. If the row of `holder`
+        is gone, another holder took over, and `holder` is not examined.
         """
         for each, server in self.servers.items():
             mark, moved = seen.newest.get(each.id), server != seen.server

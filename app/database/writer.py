@@ -455,7 +455,7 @@ class Writer:
     def check_place(self) -> None:
         """Raise StorePoisoned, and stop writing for good, if a file is lost.
 
-        Called before each transaction, and after each commit before it is reported.
+        This is called before each transaction, and after each commit before the commit is reported.
         """
         if (loss := self.loss()) is not None:
             self.fail(loss)

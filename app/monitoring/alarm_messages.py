@@ -9,8 +9,8 @@ alone cannot decide that, because receivers may know different things. A restart
 comes and goes, is not a recovery.
 
 A person who takes an alarm becomes its owner, with a state, so that two people do not do one job.
-The alarm still ends only with its reason. The owner is then deleted, but stays in the audit trail.
-Leaves out: detecting alarms (`watchdog`).
+The alarm still lasts until its reason ends. The owner is then deleted, but stays in the audit
+trail. Leaves out: detecting alarms (`watchdog`).
 """
 
 import json

@@ -59,8 +59,8 @@ def rest(answered: int) -> float:
 
 
 COUNTED: Final = 100_000
-"""Largest count of due orders, notifications, and rows to seal. Counting millions would take a
-third of a second."""
+"""Largest number up to which due orders, notifications, and rows to seal are counted. Counting
+millions would take a third of a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ async def bounded(look: Coroutine[Any, Any, Found]) -> Found:
     """Return the result of a check. Raises StoreUnavailable after ANSWER_S.
 
     In that case, the check's reads are canceled. A commit is not canceled, because that would lose
-    its connection. It has its own time limits.
+    its connection. A commit has its own time limits.
     """
 
     async def limited() -> Found:

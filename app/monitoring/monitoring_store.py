@@ -244,7 +244,7 @@ class AlarmMessage:
 
 
 async def put_seen(connection: AsyncConnection, message: AlarmMessage) -> None:
-    """Store that an alarm is raised or still lasts, even after its end."""
+    """Store that an alarm is raised or still lasts. An alarm that had ended lasts again."""
     await connection.execute(
         text(
             "INSERT INTO alarm_messages "

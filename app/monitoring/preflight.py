@@ -95,7 +95,8 @@ MEND_SETTING: Final = (
 def of_settings(changed: Sequence[str]) -> Iterator[Check]:
     """Check that a service uses the present settings.
 
-    changed  variables that have changed since its start, in value or in the content of their file
+    changed  variables that have changed since the service's start, in value or in the content of
+             their file
     """
     if changed:
         more = len(changed) - NAMED
@@ -380,8 +381,7 @@ def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Ch
 
 
 def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Check]:
-    """Yield a check for each API token that expires soon, and whose program will then be
-    refused."""
+    """Yield a check for each API token that expires soon. After that, its program is refused."""
     for entry in ending:
         assert entry.until is not None
         sentence = f"The token {entry.name} ends {format_instant(entry.until)}."

@@ -28,10 +28,10 @@ _FACT: Final = "service"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceNote:
-    """Service that was started last.
+    """Note about the service that was started last.
 
     address   scheme, host and port
-    name      random name, chosen at its start
+    name      random name, chosen when the service started
     settings  digest of each setting that differs from its default, by variable
     """
 

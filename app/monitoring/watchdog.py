@@ -58,7 +58,8 @@ WATCHED: Final[tuple[FindingCode, ...]] = (
 """Findings that a shop must act on. Each is also published as a revision."""
 
 SHOP_PATIENCE: Final[instants.Duration] = 30 * instants.SECOND
-"""Time for which a shop may accept no notifications without an alarm, as in a restart."""
+"""Time for which a shop may accept no notifications without an alarm, for example during a
+restart."""
 
 
 NAMED: Final = 3

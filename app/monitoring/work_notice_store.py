@@ -86,8 +86,8 @@ async def choices_due(
 async def claim_choice(
     connection: AsyncConnection, choice: NoticeChoice, *, until: Instant
 ) -> bool:
-    """Claim a choice until an instant. Return False if another process was faster or it has
-    changed."""
+    """Claim a choice until an instant. Return False if another process was faster, or if the choice
+    has changed."""
     claimed = await connection.execute(
         text(
             "UPDATE notice_choices SET due_at = :until WHERE operator = :operator "

@@ -6,7 +6,7 @@
     (4) store  the number of the last entry, so that nobody is notified twice
 
 A process that dies between (3) and (4) sends again, with the same id. A notice names no customer
-and no order, but links to its page.
+and no order, but links to the page of the work.
 """
 
 import json

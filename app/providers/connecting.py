@@ -73,7 +73,8 @@ def where_to_put_the_reference(profile: Profile) -> str:
 
 
 def names_no_order(profile: Profile) -> str:
-    """Return a sentence for an accepted delivery that is in no order's ledger, with what to do."""
+    """Return a sentence about an accepted delivery that is in no order's ledger, with the next
+    step."""
     return f"Accepted, but it names no order: {where_to_put_the_reference(profile)}."
 
 

@@ -116,7 +116,7 @@ DATES: Final[Mapping[str, Date]] = {
 
 @dataclass(frozen=True, slots=True)
 class TimestampUnit:
-    """A timestamp's unit, and its most digits (enough until the year 33658).
+    """Unit of a timestamp, and its maximum number of digits, which is enough until the year 33658.
 
     milliseconds_from  number of digits from which a timestamp counts milliseconds
     """

@@ -23,8 +23,8 @@ from app.providers import paths, request, template
 class EventData:
     """One event of a verified delivery.
 
-    document  the event's JSON; the whole body's if the profile names no items
-    root      the whole body's JSON
+    document  the JSON of the event, or of the whole body if the profile names no items
+    root      the JSON of the whole body
     body      the whole body, decrypted if necessary
     digest    SHA-256 of the event's own bytes, 64 hex digits
     unclear   whether an amount of the event was inexact

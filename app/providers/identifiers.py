@@ -66,7 +66,8 @@ _FILLING: Final = re.compile(r"[\s\u200b-\u2015\u202a-\u202e\u2060-\u2069\u2212.
 """Pattern of blanks, dots, dashes, and the direction marks that are copied from address books."""
 
 _TRUNK: Final = re.compile(r"^((?:\+|00)?[1-9][0-9]{0,2})\(0\)")
-"""A zero after the country code, dialled only within the country: +49 (0)171 1234567."""
+"""Pattern of a zero after the country code that is dialled only within the country: +49 (0)171
+1234567."""
 
 _BRACKETS: Final = re.compile(r"[()]")
 

@@ -14,8 +14,8 @@ from reconcile.instants import SECOND
 T = TypeVar("T")
 
 MOST_SECONDS: Final = 31 * 24 * 3600
-"""Maximum number of seconds of a tolerance. No provider repeats a delivery for longer than 30 days,
-as Adyen does."""
+"""Maximum number of seconds of a tolerance. Adyen repeats deliveries for 30 days, and no provider
+repeats them for longer."""
 
 
 class Setup:

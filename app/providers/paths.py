@@ -20,8 +20,8 @@ MAX_ITEMS: Final = 1_000
 
 
 class Where(NamedTuple):
-    """Search for the first object whose member `name` equals `value` as text, or begins with it
-    before a final `*`."""
+    """Search for the first object whose member `name` has `value` as its text. If `value` ends in
+    `*`, the text must begin with the part before the `*`."""
 
     name: str
     value: str

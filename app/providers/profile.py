@@ -46,7 +46,7 @@ which takes some milliseconds each time."""
 
 @lru_cache(maxsize=KEPT)
 def read_profile(path: Path, text: str) -> Profile:
-    """Read a profile from its text, named after `path`. Raise the errors of `load_profile`."""
+    """Read a profile from its text, named after `path`. Raises the errors of `load_profile`."""
     values = read_toml(
         text,
         _table_of(Profile),

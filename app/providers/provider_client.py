@@ -28,7 +28,7 @@ an hour."""
 _TOKEN_GIVEN: Final = (200, 201, 202)
 
 TOKEN_MARGIN_S: Final = 60.0
-"""Number of seconds before its expiry from which an access token is no longer used."""
+"""Number of seconds before an access token's expiry from which the token is no longer used."""
 
 
 @dataclass(frozen=True, slots=True)

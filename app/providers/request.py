@@ -83,7 +83,8 @@ class Incoming(NamedTuple):
     oversized: bool = False
 
     def at(self, address: str) -> Incoming:
-        """Return the request with a complete URL: `address` is put before a mere path.
+        """Return the request with a complete URL. If the URL is only a path, `address` is put
+        before it.
 
         address  the scheme and host
         """

@@ -135,7 +135,7 @@ _NOT_DIGITS_FIRST: Final = frozenset({"path", "url"})
 
 
 class Joins:
-    """Check of where each field in the signed content ends, which must be clear.
+    """Checker of field boundaries in the signed content, which must be unambiguous.
 
     values  values of the whole profile file
     """

@@ -236,8 +236,8 @@ class Service:
 
     @property
     def broken(self) -> list[str]:
-        """Return why parts failed; empty if none did. Otherwise the process must end with an
-        error."""
+        """Return why parts failed; empty if none did. If a part failed, the process must end with
+        an error."""
         return self._broken
 
     def fail(self, reason: str) -> None:

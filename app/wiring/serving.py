@@ -366,8 +366,8 @@ async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> No
 
 
 def _end_on_demand(server: uvicorn.Server, parent: socket | None, live: Live) -> Callable[[], None]:
-    """End the server when its parent process ends, or without a parent at a signal. Return the
-    function that ends it."""
+    """End the server when its parent process ends. If it has no parent, end it at a signal. Return
+    the function that ends it."""
     loop, ending = asyncio.get_running_loop(), list[asyncio.Task[None]]()
 
     def end() -> None:

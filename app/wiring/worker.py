@@ -171,8 +171,8 @@ async def work(settings: Settings, *, parent: Parent | None = None) -> None:
     """Run the worker: read the inbox, fold due orders, ask providers, seal, notify the shop, and
     prune settled orders.
 
-    It ends at a signal, or with the parent or at its request. Raises UsageError on SQLite without a
-    parent, because `serve` starts it there.
+    The worker ends at a signal, when the parent ends, or when the parent asks for it. Raises
+    UsageError on SQLite without a parent, because `serve` starts it there.
     """
     if parent is None and is_sqlite(settings.database_url):
         raise UsageError("on SQLite `tallyhook serve` starts the worker itself")
@@ -271,7 +271,7 @@ async def cancelled(*tasks: asyncio.Task[None]) -> None:
 
 async def fold_beside(settings: Settings, *, parent: Parent) -> None:
     """Fold due orders and seal the log while another process reads the inbox. Stop when little is
-    left, or with the parent or at its request."""
+    left to do, when the parent ends, or when the parent asks for it."""
     try:
         async with open_context(settings, purpose="folding") as context:
             folding = FoldWorker(context, beside=True)

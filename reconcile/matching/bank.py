@@ -138,8 +138,8 @@ class BankLeg:
     ) -> None:
         """Match the lines. Raises ValueError if sums do not fit in 64 bits.
 
-        orders  book lines that were paid outside providers or that a person matched with a bank
-                line
+        orders  book lines of orders that were paid outside providers, or that a person matched with
+                a bank line
         """
         self._rules, self._as_of = rules, as_of
         self._payouts = sorted(payouts, key=_payout_order)

@@ -1,6 +1,6 @@
 """Lines of the merchant's books and of the provider's files, one value for each line.
 
-Leaves out: the format of a file, and phone numbers, which no judgement about money needs.
+Leaves out: the format of a file, and phone numbers, because money is matched without them.
 """
 
 import json
@@ -207,7 +207,8 @@ class Methods:
     tender: tuple[str, ...] = TENDER_METHODS
 
     def parts(self, cell: str | None) -> frozenset[MethodKind]:
-        """Return the kinds of the methods in a cell such as `gift_card + stripe`; none if empty."""
+        """Return the kinds of the methods in a cell such as `gift_card + stripe`; an empty set if
+        the cell is empty."""
         return _kinds(self, cell or "")
 
 

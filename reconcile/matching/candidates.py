@@ -347,8 +347,8 @@ WEIGHTS: Final[Mapping[MatchReason, int]] = {
 
 A line has at most one reason about its reference or phone number, one about its amount, and one
 about its date. So the score is at most 100. Without a reason about the reference or phone number,
-the score stays below 60, the minimum for matching many breaks at once. The reason is that many
-payments of a day share a price.
+the score stays below 60, the minimum for matching many breaks at once. The amount and the date
+alone are weak evidence, because many payments of a day share a price.
 """
 
 REASON_WORDS: Final[Mapping[MatchReason, str]] = {

@@ -43,7 +43,11 @@ class FeeLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuggestedFee:
-    """A fee rule for the lines that no earlier rule fits, and how many it explains exactly."""
+    """A suggested fee rule.
+
+    lines  number of lines to which the rule applies, because no earlier rule does
+    exact  number of these lines whose fee the rule explains exactly
+    """
 
     rule: ExpectedFee
     lines: int

@@ -25,13 +25,14 @@ from reconcile.matching.rules import HandMatch
 from reconcile.matching.tally import Group
 
 Dated = tuple[int, Instant]
-"""Kind of a date and the date. The kinds are, the strongest first: PLACED, MONEY, SETTLED,
-KNOWN."""
+"""Kind of a date, and the date itself. The kinds from the strongest to the weakest are PLACED,
+MONEY, SETTLED and KNOWN."""
 
 PLACED, MONEY, SETTLED, KNOWN = range(4)
 
 Settles = Callable[[str, str], bool]
-"""Function of a line's source and a payment's source: whether the line may settle the payment."""
+"""Function that says whether a line may settle a payment. It takes the line's source and the
+payment's source."""
 
 _LINE: Final = "\x00"
 """Prefix of the name that stands for a statement line without a key. No key contains it."""
@@ -159,7 +160,8 @@ def _own_dates(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """Period that begins at `since` and ends just before `until`. A bound of None is open."""
+    """Period that begins at `since` and ends just before `until`. If one of them is None, the
+    period has no limit on that side."""
 
     since: Instant | None = None
     until: Instant | None = None

@@ -173,7 +173,7 @@ class Coverage:
     books       spans of each order book. An order is in only one book, so a missing book line is
                 reported only for a date that all books cover
     statements  spans of each source. A source that is not listed has no statements
-    wallets     spans of sub-accounts. A source is covered where all its sub-accounts are
+    wallets     spans of sub-accounts. A source is covered at a time if all its sub-accounts are
     bank        spans of each bank account
     takings     when the provider's webhooks began to arrive; None if there is no such limit
     lost        accepted gaps, in which webhooks may be lost
@@ -320,7 +320,6 @@ class Terms:
         return -rule.tolerance <= line[7] - due <= rule.tolerance
 
     def _fee_rule(self, line: tuple[str, str, str | None]) -> ExpectedFee | None:
-        """Return the first rule that fits lines of this source, currency and details."""
         if line not in self._fitting:
             if len(self._fitting) >= MOST_FITTING:
                 self._fitting.clear()

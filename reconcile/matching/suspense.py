@@ -1,8 +1,8 @@
 """Unallocated payments as finance sees them: money in suspense until a person assigns it.
 
 Leaves out: how a payment is folded, and who may assign it. When a movement becomes known, it is
-posted where its payment then is: in suspense, or on its order or account. An assignment moves the
-money on its own day and never changes that posting.
+posted to the place where its payment is at that time: suspense, an order, or an account. A later
+assignment moves the money on the day of the assignment. It never changes the first posting.
 """
 
 from collections import Counter
@@ -65,8 +65,8 @@ class SuspenseStep:
 
 
 UNALLOCATED: Final = "unallocated:"
-"""Prefix of source and reference of a payment that is a break's candidate. It is assigned to the
-break's order instead of matched by hand."""
+"""Prefix of the source and reference of an unallocated payment that is a candidate for a break.
+Such a payment is assigned to the break's order instead of matched by hand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -278,7 +278,7 @@ def _plus(into: Sums, sums: Sequence[int]) -> None:
 Row = TypeVar("Row", TakingRow, BookRow, StatementRow)
 
 TOGETHER: Final = 500
-"""Rows counted in one batch."""
+"""Number of rows that are counted in one batch."""
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:

@@ -57,7 +57,7 @@ _FLOWS: Final[dict[StatementKind, WalletFlow]] = {
     "release": "held",
     "disbursement": "disbursed",
 }
-"""Flow of each kind of line. Other kinds are settled."""
+"""Flow of each kind of line. All other kinds belong to the flow `settled`."""
 
 HELD_BACK: Final = "Held"
 """Wallet of money that a provider holds back. It is the other side of holds and releases."""

@@ -131,7 +131,7 @@ def signature_line(name: str, identifier: bytes, content: bytes) -> str:
 
 
 def timed_signature(content: bytes) -> tuple[int, bytes] | None:
-    """Split a cosignature into time, in seconds since 1970, and Ed25519 signature; None if
+    """Split a cosignature into its time, in seconds since 1970, and its Ed25519 signature; None if
     malformed."""
     time = int.from_bytes(content[:8], "big")
     return (time, content[8:]) if len(content) == 72 and time <= MAX_TIME else None

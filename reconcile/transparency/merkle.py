@@ -190,7 +190,8 @@ def _past_left_edge(here: int, last: int) -> tuple[int, int]:
 
 
 class Frontier:
-    """The head of a growing tree, from one subtree hash for each 1 bit of its size."""
+    """Computation of a growing tree's head. It holds one subtree hash for each 1 bit of the tree's
+    size."""
 
     def __init__(self) -> None:
         self.size = 0

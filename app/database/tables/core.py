@@ -122,8 +122,8 @@ class HolderRow(Table, table=True):
 
 
 NUMBERED: Final[dict[str, Any]] = {**STRICT, "sqlite_autoincrement": True}
-"""Arguments for tables that must never reuse deleted numbers. A reader could take a new row for an
-old row that it has read."""
+"""Arguments for tables that must never reuse deleted numbers. If a number was reused, a reader
+could mistake the new row for an old row that it has already read."""
 
 
 class InboxRow(Table, table=True):
@@ -161,8 +161,9 @@ class SuspectRow(Table, table=True):
 
 
 class UnreadValueRow(Table, table=True):
-    """One complete value in an unreadable message; empty for a message without any. Deleted when
-    the message has been read or judged. An erasure keeps values that name a known order."""
+    """Complete value from an unreadable message, or an empty text if the message has none. The row
+    is deleted when the message has been read or judged. An erasure keeps values that name a known
+    order."""
 
     __tablename__ = "unread_values"
     __table_args__ = (sa.Index("ix_unread_values_delivery_id", "delivery_id"), CLUSTERED)
@@ -405,7 +406,8 @@ class RecordRow(Table, table=True):
 
 class OrderDueRow(Table, table=True):
     """Due time of an order's next fold. `generation` increases with new evidence. `backwards` is
-    the reference in reverse, without case and punctuation, to find orders by its end."""
+    the reference in reverse, without case and punctuation, to find orders by the end of their
+    reference."""
 
     __tablename__ = "order_due"
     __table_args__ = (

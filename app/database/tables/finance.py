@@ -79,7 +79,7 @@ class RunRow(Table, table=True):
 
 
 class BreakRow(Table, table=True):
-    """Difference whose id is equal from run to run. Append-only."""
+    """Break, which has the same id in every run that finds it. Append-only."""
 
     __tablename__ = "breaks"
     __table_args__ = (
@@ -132,7 +132,7 @@ class BreakTurnRow(Table, table=True):
 
 
 class BreakDeedRow(Table, table=True):
-    """Person's act on a break. `value` is a person's name, an action or a line, depending on the
+    """Act of a person on a break. `value` is a person's name, an action or a line, depending on the
     act. Append-only."""
 
     __tablename__ = "break_deeds"

@@ -122,8 +122,8 @@ class OrderKeyRow(Table, table=True):
 
 
 class OrderTreeRow(Table, table=True):
-    """Tree of all orders in the first `size` leaves of the log, which holds its root.
-    Append-only."""
+    """Tree of all orders in the first `size` leaves of the log. The log itself holds the tree's
+    root. Append-only."""
 
     __tablename__ = "order_trees"
     __table_args__ = STRICT
@@ -294,8 +294,8 @@ class SignoffRow(Table, table=True):
 
 
 class GapRow(Table, table=True):
-    """Time span in which evidence may be lost, as a person accepted. `deliveries` is NULL if the
-    number is unknown. Append-only."""
+    """Time span in which evidence may be lost, and whose loss a person accepted. `deliveries` is
+    NULL if the number is unknown. Append-only."""
 
     __tablename__ = "gaps"
     __table_args__ = STRICT

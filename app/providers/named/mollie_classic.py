@@ -13,7 +13,8 @@ _REFUNDED: Final[dict[str | None, StateWord]] = {
     "failed": "undone",
     "canceled": "undone",
 }
-"""State of done and undone movements. Other words, such as `queued`, mean under way."""
+"""Meaning of Mollie's words for movements that are done or undone. All other words, such as
+`queued`, mean that the movement is under way."""
 
 
 def _listed(answer: Any) -> Iterator[kit.StatedMovement]:
