@@ -463,8 +463,8 @@ class Database:
         """Close all connections, files and locks, even if the database was never opened."""
         closing = [self.reader.dispose, self.writer.close]
         if self.writer.poison is not None:
-            # The last connection to close folds the log, which readers cannot. After an I/O error
-            # nobody may: the next start does, after it has dropped the cached pages.
+            # The last connection to close checkpoints the log, which readers cannot do. After an
+            # I/O error nobody may: the next start does, after it has dropped the cached pages.
             closing.reverse()
         for close in closing:
             await close()

@@ -167,7 +167,7 @@ def writing_engine(
         "PRAGMA journal_mode=WAL",
         "PRAGMA synchronous=FULL",
         statement("PRAGMA cache_size=-{kib}", kib=str(WRITER_CACHE_KIB)),
-        "PRAGMA wal_autocheckpoint=0",  # the writer folds the log: see `LogLength`
+        "PRAGMA wal_autocheckpoint=0",  # the writer checkpoints the log: see `LogLength`
         statement("PRAGMA journal_size_limit={size}", size=str(LOG_BYTES)),
         "PRAGMA secure_delete=ON",  # overwrite deleted rows, which may be personal data
         IN_MEMORY,

@@ -85,7 +85,7 @@ class Space:
 
 PAGE_BYTES: Final = 4096
 
-FOLD_PAGES = 12_000
+CHECKPOINT_PAGES = 12_000
 """Number of pages in the log after which a checkpoint is due: 48 MB in pages of 4 KiB. The longer
 the log, the more often a page changes before it is copied."""
 
@@ -121,11 +121,11 @@ FRAME_HEAD: Final = 24
 class LogLength:
     """Reader of the write-ahead log's length, from the index that all connections share."""
 
-    def __init__(self, database: Path, *, fold_pages: int | None = None) -> None:
+    def __init__(self, database: Path, *, checkpoint_pages: int | None = None) -> None:
         self._path = database.with_name(database.name + "-shm")
         self._file: int | None = None
         self._insist_from = 0.0
-        self._fold_pages = FOLD_PAGES if fold_pages is None else fold_pages
+        self._checkpoint_pages = CHECKPOINT_PAGES if checkpoint_pages is None else checkpoint_pages
 
     def pages(self) -> int:
         """Return the present length of the write-ahead log, in pages. A connection must be open."""
@@ -155,15 +155,16 @@ class LogLength:
 
     def excess_bytes(self) -> int:
         """Return by how many bytes the log is too long. A connection must be open."""
-        return max(0, self.pages() - self._fold_pages) * PAGE_BYTES
+        return max(0, self.pages() - self._checkpoint_pages) * PAGE_BYTES
 
-    def folding_due(self) -> Mode | None:
+    def checkpoint_due(self) -> Mode | None:
         """Return the mode of the checkpoint that is due after a commit; None if the log is short
         enough."""
         pages = self.pages()
-        if pages < self._fold_pages:
+        if pages < self._checkpoint_pages:
             return None
-        return "RESTART" if pages >= 2 * self._fold_pages and self._may_insist() else "PASSIVE"
+        insists = pages >= 2 * self._checkpoint_pages and self._may_insist()
+        return "RESTART" if insists else "PASSIVE"
 
     def may_give_room(self) -> bool:
         """Return whether to empty a long log now because the disk is full, at most once within
@@ -184,7 +185,7 @@ class LogLength:
             self._file = None
 
 
-class Folded(NamedTuple):
+class CheckpointResult(NamedTuple):
     """Result of a checkpoint. It is `alone` if no other connection hindered it, and `complete` if
     the file has the content of the whole log and is synced."""
 
@@ -192,7 +193,7 @@ class Folded(NamedTuple):
     complete: bool
 
 
-def fold_log(connection: PlainConnection, mode: Mode, *, wait_ms: int) -> Folded:
+def checkpoint_log(connection: PlainConnection, mode: Mode, *, wait_ms: int) -> CheckpointResult:
     """Copy as much of the log into the file as the log's readers allow. No transaction may be open.
 
     wait_ms  milliseconds to wait for readers, if the mode waits
@@ -202,8 +203,8 @@ def fold_log(connection: PlainConnection, mode: Mode, *, wait_ms: int) -> Folded
         rows = connection.ask(statement("PRAGMA wal_checkpoint({mode})", mode=mode))
     finally:
         connection.ask(PATIENT)
-    ((busy, pages, folded),) = rows
-    return Folded(alone=not busy, complete=pages == folded and pages >= 0)
+    ((busy, pages, done),) = rows
+    return CheckpointResult(alone=not busy, complete=pages == done and pages >= 0)
 
 
 RESTORE: Final = "put the file back, or restore a backup with tallyhook restore, then start"
@@ -351,7 +352,7 @@ class Writer:
         self.trouble: str | None = None
         """Sentence on why the last commit failed; None if it succeeded."""
         self.on_poison: Callable[[str], None] = lambda reason: None
-        self.on_folded: Callable[[PlainConnection], None] | None = None
+        self.on_checkpoint: Callable[[PlainConnection], None] | None = None
         """Called in a transaction whenever SQLite's file contains its whole log."""
         self._changes = 0
         """Number of rows that the connection had changed when LAST_COMMIT was last updated."""
@@ -438,7 +439,7 @@ class Writer:
                     self.check_place()  # a later write can restore a file's former length
                     yield connection
                     self.check_place()
-                    await self._fold_long_log(connection)
+                    await self._checkpoint_long_log(connection)
                 except StorePoisoned as error:  # another process took over
                     self.fail(str(error))
                     raise
@@ -521,24 +522,24 @@ class Writer:
         """
         for mode in ("TRUNCATE", "PASSIVE"):
             async with self._alone() as connection:
-                folded = await self._fold(connection, mode, wait_ms=BUSY_TIMEOUT_MS)
-            if folded.alone:
+                done = await self._checkpoint(connection, mode, wait_ms=BUSY_TIMEOUT_MS)
+            if done.alone:
                 return mode == "TRUNCATE"
         return False
 
-    async def fold(self, mode: Mode) -> bool:
+    async def try_checkpoint(self, mode: Mode) -> bool:
         """Copy as much of the log into the file as the log's readers allow, without waiting. Return
         whether the file has the whole log. Raises the errors of `transaction`."""
         async with self._alone() as connection:
-            return (await self._fold(connection, mode, wait_ms=0)).complete
+            return (await self._checkpoint(connection, mode, wait_ms=0)).complete
 
-    async def _fold(
+    async def _checkpoint(
         self, connection: AsyncConnection, mode: Mode, *, wait_ms: int = INSIST_MS
-    ) -> Folded:
-        folded = await run(connection, fold_log, mode, wait_ms=wait_ms)
-        if folded.complete and self.on_folded is not None:  # nobody else has written since
-            await self._run_transaction(connection, self.on_folded)
-        return folded
+    ) -> CheckpointResult:
+        done = await run(connection, checkpoint_log, mode, wait_ms=wait_ms)
+        if done.complete and self.on_checkpoint is not None:  # nobody else has written since
+            await self._run_transaction(connection, self.on_checkpoint)
+        return done
 
     async def tidy(self, tables: Sequence[str]) -> bool:
         """Erase the remains of deleted rows: empty SQLite's log, or vacuum PostgreSQL's tables.
@@ -559,18 +560,18 @@ class Writer:
         """
         async with self._alone() as connection:
             await run(connection, _ask, "VACUUM")
-            await self._fold(connection, "TRUNCATE")
+            await self._checkpoint(connection, "TRUNCATE")
             if self._place is not None:
                 self._place.note()  # the file has become shorter
 
-    async def _fold_long_log(self, connection: AsyncConnection) -> None:
+    async def _checkpoint_long_log(self, connection: AsyncConnection) -> None:
         """Checkpoint an overlong log after a commit. Raises only I/O errors; after any other error
         the log stays long."""
-        mode = None if self._log is None else self._log.folding_due()
+        mode = None if self._log is None else self._log.checkpoint_due()
         if mode is None:
             return
         try:
-            await self._fold(connection, mode)
+            await self._checkpoint(connection, mode)
         except faults.driver_errors() as error:
             meaning = self.judged(error)
             if not isinstance(meaning, StoreUnavailable):
@@ -586,7 +587,7 @@ class Writer:
             if log is None or not log.may_give_room():
                 raise
             async with self._alone() as connection:
-                await self._fold(connection, "TRUNCATE")
+                await self._checkpoint(connection, "TRUNCATE")
             self.space.check(log_bytes=log.excess_bytes())
 
     async def commit(

@@ -485,16 +485,16 @@ def _set_aside(database: Path, kept: Path) -> None:
     log, kept_log = Path(f"{database}-wal"), Path(f"{kept}-wal")
     if log.exists():
         shutil.copy2(log, kept_log)  # SQLite deletes the log of a file that it cannot read
-    unfolded = False
+    incomplete = False
     try:
-        unfolded = not _fold_log(database)
+        incomplete = not _checkpoint_log(database)
     finally:
-        if not unfolded:
+        if not incomplete:
             kept_log.unlink(missing_ok=True)
     os.link(database, kept)
 
 
-def _fold_log(database: Path) -> bool:
+def _checkpoint_log(database: Path) -> bool:
     """Checkpoint the write-ahead log into the database file. Return False if the database is
     damaged.
 

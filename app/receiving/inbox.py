@@ -76,7 +76,7 @@ class Inbox(inbox_store.InboxRows):
         if self.database.path is not None:
             low_water_mib = settings.disk_low_water_mb
             self.file = InboxFile(self.database.path, low_water_mib=low_water_mib)
-            self.database.writer.on_folded = inbox_store.cover
+            self.database.writer.on_checkpoint = inbox_store.cover
         super().__init__(self.database, self.file)
         self.signals = Signals()
         path = self.database.path
@@ -325,7 +325,7 @@ class Inbox(inbox_store.InboxRows):
             lock.write(inbox_loss_store.note_of(identity, last))
             self.writer.on_kept = lambda seq: lock.write(inbox_loss_store.note_of(identity, seq))
             # So the database records, even without its log, that the file is being written.
-            await self.database.writer.fold("TRUNCATE")
+            await self.database.writer.try_checkpoint("TRUNCATE")
         await sync_file(file.writer, file.path)
         self._opened = True
 

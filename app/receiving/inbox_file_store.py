@@ -46,9 +46,9 @@ from app.receiving.inbox_store import (
 )
 from reconcile.instants import EARLIEST
 
-FOLD_PAGES: Final = 1_000
-"""Pages of 4 KiB in its log before they are folded into the file: 4 MB. Read rows are deleted
-within a second, so the same few pages change, and a fold delays senders little."""
+CHECKPOINT_PAGES: Final = 1_000
+"""Number of pages in its log, of 4 KiB each, after which a checkpoint is due: 4 MB. Read rows are
+deleted within a second, so the same few pages change, and a checkpoint delays senders little."""
 
 SUFFIX: Final = ".inbox"
 
@@ -76,7 +76,7 @@ class InboxFile:
         self.path = path_of(database)
         self._url = f"sqlite+aiosqlite:///{self.path}"
         self._low_water_mib = low_water_mib
-        self._log = LogLength(self.path, fold_pages=FOLD_PAGES)
+        self._log = LogLength(self.path, checkpoint_pages=CHECKPOINT_PAGES)
         self.files = DatabaseFiles(self.path, self._log, lost=START_NAMES_LOSS)
         self._noted = False
         self._has_tables = False

@@ -1,9 +1,9 @@
 """The receiver's side of the inbox: writes its rows, and on SQLite deletes read rows.
 
 The writer deletes only rows that the database, polled on a read-only connection, reports as read.
-The database's file must hold their effect without its write-ahead log, which is folded after some
-quiet seconds. After a reader has crashed, nothing is deleted until the next reader has checked the
-disk. In the inbox file the writer notes the newest LAST_COMMIT that it saw. A database with an
+The database's file must hold their effect without its write-ahead log, which is checkpointed after
+some quiet seconds. After a reader has crashed, nothing is deleted until the next reader has checked
+the disk. In the inbox file the writer notes the newest LAST_COMMIT that it saw. A database with an
 older LAST_COMMIT has lost commits.
 
 Leaves out: reading.
@@ -40,7 +40,7 @@ NOTE_S: Final = 1.0
 """Seconds between two notes of LAST_COMMIT without a delivery to write them with."""
 
 QUIET_S: Final = 5.0
-"""Seconds without a commit after which the database's log is folded, or tried again."""
+"""Seconds without a commit after which the database's log is checkpointed, or tried again."""
 
 ROOM_TIMES: Final = 3
 """Factor: each unread byte may still need this many bytes in the log, the database and its
@@ -103,8 +103,8 @@ class InboxWriter:
         """(number, bytes) of each row that is read and must still be deleted."""
         self._covered = 0
         """Number up to which rows may be deleted."""
-        self._seen = self._noted = self._folded = 0
-        """LAST_COMMIT as last read, as last noted in the file, and as last folded."""
+        self._seen = self._noted = self._checkpointed = 0
+        """LAST_COMMIT as last read, as last noted in the file, and as last checkpointed."""
         self._seen_at = self._noted_at = self._wrote_at = 0.0
         self._tidied = 0
         writer.space.reserved = lambda: max(ROOM_TIMES * self.size, ROOM_FLOOR * self.records)
@@ -237,7 +237,7 @@ class InboxWriter:
         requested."""
         up_to = progress.tidy_up_to
         if progress.covered < min(up_to, progress.position):
-            await self._database.fold("PASSIVE")  # the next look sees how far it got
+            await self._database.try_checkpoint("PASSIVE")  # the next look sees how far it got
             return
         while self._read and self._read[0][0] <= up_to:
             await self._delete()
@@ -253,15 +253,15 @@ class InboxWriter:
             await self.writer.commit(_keep, (), None, newer)
 
     async def _note(self, last_commit: int) -> None:
-        """Store the database's last commit in the file. After QUIET_S without one, fold the
+        """Store the database's last commit in the file. After QUIET_S without one, checkpoint the
         database's log."""
         now = monotonic()
         if last_commit != self._seen:
             self._seen, self._seen_at = last_commit, now
-        elif self._folded != last_commit and now - self._seen_at >= QUIET_S:
+        elif self._checkpointed != last_commit and now - self._seen_at >= QUIET_S:
             self._seen_at = now
-            if await self._database.fold("TRUNCATE"):
-                self._folded = last_commit
+            if await self._database.try_checkpoint("TRUNCATE"):
+                self._checkpointed = last_commit
         note = self._to_note()
         if note is not None and now - self._noted_at >= NOTE_S:
             await self.writer.commit(_keep, (), None, note)

@@ -26,7 +26,7 @@ BODY = bytes(20_000)
 
 @pytest.fixture
 def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(wal, "FOLD_PAGES", PAGES)
+    monkeypatch.setattr(wal, "CHECKPOINT_PAGES", PAGES)
     monkeypatch.setattr(wal, "INSIST_S", 0)
     return f"sqlite+aiosqlite:///{tmp_path}/t.db"
 
@@ -94,13 +94,15 @@ async def test_a_long_reader_is_waited_for_rarely(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Deliveries go on, and the log begins anew when the reader ends."""
-    tried, over, fold = [], asyncio.Event(), wal.fold_log
+    tried, over, checkpoint = [], asyncio.Event(), wal.checkpoint_log
 
-    def fold_log(connection: PlainConnection, mode: wal.Mode, *, wait_ms: int) -> wal.Folded:
+    def checkpoint_log(
+        connection: PlainConnection, mode: wal.Mode, *, wait_ms: int
+    ) -> wal.CheckpointResult:
         tried.append(mode)
-        return fold(connection, mode, wait_ms=wait_ms)
+        return checkpoint(connection, mode, wait_ms=wait_ms)
 
-    monkeypatch.setattr("app.database.writer.fold_log", fold_log)
+    monkeypatch.setattr("app.database.writer.checkpoint_log", checkpoint_log)
     monkeypatch.setattr(wal, "INSIST_S", 1_000)
     async with opened(url) as inbox:
         reader = asyncio.create_task(look(inbox, over, seconds=None))
@@ -119,21 +121,21 @@ async def test_folding_while_it_is_quiet_waits_for_no_reader(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It holds the turn to write."""
-    waited, over, fold = [], asyncio.Event(), wal.fold_log
+    waited, over, checkpoint = [], asyncio.Event(), wal.checkpoint_log
 
-    def noted(connection: PlainConnection, mode: wal.Mode, *, wait_ms: int) -> wal.Folded:
+    def noted(connection: PlainConnection, mode: wal.Mode, *, wait_ms: int) -> wal.CheckpointResult:
         waited.append(wait_ms)
-        return fold(connection, mode, wait_ms=wait_ms)
+        return checkpoint(connection, mode, wait_ms=wait_ms)
 
     async with opened(url) as inbox:
         reader = asyncio.create_task(look(inbox, over, seconds=None))
         await asyncio.sleep(0.05)
         await keep(inbox, arrival(said("e1", order="A")))
-        monkeypatch.setattr(wal, "fold_log", noted)
-        assert [await inbox.database.writer.fold("TRUNCATE"), waited] == [False, [0]]
+        monkeypatch.setattr(wal, "checkpoint_log", noted)
+        assert [await inbox.database.writer.try_checkpoint("TRUNCATE"), waited] == [False, [0]]
         over.set()
         await reader
-        assert await inbox.database.writer.fold("TRUNCATE")
+        assert await inbox.database.writer.try_checkpoint("TRUNCATE")
 
 
 async def test_room_is_kept_for_a_long_log(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,18 +183,18 @@ async def test_a_full_disk_empties_the_log_rarely(
     """Each try waits for readers, and deliveries wait with it."""
     monkeypatch.setattr(wal, "ROOM_PAGES", 0)
     monkeypatch.setattr(wal, "INSIST_S", 1_000)
-    folds, fold = list[str](), wal.fold_log
+    modes, checkpoint = list[str](), wal.checkpoint_log
 
-    def noted(connection: PlainConnection, mode: wal.Mode, *, wait_ms: int) -> wal.Folded:
-        folds.append(mode)
-        return fold(connection, mode, wait_ms=wait_ms)
+    def noted(connection: PlainConnection, mode: wal.Mode, *, wait_ms: int) -> wal.CheckpointResult:
+        modes.append(mode)
+        return checkpoint(connection, mode, wait_ms=wait_ms)
 
-    monkeypatch.setattr(wal, "fold_log", noted)
+    monkeypatch.setattr(wal, "checkpoint_log", noted)
     async with opened(url, disk_low_water_mb=1) as inbox:
         await keep(inbox, arrival(said("e1", order="A")))
         monkeypatch.setattr(Space, "free_bytes", lambda space: 0)
-        folds.clear()  # those of the start
+        modes.clear()  # those of the start
         for _ in range(3):
             with pytest.raises(StoreUnavailable):
                 await inbox.database.writer.make_room()
-        assert folds.count("TRUNCATE") == 1
+        assert modes.count("TRUNCATE") == 1

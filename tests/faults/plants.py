@@ -30,10 +30,10 @@ SMALL_LOG = """
 import app.receiving.inbox_file_store as inbox_file
 import app.database.writer as log_length
 
-inbox_file.FOLD_PAGES = 60
-log_length.FOLD_PAGES = 120
+inbox_file.CHECKPOINT_PAGES = 60
+log_length.CHECKPOINT_PAGES = 120
 """
-"""Fold both logs after few pages, so that a short recording has many folds."""
+"""Checkpoint both logs after few pages, so that a short recording has many checkpoints."""
 
 INSISTENT = """
 import app.database.writer as log_length
@@ -50,9 +50,9 @@ KEEPS_LOG = """
 from app.database.writer import LogLength
 
 LogLength.may_give_room = lambda log: False
-LogLength.folding_due = lambda log: None
+LogLength.checkpoint_due = lambda log: None
 """
-"""Leave the log unfolded, even if it has filled the disk."""
+"""Never checkpoint the log, even if it has filled the disk."""
 
 UNGUARDED = """
 import app.database.database as database
@@ -66,7 +66,7 @@ database.Database.look = nothing
 inbox.InboxFile.damage = nothing
 database.sync_file = inbox.sync_file = nothing
 """
-"""Start without dropping the page cache, checking the file, or folding and syncing the log."""
+"""Start without dropping the page cache, checking the file, or syncing the checkpointed log."""
 
 KEEPS_CACHED_LOG = """
 import os
@@ -208,7 +208,7 @@ import app.receiving.inbox_writer_store as receiver
 
 receiver.QUIET_S = 10.0**9
 """
-"""Leave the database's log unfolded when nothing comes: what was read stays in it."""
+"""Never checkpoint the database's log when nothing comes: what was read stays in it."""
 
 DELETES_EARLY = """
 import app.receiving.inbox_store as rows

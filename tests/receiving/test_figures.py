@@ -57,7 +57,7 @@ FIGURES: Final[list[tuple[Any, str, Any]]] = [
     (guard, "KERNEL_BYTES", 64 * KIB),
     (guard, "LAST_S", 1),
     (guard, "MAX_PIPELINED", 2),
-    (inbox_file_store, "FOLD_PAGES", 1_000),
+    (inbox_file_store, "CHECKPOINT_PAGES", 1_000),
     (inbox_file_store, "LOOKED_AT_FIRST", 64 * MIB),
     (inbox_file_store, "READERS", 2),
     (inbox_queue, "PATIENCE_S", 2.5),
