@@ -39,8 +39,8 @@ _DAY: Final = re.compile(
     r"|(?P<first>\d{1,2})([-/.])(?P<second>\d{1,2})\6(?P<year>\d{4})",
     re.ASCII,
 )
-"""Pattern of a date in digits. The year comes first or last; day and month may come in either
-order."""
+"""Pattern of a date in digits. The year comes first, before month and day, or last, after day and
+month in either order."""
 
 _NUMBER: Final = re.compile(
     r"\d{1,15}(?:\.\d{1,4})?"

@@ -158,11 +158,14 @@ class Unallocated:
 
     id           `source:reference`; the id never changes
     reference    reference of the payment; if unknown, of its session; else the id of its event
-    payment, session  the references that the payment's events name
+    payment, session
+                 the references that the payment's events name
     outcome      outcome of the customer's attempt
-    captured, refunded, held  in the currency of the first movement; held is the amount that is
-                              left. None if no money moved, or if its amount is unclear
-                              amount_unclear whether events disagree on an amount, or state none
+    captured, refunded, held
+                 in the currency of the first movement; held is the amount that is left. None if
+                 no money moved, or if its amount is unclear
+    amount_unclear
+                 whether events disagree on an amount, or state none
     disputed     whether a dispute is open
     standalone   whether there is only a refund, whose payment is unknown
     went_back    whether some of the payment's money went back, or a dispute is open

@@ -30,8 +30,8 @@ RecordKind = Literal[
 ]
 """Closed vocabulary of facts that the merchant's side can state.
 
-order_not_canceled, order_not_fulfilled the shop withdraws the cancellation or fulfillment that it
-stated before
+order_not_canceled, order_not_fulfilled
+                   the shop withdraws the cancellation or fulfillment that it stated before
 session_unknown    the request was sent and no answer came
 reference_named    the shop says that a session or payment belongs to this order
 held               the order must not be fulfilled until a later `released` with the same reason
