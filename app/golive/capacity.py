@@ -2,10 +2,10 @@
 
     1 ask        arrivals by day and minute, and the size of the database
     2 calibrate  the disk's sync time, and the processor time of a few folds
-    3 judge      each figure with what it means
+    3 judge      each figure, with a sentence on what it means
 
-Sentences say whether a figure was measured, derived or extrapolated. No stored data are changed:
-the disk is measured with a temporary file beside the database.
+Sentences say whether a figure was measured, derived or extrapolated. No stored data is changed: the
+disk is measured with a temporary file beside the database.
 """
 
 import base64
@@ -42,33 +42,37 @@ from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
 
 FEW: Final = 10_000
-"""Stored deliveries below which their bytes are not calculated, because an empty database would
-distort them."""
+"""Minimum number of stored deliveries for measuring the bytes of a delivery. With fewer, the fixed
+size of the database would distort the result."""
 
 USUAL_BYTES: Final = 2_900
-"""Bytes assumed for a delivery while too few are stored to measure: the figure of
-tests/bench/README.md, with bodies of 690 bytes."""
+"""Bytes that a delivery is assumed to take while fewer than FEW are stored. tests/bench/README.md
+has the measurement, with bodies of 690 bytes."""
 
 SOON_DAYS: Final = 90
-"""Days until the disk is full, below which a person should act."""
+"""If the disk will be full in fewer days, the check tells a person to act."""
 
 CALIBRATION_S: Final = 0.5
-"""Seconds for each calibration: of the disk by the clock, of the processor by its own time."""
+"""Duration in seconds of each calibration. The disk is measured in elapsed time, the processor in
+processor time."""
 
 MOST_SYNCS: Final = 200
 
 WHOLE_WAY: Final = 8.5
-"""Processor time of a delivery from receiving to sealing, as a multiple of the calibration's: 486
-to 539 µs to 54 to 65 µs, on two busy cores (2026-11-30)."""
+"""Ratio of the processor time of a delivery from receiving to sealing, to the processor time that
+the calibration measures. It was measured as 486 to 539 µs to 54 to 65 µs, on two busy cores
+(2026-11-30)."""
 
 CORES: Final = 2
-"""Cores that an installation on SQLite can use, since one process at a time writes."""
+"""Number of cores that an installation on SQLite can use, because only one process writes at a
+time."""
 
 PLANNED: Final = 0.5
-"""Planned share of the processor time. The rest is for bursts, reports and backups."""
+"""Share of the processor time that is planned for. The rest is for bursts, reports and backups."""
 
 CROWDED: Final = 0.5
-"""Share of a machine's capacity in the busiest minute, beyond which the next step is due."""
+"""If the busiest minute uses a larger share of the machine's capacity, the check recommends more
+capacity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +100,7 @@ class Capacity:
 
     @property
     def carried(self) -> float:
-        """Return the planned maximum of deliveries in a second."""
+        """Return the planned maximum number of deliveries in a second."""
         cores = self.cores if self.shared else min(self.cores, CORES)
         return PLANNED * cores / (self.work_s * WHOLE_WAY)
 
@@ -136,7 +140,8 @@ async def _collect(settings: Settings, inbox: Inbox) -> Capacity:
 
 
 def sync_time(folder: Path) -> float | None:
-    """Return the median seconds to write 4 KiB with a sync in a folder; None without permission."""
+    """Return the median seconds to write 4 KiB with a sync in a folder; None if this user may not
+    write there."""
     try:
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
             took, began = list[float](), perf_counter()
@@ -159,9 +164,10 @@ _BODY: Final = (
 
 
 def work_time() -> float:
-    """Return the processor seconds to verify and read a delivery, and to fold an order with four.
+    """Return the processor seconds per delivery to verify and read it, and to fold an order of four
+    deliveries.
 
-    The median of many runs, so that other work on the machine hardly matters.
+    The result is the median of many runs, so other work on the machine hardly affects it.
     """
     secret = f"whsec_{base64.b64encode(new_secret()).decode()}"
     source = Source(name="shop", profile=load_profile("checkout"), secrets=[secret])

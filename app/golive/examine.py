@@ -1,4 +1,4 @@
-"""Checks before real money moves: `tallyhook doctor`, and the checklist's trials."""
+"""Checks before real money is taken: `tallyhook doctor`, and the checks for the checklist."""
 
 import asyncio
 import os
@@ -47,8 +47,8 @@ from app.sealing.log_store import identity
 
 
 def problems_of_sources(settings: Settings) -> list[str]:
-    """Return a line for every mistake in profiles, secrets and credentials that would make a start
-    fail."""
+    """Return a line for every mistake in profiles, secrets and credentials because of which the
+    service could not start."""
     problems: list[str] = []
     for check in (compile_sources, questions_of, _check_token, _check_signers):
         try:
@@ -61,7 +61,8 @@ def problems_of_sources(settings: Settings) -> list[str]:
 def _check_token(settings: Settings) -> None:
     """Raise ConfigurationError if the token that opens sessions cannot be used.
 
-    Missing settings and unreadable profiles are left to `load_settings` and `compile_sources`.
+    Missing settings and unreadable profiles are not reported here, because `load_settings` and
+    `compile_sources` report them.
     """
     source = settings.sources.get(settings.checkout.source or "")
     if settings.checkout.base_url is None or settings.checkout.token is None or source is None:
@@ -91,7 +92,7 @@ PHONES = "TALLYHOOK_PHONES__KEY_FILE"
 
 
 async def examine(environ: Mapping[str, str] | None = None) -> list[Check]:
-    """Return all checks, in the order in which problems should be fixed."""
+    """Return all checks. Problems should be fixed in this order."""
     try:
         settings = load_settings(environ, serving=True, also=problems_of_sources)
     except ConfigurationError as error:
@@ -252,7 +253,7 @@ class Checked:
     """Results of the checks before going live.
 
     doctor     rows of `tallyhook doctor --format json`
-    checklist  items of the checklist that a program can check, unsigned
+    checklist  items of the checklist that a program can check, without people's signatures
     """
 
     doctor: list[Check]
@@ -260,8 +261,9 @@ class Checked:
 
 
 CHECKS_LIMIT_S: Final = 120.0
-"""Maximum number of seconds for all checks; the commands have no limit. A service that does not
-answer takes about forty, and its source's trials more."""
+"""Maximum number of seconds for all checks in the console. The commands have no limit. The checks
+take about forty seconds for a service that does not answer, and longer if there are sources to
+try."""
 
 
 async def check_all(context: AppContext) -> Checked:
@@ -283,7 +285,7 @@ async def check_all(context: AppContext) -> Checked:
 
 
 async def check_now(context: AppContext) -> list[golive.ChecklistItem]:
-    """Check the items of the checklist that a program can check. Stores nothing."""
+    """Check those items of the checklist that a program can check. Store nothing."""
     from app.finance.match_rules import current_rules, rules_of  # a fifth of a receiver's start
 
     sources, configured = context.sources, context.settings.sources
@@ -336,8 +338,8 @@ async def _tried(context: AppContext) -> golive.ChecklistItem:
 
 
 MOST_BESIDE: Final = 2_000
-"""Maximum number of deliveries of a source that may arrive during the second or two of its
-endpoint's trial."""
+"""Maximum number of further deliveries of a source that are expected during the trial of its
+endpoint, which takes a second or two."""
 
 
 async def _newest(context: AppContext, source: str) -> list[LogEntry]:
@@ -346,10 +348,10 @@ async def _newest(context: AppContext, source: str) -> list[LogEntry]:
 
 
 async def _arrived(context: AppContext, source: str, digest: str, *, before: set[str]) -> bool:
-    """Return whether a trial request was read from the inbox.
+    """Return whether the delivery of a trial request was read from the inbox.
 
     digest  SHA-256 of the request's body
-    before  ids of earlier deliveries, which do not count
+    before  ids of earlier deliveries, which are ignored
     """
     await behind_s(context)
     found = await _newest(context, source)

@@ -1,8 +1,8 @@
-"""The checklist before real money moves: checks by the program, and statements by people.
+"""The checklist before real money is taken: checks by the program, and statements signed by people.
 
-Statements are only added. A person cannot sign away a problem that the program finds. An item that
-the program cannot check (`to_sign`) counts once a person has signed it by name. Leaves out: the
-checks (`examine`).
+Statements are never changed or deleted. A person cannot override a problem that the program finds.
+An item that the program cannot check (`to_sign`) passes once a person has signed it by name. Leaves
+out: the checks (`examine`).
 """
 
 import hashlib
@@ -30,12 +30,12 @@ from reconcile.documents import InstantText
 from reconcile.instants import MINUTE, SECOND, Instant
 
 TRIAL_LIMIT_S: Final = 10.0
-"""Seconds to wait for an answer, as long as providers commonly wait."""
+"""Seconds to wait for an answer. Providers commonly wait as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Result of trying a source's endpoint.
+    """Result of sending trial requests to a source's endpoint.
 
     wrong      wrong answers of the endpoint; None if this program cannot sign like the provider
     unreached  whether the endpoint gave no answer
@@ -50,8 +50,8 @@ class Trial:
 def requests(
     source: Source, *, url: str, event_id: str, now: Instant
 ) -> Iterator[tuple[str, Signed, bool]]:
-    """Yield each trial request: name, request, and whether it must be accepted. Raises
-    ConfigurationError or ValueError without signatures."""
+    """Yield name and request of each trial request, and whether it must be accepted. Raises
+    ConfigurationError or ValueError if the source has no signatures."""
     good = source.signed(TRIAL, event_id=event_id, now=now, url=url)
     if not _is_genuine(source, good, url=url, now=now):
         raise ValueError("the provider signs something that the trial cannot produce")
@@ -95,7 +95,7 @@ async def try_endpoint(
 ) -> Trial:
     """Send each trial request to the endpoint and compare the answers.
 
-    arrived  return whether a delivery of this source with this SHA-256 was read from the inbox
+    arrived  returns whether a delivery of this source with this SHA-256 was read from the inbox
     """
     # Their requests are unsigned, or must name an account that only the provider's events name.
     if source.profile.signature.mac in {"none", *TOKENS} or source.profile.account.where:
@@ -132,7 +132,7 @@ UNREACHED: Final = (
     "Check that `tallyhook serve` runs, that TALLYHOOK_PUBLIC_URL names its address, and that "
     "DNS, TLS and the proxy lead to it from here."
 )
-"""Next step for an endpoint that did not answer."""
+"""Instruction for an endpoint that did not answer."""
 
 State = Literal["passed", "failed", "not_run_yet", "to_sign"]
 
@@ -142,7 +142,7 @@ PROGRAM: Final = "tallyhook"
 SIGNER: Final = f"{PROGRAM} golive"
 
 WHOLE: Final = "golive"
-"""Item under which the result of a whole checklist run is stored."""
+"""Name under which the result of a whole run of the checklist is stored."""
 
 STATED: Final[Mapping[str, str]] = {
     "support_ownership": "who answers customers and the provider, and how to reach them",
@@ -158,11 +158,12 @@ REHEARSED: Final[Mapping[str, str]] = {
 }
 """Items that `tallyhook rehearse` checks.
 
-Live may have no test numbers, so a person may state the result of the rehearsal in the sandbox.
+A live provider may have no test numbers. A person may then state the result of a rehearsal in the
+sandbox.
 """
 
 SHOWN_BY: Final[Mapping[str, str]] = {"idempotency": "success", "duplicates": "duplicate webhook"}
-"""Scenario that alone shows whether an item is met, by item."""
+"""Name of the scenario that alone decides an item, by item."""
 
 CHECKED: Final = (
     "api_keys",
@@ -171,15 +172,15 @@ CHECKED: Final = (
     "account_sharing",
     "acting_alone",
 )
-"""Items that a run of the checks covers."""
+"""Items that a run of the checks decides."""
 
 ITEMS: Final = (*CHECKED, *REHEARSED, *STATED)
 
 UNTRIED: Final = " (not run yet)"
-"""Suffix, in the stored result of a run, of items that it could not check."""
+"""Suffix of items that a run could not check, in its stored result."""
 
 MAX_NOTE: Final = 2_000
-"""Maximum number of characters of a note: a paragraph, and where the documents are."""
+"""Maximum length in characters of a note: a paragraph, and where the documents are."""
 
 
 class ChecklistItemDocument(TypedDict):
@@ -196,7 +197,8 @@ class ChecklistItem:
     """Line of the checklist.
 
     sentence  why the item is in its state, and what to do
-    sources   sources that a signature on the item would cover; empty if it depends on none
+    sources   sources that a signature on the item would cover; empty if the item is not about
+              sources
     """
 
     item: str
@@ -342,10 +344,10 @@ def _signing(name: str) -> str:
 async def last_checklist(
     context: AppContext, checked: Sequence[ChecklistItem] | None = None
 ) -> list[ChecklistItem]:
-    """Return the checklist without running or storing anything.
+    """Return the checklist without running checks or storing anything.
 
-    checked  results of checks that just ran; None to use the stored results of the last run,
-             without reasons
+    checked  results of checks that just ran; None to use the stored results of the last run, which
+             have no reasons
     """
     async with context.database.reading() as connection:
         signed = await signoffs(connection)
@@ -356,8 +358,7 @@ async def last_checklist(
 
 
 def _as_last_found(name: str, last: Signoff | None) -> ChecklistItem:
-    """Return an item of the checklist as the last check found it. Only a new check shows whether a
-    person can sign it."""
+    """Return an item of the checklist with the result of the last check."""
     if last is None:
         sentence = "This was never checked: run the checks, or `tallyhook golive` on the machine."
         return ChecklistItem(item=name, state="not_run_yet", sentence=sentence)
@@ -408,10 +409,10 @@ ASKED_FOR: Final = "to sign for: "
 
 
 def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
-    """Return the item's sources that the last signature does not cover.
+    """Return those sources of the item that the last signature does not cover.
 
-    A signature covers the sources of the last request before it. Without such a request, it covers
-    those of the next request.
+    A signature is requested for certain sources, and covers the sources of the last request before
+    it. If there was no request before, it covers the sources of the next request.
     """
     asked: list[str] | None = None
     covered: list[str] | None = None
@@ -428,8 +429,7 @@ def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
 
 
 async def checklist(context: AppContext, checked: Sequence[ChecklistItem]) -> list[ChecklistItem]:
-    """Return the checklist after a run, and store the result and each new request for a
-    signature."""
+    """Return the checklist after a run. Store the result, and each new request for a signature."""
     async with context.database.reading() as connection:
         signed = await signoffs(connection)
     at = context.clock.now()
@@ -488,10 +488,10 @@ def open_items(items: Sequence[ChecklistItem]) -> list[str]:
 
 
 async def note_checks(context: AppContext, *, by: str) -> None:
-    """Record in the audit trail that a person runs the checks, which send questions and trial
-    requests.
+    """Record in the audit trail that a person runs the checks. They send questions to providers and
+    trial requests to the endpoint.
 
-    Raises UsageError without permission.
+    Raises UsageError for a missing permission.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="golive_checked")
@@ -524,10 +524,11 @@ async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
 
 
 async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> None:
-    """State that two founders are two people. Only the machine's owner may do this, during setup.
+    """State that the two operators who set up the system are two people. Only the machine's owner
+    may do this, and only during setup.
 
-    Raises UsageError if the checklist was ever complete or a month is closed, and the errors of
-    `vouch_for_founders`.
+    Raises UsageError if the checklist was ever complete or a month is closed. Also raises the
+    errors of `vouch_for_founders`.
     """
     from app.finance.closed_periods import list_closed  # a receiver starts without it
 
@@ -546,8 +547,8 @@ async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> No
 
 
 async def what_a_signature_is_worth(context: AppContext, item: str) -> str | None:
-    """Return why a person's signature on an item has no effect, or is refused; None if it
-    counts."""
+    """Return why a person's signature on an item has no effect or is refused; None if it is
+    accepted."""
     found = next(each for each in await last_checklist(context) if each.item == item)
     if item in CHECKED:
         return (
@@ -562,7 +563,8 @@ async def what_a_signature_is_worth(context: AppContext, item: str) -> str | Non
 
 
 async def unfinished(context: AppContext) -> str | None:
-    """Return why a live instance should not take money yet; None if it may, and in a sandbox."""
+    """Return why a live instance should not take money yet. Return None if it may, and always in a
+    sandbox."""
     if context.database.environment != "live":
         return None
     async with context.database.reading() as connection:

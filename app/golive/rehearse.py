@@ -2,8 +2,8 @@
 
     (1) record an order  (2) open its session  (3) wait for the verified end  (4) compare
 
-All scenarios are played together. Only events that the service has verified and stored count, so it
-must be running, and the provider must deliver to it.
+All scenarios are played at the same time. Only events that the service has verified and stored are
+considered. So the service must be running, and the provider must deliver to it.
 """
 
 import asyncio
@@ -30,14 +30,15 @@ from reconcile.ledger.ledger import Outcome
 from reconcile.ledger.vocabulary import FindingCode
 
 SIMULATED: Final = "2547000000"
-"""Prefix of the two digits that select a scenario of the simulated provider."""
+"""First digits of the simulated provider's test numbers. Two more digits select a scenario."""
 
 NUMBERS: Final = "TALLYHOOK_REHEARSAL__NUMBERS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Ledger of an order at the end of a scenario. Only the scenario's last event produces it.
+    """Ledger that an order must have at the end of a scenario. No earlier event of the scenario may
+    lead to it.
 
     ships     whether the order may be fulfilled
     claims    claims that must be in the timeline
@@ -93,7 +94,8 @@ EXPECTED: Final[Mapping[str, Expected]] = MappingProxyType(
         "service trouble": _paid(),
     }
 )
-"""Expected ends by the simulated provider's scenarios. A real provider offers some of them."""
+"""Expected end of each scenario of the simulated provider. A real provider offers some of these
+scenarios."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +104,8 @@ class RehearsalPlan:
 
     numbers     provider's test number by scenario
     amount      amount in major units
-    patience_s  seconds to wait for each end; None for BEYOND_S after the scenario's deadline
+    patience_s  seconds to wait for the end of each scenario; None to wait until BEYOND_S after the
+                scenario's deadline
     """
 
     numbers: Mapping[str, str] = field(repr=False)
@@ -112,8 +115,11 @@ class RehearsalPlan:
 
 
 def numbers_for(given: Mapping[str, str], *, environment: str | None) -> Mapping[str, str]:
-    """Return the configured test numbers, else the numbers of the simulated provider. Raises
-    ConfigurationError for an unknown scenario, and in live without numbers."""
+    """Return the configured test numbers, or else the numbers of the simulated provider.
+
+    Raises ConfigurationError for an unknown scenario, or if no numbers are configured in a live
+    environment.
+    """
     unknown = [name for name in given if name not in EXPECTED]
     if unknown:
         known = ", ".join(EXPECTED)
@@ -126,7 +132,7 @@ def numbers_for(given: Mapping[str, str], *, environment: str | None) -> Mapping
 
 
 BEYOND_S: Final = 120.0
-"""Seconds to wait after the deadline, for a delayed webhook and its repetitions."""
+"""Seconds to wait after a scenario's deadline, because a webhook may be delayed or repeated."""
 
 LOOK_S: Final = 0.5
 
@@ -136,12 +142,12 @@ SAME_START: Final = "same start twice"
 ONE_SESSION: Final = "one session"
 
 LEAST: Final = 2
-"""Fewest scenarios of a rehearsal. Any test shows a successful payment."""
+"""Minimum number of scenarios in a rehearsal. A single successful payment would prove little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RehearsedScenario:
-    """A played scenario. `order` is empty if no order was created."""
+    """A played scenario. `order` is empty if no order could be created."""
 
     scenario: str
     expected: str
@@ -159,7 +165,7 @@ async def rehearse(
     plan: RehearsalPlan,
     progress: Callable[[RehearsedScenario], None],
 ) -> list[RehearsedScenario]:
-    """Play every scenario of the plan, store the results, and return them in the plan's order."""
+    """Play every scenario of the plan, and store the results. Return them in the plan's order."""
     stage = _Stage(context, client, plan=plan, progress=progress)
     parts = await asyncio.gather(*(stage.play(name) for name in plan.numbers))
     played = [each for part in parts for each in part]
@@ -173,8 +179,8 @@ async def play(
     patience_s: float | None,
     progress: Callable[[RehearsedScenario], None],
 ) -> list[RehearsedScenario]:
-    """Play every scenario that has a number. Raises ConfigurationError without a provider, or in
-    live without a number."""
+    """Play every scenario that has a test number. Raises ConfigurationError if no provider is
+    configured, or if a live environment has no test numbers."""
     settings = context.settings
     numbers = settings.rehearsal.numbers
     given = {name: each.get_secret_value() for name, each in numbers.items()}
@@ -204,7 +210,7 @@ class _Stage:
         self._run = new_id("", context.clock.now())
 
     async def play(self, scenario: str) -> list[RehearsedScenario]:
-        """Play a scenario. The payment of the scenario `success` is started a second time."""
+        """Play a scenario. For the scenario `success`, start the payment a second time."""
         began = monotonic()
         number = list(self._plan.numbers).index(scenario) + 1
         request = CheckoutRequest(
@@ -265,8 +271,10 @@ class _Stage:
     async def _start_again(
         self, request: CheckoutRequest, first: CheckoutResult
     ) -> RehearsedScenario:
-        """Start a payment a second time, and ask the service again with the first key. All answers
-        must name one session."""
+        """Start a payment a second time, and repeat the first request with its idempotency key.
+
+        The result has passed if all answers name the same session.
+        """
         began = monotonic()
         found = await open_checkout(self._context, self._client, request=request)
         assert first.key is not None, "the rehearsal's orders are its own, and new"
@@ -292,8 +300,8 @@ class _Stage:
     async def _wait(
         self, order: str, expected: Expected, *, result: CheckoutResult
     ) -> LedgerDocument:
-        """Wait until the order's document is as expected and published, or time runs out. Return
-        the document."""
+        """Wait until the order's document is as expected and published, or until time runs out.
+        Return the document."""
         patience_s, policy, now = (
             self._plan.patience_s, self._context.policy, self._context.clock.now(),
         )  # fmt: skip

@@ -1,4 +1,5 @@
-"""Stored results of the go-live checklist, from checks and from people. Rows are only added."""
+"""Stored results of the go-live checklist, from checks and from people. Rows are never changed or
+deleted."""
 
 from dataclasses import asdict, dataclass
 from typing import Literal

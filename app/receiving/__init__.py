@@ -1,4 +1,4 @@
-"""Path of a delivery: guard, endpoint, verification, inbox, reader, and the delivery log."""
+"""Receiving of deliveries: guard, endpoint, verification, inbox, reader, and the delivery log."""
 
 __all__ = (
     "append_store",

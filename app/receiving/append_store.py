@@ -2,15 +2,15 @@
 
 Each step reads or writes for the whole batch at once:
 
-1. which event ids and links are known
-2. each arrival's verdict
-3. each new event's order
-4. write everything
-5. which orders become due
+1. load known event ids and links
+2. decide the verdict on each arrival
+3. find the order of each new event
+4. write all rows
+5. set orders due for folding
 
-Only one process appends at a time, from taking the lock LINKING to its commit. So on PostgreSQL the
-deliveries are written before the lock is taken, from a guess at steps 1 and 2. If another process
-has appended one of the events meanwhile, they are written again.
+Only one process at a time can append, because it holds the lock LINKING until its commit. On
+PostgreSQL, the deliveries are written before the lock is taken, with assumed results of steps 1 and
+2. If another process has appended one of the events meanwhile, the deliveries are written again.
 
 Leaves out: reading the requests.
 """
@@ -55,7 +55,7 @@ class Envelope:
 
 
 class Arrival(NamedTuple):
-    """One verified delivery on its way into the store.
+    """One verified delivery that is to be stored.
 
     headers      the headers without credentials, as `name: value` lines in Latin-1
     event        the event in the body; None if the body could not be read
@@ -65,7 +65,7 @@ class Arrival(NamedTuple):
     customer     the keyed digests by which the event's customer is found, as in `Reading`
     values       the values in an unreadable body, any of which may name an order; empty if anyone
                  could have sent it
-    peer         the kind of the sender's address, which is used only for the log; empty if unknown
+    peer         the kind of the sender's address, only for the log; empty if unknown
     lane         the sender's lane for questions to the provider (see `lane_of`)
     """
 
@@ -112,7 +112,7 @@ class KnownEvents:
         return bool(rows)
 
     def judge(self, event: Event, linking: Linking) -> StoredVerdict:
-        """Return the verdict on one more arrival of an event, and remember the event."""
+        """Return the verdict on an arrival of an event. Add the event to the known events."""
         key = (event.source, event.event_id)
         bodies = self.bodies.get(key)
         if bodies is None:
@@ -135,7 +135,8 @@ class Judged:
     """Arrivals with their verdicts, and the rows to write for them.
 
     fresh   the events that were not known before
-    pruned  the ids of redeliveries for which the body of the first delivery was pruned or erased
+    pruned  the ids of redeliveries whose first delivery has no body any more, because it was pruned
+            or erased
     """
 
     arrivals: Sequence[Arrival]
@@ -147,7 +148,7 @@ class Judged:
 
 
 class Ready(NamedTuple):
-    """Content of one inbox row or suspect, to be appended before `row` is deleted. `row` is None
+    """Content of one inbox row or suspect. It is appended before the row is deleted. `row` is None
     for content from elsewhere."""
 
     row: Unread | Suspect | None
@@ -156,7 +157,8 @@ class Ready(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """Arrivals with new ids, their verdicts, and the links that the commit will store."""
+    """Arrivals that were not stored before, their verdicts, and the links that the commit will
+    store."""
 
     arrivals: Sequence[Arrival]
     verdicts: list[StoredVerdict]
@@ -166,7 +168,7 @@ class Appended(NamedTuple):
 def append_ready(
     connection: PlainConnection, ready: Sequence[Ready], *, memory: LinkMemory, ring: RejectionRing
 ) -> Appended:
-    """Delete rows from the inbox and append their content."""
+    """Append the content of inbox rows, and delete the rows."""
     if connection.spread or any(each.rejections or isinstance(each.row, Suspect) for each in ready):
         take_lock(connection, LINKING)  # before any rows that others lock while they hold it
     if any(each.rejections for each in ready):
@@ -201,10 +203,11 @@ def append_ready(
 def append_ahead(
     connection: PlainConnection, ready: Sequence[Ready], *, memory: LinkMemory
 ) -> Links:
-    """Append the content of inbox rows. `append_ready` later deletes the rows and writes all marks.
+    """Append the content of inbox rows before the rows are deleted. `append_ready` later deletes
+    the rows and writes all marks.
 
-    For databases that store deliveries on several nodes, whose coordinator sees a commit earlier
-    than the nodes do.
+    This is for databases that store deliveries on several nodes. There, the coordinator sees a
+    commit earlier than the nodes do.
     """
     take_lock(connection, LINKING)  # a reader that took over a claim then sees its rows
     arrivals = _unknown(connection, [arrival for each in ready for arrival in each.arrivals])
@@ -212,8 +215,8 @@ def append_ahead(
 
 
 def _mark_ahead(connection: PlainConnection, arrivals: Sequence[Arrival]) -> Appended:
-    """Set orders due, and write seal marks, for events that `append_ahead` stored earlier, perhaps
-    in a process that died.
+    """Set orders due, and write seal marks, for events that `append_ahead` has stored. Another
+    process may have stored them, and then ended.
 
     Raises StoreUnavailable if some of the events are not visible yet.
     """
@@ -255,8 +258,8 @@ Came = TypeVar("Came", Arrival, Rejection)
 def _unknown(connection: PlainConnection, came: Sequence[Came]) -> list[Came]:
     """Return the arrivals whose ids are not stored yet, each id once.
 
-    After a restore, a stored delivery may be read from the inbox again; it is no redelivery. A
-    refused arrival that is judged again may be stored already.
+    After a restore, a delivery in the inbox may be stored already. Then it is not a redelivery. A
+    rejected arrival that is verified again may be stored already, too.
     """
     if not came:
         return []
@@ -303,7 +306,8 @@ def count_arrivals(
 
 
 def accepted_of(appended: Appended) -> list[Accepted]:
-    """Return each source's latest accepted and latest readable arrival, for `note_sources`."""
+    """Return the latest accepted and the latest readable arrival of each source, for
+    `note_sources`."""
     latest: dict[tuple[str, bool], Instant] = {}
     for arrival, verdict in zip(appended.arrivals, appended.verdicts, strict=True):
         key = arrival.source, verdict != "unreadable"
@@ -312,17 +316,19 @@ def accepted_of(appended: Appended) -> list[Accepted]:
 
 
 READ: Final = "read "
-"""Prefix of counters of deliveries read from the inbox: `read shop duplicate`."""
+"""Prefix of the names of counters of deliveries read from the inbox. An example is `read shop
+duplicate`."""
 
 READ_END: Final = "read!"
-"""Key that sorts after all these counters, because `!` follows the blank."""
+"""Upper end of the range of names with the prefix READ, because `!` is the character after the
+blank."""
 
 
 def count_read(connection: PlainConnection, appended: Appended) -> None:
     """Count the deliveries that were read. Call this last in a transaction, because it locks the
     counters' rows until the commit.
 
-    On SQLite, also reset the counter STARTS, because this reader has appended something.
+    On SQLite, also reset the counter STARTS, because this reader has now appended something.
     """
     counted = Counter(
         f"{READ}{arrival.source} {verdict}"
@@ -340,7 +346,7 @@ def count_read(connection: PlainConnection, appended: Appended) -> None:
 
 
 STARTS: Final = "reader starts"
-"""Counter on SQLite of readers that started and have not appended anything yet."""
+"""Counter of readers that were started and have not appended anything yet. Only used on SQLite."""
 
 
 def read_counts(connection: PlainConnection) -> dict[tuple[str, str], int]:
@@ -358,7 +364,7 @@ def read_counts(connection: PlainConnection) -> dict[tuple[str, str], int]:
 def append(
     connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory
 ) -> Appended:
-    """Write the arrivals in the caller's transaction. The caller then caches the links."""
+    """Write the arrivals in the caller's transaction. The caller must then cache the links."""
     mark_unsealed(connection, DELIVERY, [arrival.delivery_id for arrival in arrivals])
     judged = _stored(connection, arrivals, memory)
     named = _keep_unread(connection, arrivals)
@@ -368,8 +374,8 @@ def append(
 
 
 def _stored(connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory) -> Judged:
-    """Decide the verdict on each arrival, and store the arrivals. The caller writes seal and due
-    marks."""
+    """Decide the verdict on each arrival, and store the arrivals. The caller must write seal marks
+    and due marks."""
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
     linking, known = Linking(memory), KnownEvents()
     guessed, any_known = None, False
@@ -423,7 +429,10 @@ def _judge(
 def judge_all(
     came: Iterable[tuple[Event | None, str, Instant]], known: KnownEvents, linking: Linking
 ) -> tuple[list[StoredVerdict], list[NewEvent]]:
-    """Return the verdict on each (event, delivery id, arrival), and the events that were new."""
+    """Return the verdict on each event, and the events that were new.
+
+    came  event, delivery id and time of each arrival
+    """
     verdicts: list[StoredVerdict] = []
     fresh: list[NewEvent] = []
     for event, delivery_id, received_at in came:
@@ -478,7 +487,8 @@ def _unconfirmed(arrivals: Sequence[Arrival]) -> list[ToAsk]:
 
 
 def _awaits(arrival: Arrival) -> bool:
-    """Return whether to ask the provider about the event. Ignored kinds are not asked about."""
+    """Return whether to ask the provider about the event. Kinds of events that are ignored are not
+    asked about."""
     event = arrival.event
     if event is None or event.claim == "ignored":
         return False
@@ -500,8 +510,8 @@ _LEFT_AS_IT_IS = "ON CONFLICT (digest) DO NOTHING"
 def _keep_whole(connection: PlainConnection, arrivals: Sequence[Arrival]) -> None:
     """Store each body that holds several events, once.
 
-    A deleted body is stored again only if one of its events can be read now, perhaps from another
-    source. Otherwise each redelivery of an unreadable body would bring it back.
+    If the body was deleted earlier, store it again only if one of its events can be read now.
+    Otherwise each redelivery of an unreadable body would restore the deleted body.
     """
     bodies = {a.whole.digest: a.whole.body for a in arrivals if a.whole is not None}
     read = {a.whole.digest for a in arrivals if a.whole is not None and a.event is not None}
@@ -576,7 +586,7 @@ def _delivery_row(arrival: Arrival, verdict: StoredVerdict, *, pruned: bool) -> 
 
 
 def write_index(connection: PlainConnection, linking: Linking, fresh: Sequence[NewEvent]) -> None:
-    """Write new events, links, adoptions and contested pairs."""
+    """Write new events, their links to orders, and changes of links to the index."""
     if fresh:
         orders = linking.orders
         insert_rows(
@@ -591,8 +601,8 @@ def write_index(connection: PlainConnection, linking: Linking, fresh: Sequence[N
 def mark_due(connection: PlainConnection, due: dict[str, Instant]) -> None:
     """Set orders due because of new evidence. A running fold does not clear these marks.
 
-    An order that is already due keeps its earlier time. Here and in publishing, marks are locked in
-    key order, so that two transactions never deadlock.
+    An order that is already due keeps its earlier time. Orders are always marked in the order of
+    their keys, here and in publishing, so that two transactions cannot deadlock.
     """
     if due:
         insert_rows(
@@ -624,4 +634,4 @@ TRIAL: Final = Arrival(
         payment="trial",
     ),
 )
-"""Trial delivery that touches every table that a real delivery touches."""
+"""Trial delivery. Storing it touches every table that a real delivery touches."""

@@ -1,8 +1,8 @@
-"""Waits until accepted deliveries are read, and reports the age of the oldest unread one.
+"""Waiting until accepted deliveries are read, and the age of the oldest unread delivery.
 
 A delivery counts as unread if it was accepted before the question and is still unread two seconds
-later. A question about one order waits that long. Lists and pages do not wait. Actions that cannot
-be undone are refused while deliveries are unread.
+later. So a question about one order waits up to two seconds. Lists and pages do not wait. Actions
+that cannot be undone are refused while deliveries are unread.
 
 Leaves out: reading.
 """
@@ -15,25 +15,26 @@ from app.core.errors import NotAllRead
 from reconcile.instants import MILLISECOND, SECOND, Duration, Instant, format_duration
 
 READ_WITHIN_S: Final = 2.0
-"""Seconds after which a delivery counts as unread. A question about one order waits as long."""
+"""Seconds after which an accepted delivery counts as unread. A question about one order waits up to
+that long."""
 
 SOON_S: Final = 0.1
-"""Seconds for which a call waits that states a fact about an order and then reads the order. It
-must not wait for a burst of deliveries."""
+"""Maximum wait in seconds of an API call that stores a fact about an order and then returns the
+order. The call must not wait for a burst of deliveries."""
 
 FAR_BEHIND: Final = 200 * MILLISECOND
-"""Age of the oldest unread delivery from which a call with SOON_S does not wait: the reader is too
-far behind."""
+"""Age of the oldest unread delivery from which a call with SOON_S does not wait, because the reader
+will not catch up in time."""
 
 COPY_LATE: Final[Duration] = 10 * SECOND
-"""Age of a standby's newest commit from which its copy counts as incomplete: twice the reader's
-heartbeat of five seconds."""
+"""Age of the newest commit of a standby from which its data counts as incomplete. It is twice the
+interval of the reader's heartbeat."""
 
 _PAUSE_S: Final = 0.02
-"""Seconds between two checks if another process reads."""
+"""Seconds between two checks while another process reads."""
 
 _COPY_PAUSE_S: Final = 0.1
-"""Seconds between two checks of a standby's copy."""
+"""Seconds between two checks of whether a standby has caught up."""
 
 Patience = Literal["long", "short", "none"]
 """Longest wait of a question: READ_WITHIN_S, SOON_S, or none. With `none`, only deliveries older
@@ -45,10 +46,9 @@ async def behind_s(
 ) -> int:
     """Return the age of the oldest unread delivery in seconds, at least 1; 0 if all are read.
 
-    Every answer about orders, and every refusal to answer, uses it. A standby behind its primary
-    returns the age of its copy.
+    A standby that lags behind its primary returns the age of its newest data instead.
 
-    as_of  the instant of the question: later arrivals are ignored; None means now
+    as_of  instant of the question; None for now. Later arrivals are ignored
     """
     loop = asyncio.get_running_loop()
     ends = loop.time() + (READ_WITHIN_S if patience == "long" else SOON_S)
@@ -78,8 +78,9 @@ async def behind_s(
 
 
 async def _copy_behind_s(context: AppContext, asked: Instant) -> int:
-    """Return the age of a standby's copy in seconds if it does not reach the instant `asked` within
-    COPY_LATE. Otherwise, and on a primary, return 0."""
+    """Wait until a standby has all data up to the instant `asked`. If that takes longer than
+    COPY_LATE, return the age of its newest data in seconds. Otherwise, and on a primary, return
+    0."""
     ends = asyncio.get_running_loop().time() + COPY_LATE / SECOND
     while context.database.shared:
         copied = (await context.inbox.backlog()).copied_up_to
@@ -92,8 +93,11 @@ async def _copy_behind_s(context: AppContext, asked: Instant) -> int:
 
 
 async def must_have_read(context: AppContext, *, as_of: Instant | None = None) -> None:
-    """Raise NotAllRead if any delivery that arrived up to `as_of` (None: now) is unread. A standby
-    first replays all commits up to then."""
+    """Raise NotAllRead if a delivery that arrived up to `as_of` is unread. On a standby, first wait
+    for all data up to then.
+
+    as_of  last instant; None for now
+    """
     asked = context.clock.now() if as_of is None else as_of
     behind = await _copy_behind_s(context, asked) or await behind_s(context, as_of=as_of)
     if behind:

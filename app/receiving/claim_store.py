@@ -1,15 +1,16 @@
-"""Claims on inbox rows, so that no two readers read one row.
+"""Claims on inbox rows, so that no two readers read the same row.
 
-    look   find rows and suspects that are free        on a snapshot
-    claim  mark them, in a transaction of its own      then they are read, outside of any
-    ...    append takes out what is still ours         inbox_store.take_out
-    back   give back what is left, at an orderly end
+    look   find rows and suspects that are free        in a snapshot
+    claim  mark them in a transaction of its own       then read them, outside of any transaction
+    ...    append deletes the rows still claimed       inbox_store.take_out
+    back   release what was not read, at a normal end
 
-A claim is only a mark in the row: an append deletes only rows with its own reader's mark. So an
-expired claim costs its reader some work, and no more. Another reader treats a claim as expired
-after watching it for CLAIM_S without interruption, or at once if the claim's process has ended on
-this machine. A reader that could not look for a while starts again, because the other readers could
-not continue either. Neither the time of day nor a connection matters.
+A claim is a mark in the row. An append deletes only rows with the mark of its own reader. So if a
+claim expires, its reader has worked in vain, but nothing is appended twice. Other readers treat a
+claim as expired when they have seen it unchanged for CLAIM_S, or at once if the claim's process has
+ended on this machine. A reader that could not look for some time starts to count again, because the
+other readers may have been stopped, too. Claims depend neither on the time of day nor on
+connections.
 
 Leaves out: reading and appending.
 """
@@ -25,20 +26,21 @@ from app.database.statements import PlainConnection, statement
 from app.receiving.inbox_store import SUSPECT_COLUMNS, Suspect, Unread, items_of, suspect_of
 
 CLAIM_S: Final = 45.0
-"""Seconds after which a claim has expired: three times the longest append, for a busy machine.
-Reading 1,024 deliveries takes about 100 ms, and appending them at most 15 seconds, 5 for this
-process and 10 for others. A claim that is being appended cannot expire."""
+"""Seconds after which a claim expires: three times the longest append, for a busy machine. Reading
+1,024 deliveries takes about 100 ms. Appending them takes at most 15 seconds: 5 for this process and
+10 for waiting for others. A claim does not expire during its append."""
 
 LOOKS_S: Final = 3.0
-"""Longest time in seconds between two looks of a reader. After a longer time, its view counts as
-interrupted."""
+"""Longest time in seconds between two looks of a reader at the claims. After a longer time, it
+starts to count again."""
 
 MOST_SEEN: Final = 1_000
-"""Number of remembered claims beyond which a reader forgets claims that are gone."""
+"""Maximum number of remembered claims. If there are more, a reader forgets the claims that are
+gone."""
 
 MOST_CLAIMS: Final = 2
-"""Number of expired claims from which a row's records are read alone. One may expire because a
-reader died; two in a row may be the row's fault."""
+"""Number of expired claims on a row from which its records are read one by one. One claim may
+expire because a reader died. If a second one expires, the row itself may be the cause."""
 
 HEADS: Final = 512
 """Maximum number of rows or suspects listed at a time."""
@@ -54,10 +56,13 @@ class Head(NamedTuple):
 
 
 class Claimant:
-    """Reader, with its view of other readers' claims."""
+    """Reader, with what it has seen of other readers' claims."""
 
     def __init__(self, *, alone: bool = False) -> None:
-        """Start without claims. `alone` means that no other process reads or holds claims."""
+        """Start without claims.
+
+        alone  whether no other process reads or holds claims
+        """
         self.alone = alone
         self._name = f"{process_name()} {new_salts(1)[0].hex()} "
         self._claims = 0
@@ -125,8 +130,8 @@ def claim_rows(
 ) -> list[Unread]:
     """Claim the oldest free rows on PostgreSQL, without waiting for another reader's claim.
 
-    The first free row is always claimed. Further rows must fit into `limit` records and
-    `most_bytes`.
+    The first free row is always claimed. Further rows are claimed up to `limit` records and
+    `most_bytes` in total.
     """
     mark, after = claimant.next_mark(), 0
     while heads := heads_of_rows(connection, after=after):
@@ -180,7 +185,7 @@ _CLAIM_SUSPECT: Final = statement(
 
 
 def give_back(connection: PlainConnection, claimant: Claimant) -> None:
-    """Release claimed rows that were not read, without counting a failed try."""
+    """Release claimed rows that were not read. This does not count as a failed try."""
     for sql in _GIVE_BACK:
         connection.ask(sql, (claimant.marks,))
 
@@ -192,7 +197,7 @@ _GIVE_BACK: Final = (
 
 
 def failed_alone(connection: PlainConnection, one: Suspect) -> None:
-    """Count one more failed reading of a suspect, and release it."""
+    """Count one more failed reading of a suspect, and release the suspect."""
     connection.ask(
         "UPDATE suspects SET tries=tries + 1, taken_by=NULL WHERE seq=? AND taken_by=?",
         (one.seq, one.taken_by),

@@ -2,8 +2,8 @@
 
     due confirmation ──ask──▶ answer ──store as a delivery──▶ event, `fetched` ──▶ settled or later
 
-Leaves out: the meaning of an answer, which is folded like any delivery. Until there is one, the
-ledger says `pending` and why.
+Leaves out: the meaning of an answer, which is folded like any other delivery. Until there is an
+answer, the ledger stays `pending`, and states why.
 """
 
 import asyncio
@@ -32,29 +32,32 @@ from reconcile.ledger.outcome_attempts import LONGEST_WINDOW
 from reconcile.ledger.positions import REPEATED_AFTER
 
 AT_ONCE: Final = 8
-"""Concurrent questions to one provider: within any provider's rate limit."""
+"""Maximum number of concurrent questions to one provider. Every provider's rate limit allows
+this."""
 
 MAX_WAITING: Final = 10_000
-"""Maximum number of events of one source that are asked about again. If there are more, the events
-asked about most often are given up. Events never asked about stay; the receiver limits them."""
+"""Maximum number of waiting events of one source that were asked about before. If there are more,
+the events that were asked about most often are given up. Events that were never asked about are not
+limited here, because the receiver limits them."""
 
 LEASE: Final[Duration] = 2 * MINUTE
-"""Time for which a taken confirmation is reserved. Asking takes 20 seconds at most."""
+"""Time for which a confirmation that was taken is reserved. Asking takes at most 20 seconds."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = HOUR
 """Longest pause between two questions about one event. Pauses double up to this."""
 
 ASK_FOR: Final[Duration] = LONGEST_WINDOW + 5 * DAY
-"""Time for which one event is asked about: beyond the window of the slowest payment method.
-Afterwards its ledger stays pending, and says why."""
+"""Time for which the provider is asked about an event. It exceeds the time limit of the slowest
+payment method. Afterwards, the ledger stays pending, and states why."""
 
 ASK_AGAIN: Final[tuple[Duration, ...]] = (10 * SECOND, MINUTE, 10 * MINUTE, HOUR)
-"""Pauses before the same question is asked again. An unchanged position may come from an old copy
-at the provider; a changed position needs a second answer."""
+"""Pauses before the provider is asked the same question again. An unchanged answer may come from an
+outdated copy at the provider, and a changed answer must be confirmed by a second one."""
 
 SURE_NOT_FOUND: Final = 5
-"""Answers of `not found` before the provider is believed, because some learn of an event late."""
+"""Number of `not found` answers after which the provider is believed. Some providers know an event
+only after a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +220,8 @@ async def _store(
 def says_nothing_new(answer: Event, known: Sequence[Event]) -> bool:
     """Return whether an answer only repeats the latest position.
 
-    A repetition is new some time after a change: it may confirm that money was taken back.
+    A repetition some time after a change counts as new, because it may confirm that money was taken
+    back.
 
     known  the payment's latest stored positions, newest first
     """
@@ -250,10 +254,10 @@ def _read(
 async def _later(
     context: AppContext, due: confirmation_store.Confirmation, asked: Duration, *, answered: bool
 ) -> None:
-    """Postpone the next question, each time for twice as long, up to LONGEST_PAUSE. Give up after
-    ASK_FOR without a final answer.
+    """Postpone the next question. The pause doubles each time, up to LONGEST_PAUSE. Give up if
+    there is no final answer after ASK_FOR.
 
-    asked  a longer pause that the provider asked for, limited by LONGEST_PAUSE
+    asked  a longer pause that the provider asked for. It is limited by LONGEST_PAUSE, too
     """
     now = context.clock.now()
     if now - due.asked_since > ASK_FOR:
@@ -267,27 +271,28 @@ async def _later(
 
 
 async def _give_up(context: AppContext, due: confirmation_store.Confirmation, why: str) -> None:
-    """Stop asking about an event, and log the reason once. The order's ledger stays pending."""
+    """Stop asking about an event, and log the reason once. The ledger of its order stays
+    pending."""
     log.error("an event was not confirmed", event_id=due.event.event_id, reason=why)
     async with context.database.writing() as connection:
         await confirmation_store.settle(connection, due)
 
 
 MOST_ASKED_BEFORE: Final = 200
-"""Maximum number of events asked about again before a month is closed: as many as fit into 10
-seconds. The rest counts as not asked."""
+"""Maximum number of events that are asked about again before a month is closed. That many fit into
+10 seconds. Further events count as unanswered."""
 
 PATIENCE_S: Final = 15.0
-"""Seconds to wait for these answers. A provider that takes longer counts as not asked."""
+"""Seconds to wait for these answers. Events without an answer by then count as unanswered."""
 
 _LOOK_S: Final = 0.2
 
 
 async def ask_before(context: AppContext, *, until: Instant) -> list[confirmation_store.Waiting]:
-    """Ask again about every unfinished event that arrived before `until`. Return the events without
-    an answer in time, oldest first.
+    """Ask again about every unfinished event that arrived before `until`. Return the events that
+    got no answer in time, oldest first.
 
-    Without a running service, no event gets an answer.
+    If no service is running, no event gets an answer.
     """
     async with context.database.reading() as connection:
         if not await confirmation_store.any_since(connection, until=until):
@@ -310,7 +315,8 @@ async def ask_before(context: AppContext, *, until: Instant) -> list[confirmatio
 async def unanswered_by(
     context: AppContext, *, until: Instant, as_of: Instant
 ) -> list[confirmation_store.Waiting]:
-    """Return unfinished events from before `until` that got no answer from `until` to `as_of`.
+    """Return the unfinished events that arrived before `until` and got no answer between `until`
+    and `as_of`.
 
     The provider is not asked, because a report as of a past instant cannot use a later answer.
     """
@@ -325,11 +331,13 @@ IDLE_S: Final = 1.0
 """Seconds between two checks for due events. A check costs one index lookup."""
 
 BETWEEN_S: Final = 0.05
-"""Seconds of rest after each question: at most 20 questions a second to one provider."""
+"""Seconds of pause after each question. They limit the rate to 20 questions a second for one
+provider."""
 
 
 def confirming(confirmer: Confirmer) -> TaskGroup:
-    """Build one task for each source that keeps asking its provider about due events."""
+    """Build one task for each source. The task keeps asking the source's provider about due
+    events."""
     return TaskGroup(
         [
             PeriodicTask(

@@ -1,12 +1,14 @@
-"""Events that count only once confirmed, and when to ask their provider next.
+"""Events that are unconfirmed, and when to ask their provider next.
 
-Every arrival of such an event writes its row, even a repeated one: an event that only says that
-something changed may report another change. A caller takes the row for a while before it asks. An
-answer that settles the event deletes the row, unless the event arrived again meanwhile.
+An unconfirmed event has no effect until the provider confirms it. Every arrival of such an event
+writes its row, even if the event is repeated. A repeated event may report another change if it only
+says that something has changed. A caller reserves the row for a while before it asks. A final
+answer deletes the row, unless the event arrived again meanwhile.
 
-Events with a reference known from the shop or our checkout come first, then those asked about least
-often, alternating between lanes. A row comes due again by itself if its taker died, or if a fast
-clock postponed it too far.
+Events with a reference known from the shop or from a checkout session come first. Then come the
+events that were asked about least often, alternating between the lanes of their senders. If the
+process that reserved a row dies, or a fast clock postponed the row too far, the row becomes due
+again.
 
 Leaves out: asking.
 """
@@ -72,8 +74,8 @@ _ADD_UNSETTLED = statement(
 class Confirmation:
     """One event to ask about.
 
-    tries        earlier questions to the provider
-    taken_until  when the event comes due again without a result
+    tries        number of earlier questions to the provider
+    taken_until  end of the reservation. Without a result by then, the event becomes due again
     """
 
     event: Event
@@ -83,7 +85,7 @@ class Confirmation:
 
 
 class ToAsk(NamedTuple):
-    """One event to ask about, with its arrival and its sender's lane."""
+    """One event to ask about, with the time of its arrival and the lane of its sender."""
 
     event: Event
     received_at: Instant
@@ -91,11 +93,13 @@ class ToAsk(NamedTuple):
 
 
 def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> None:
-    """Make these events due now. If an event already waits, its pauses start again.
+    """Make these events due now. If an event already waits, its pauses start again from the
+    shortest.
 
-    An event is asked about after the last waiting event of its lane, but not before the next event
-    of all lanes. So a sender of many events waits for others, and new senders do not overtake for
-    long. Each known reference has its own lane, with a number above the senders' lanes.
+    An event gets the next position of its lane, but not a position before the first event that
+    waits in any lane. So a sender of many events waits for others, and new senders cannot overtake
+    for long. Each known reference has its own lane. The numbers of these lanes are above those of
+    the senders' lanes.
     """
     if not events:
         return
@@ -131,7 +135,7 @@ def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> 
 
 
 def put_named_first(connection: PlainConnection, links: Mapping[tuple[str, str, str], str]) -> None:
-    """Move waiting events to the front whose reference was linked after they arrived.
+    """Move those waiting events to the front whose reference has now been linked to an order.
 
     links  orders by (reference, kind, source)
     """
@@ -145,7 +149,7 @@ def put_named_first(connection: PlainConnection, links: Mapping[tuple[str, str, 
 
 MOST_PUT_FIRST: Final = 10
 """Maximum number of events of one reference that are moved to the front. A provider sends one or
-two before the shop names the reference; anyone can send more."""
+two before the shop names the reference, but anyone can send more."""
 
 _ANY_UNNAMED: Final = "SELECT 1 FROM confirmations WHERE source=? AND named=0 LIMIT 1"
 _PUT_FIRST: Final = (
@@ -163,9 +167,9 @@ _LAST_TURN: Final = "SELECT max(turn) FROM confirmations WHERE source=? AND lane
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """Source to ask about, with its time limits.
+    """Source whose provider is to be asked, with its time limits.
 
-    lease    how long a taken event stays taken
+    lease    how long a taken event stays reserved
     longest  longest pause between two questions
     """
 
@@ -177,7 +181,8 @@ class Asking:
     def due(self) -> sa.ColumnElement[bool]:
         """Return the SQL condition for due rows of `confirmations`.
 
-        A time further away than lease and longest pause comes from a fast clock, and counts as due.
+        A row that is due later than any lease and pause allow was written with a fast clock. It
+        counts as due now.
         """
         leased = self.now + self.lease
         return sa.and_(
@@ -199,14 +204,14 @@ async def any_due(connection: AsyncConnection, asking: Asking) -> bool:
 async def take_due(
     connection: AsyncConnection, asking: Asking, *, limit: int
 ) -> list[Confirmation]:
-    """Take up to `limit` due events. Each comes due again when the lease ends.
+    """Take up to `limit` due events. Each becomes due again when the lease ends.
 
-    Events with a known reference come first, then events asked about least often, in turns of their
-    lanes.
+    Events with a known reference come first. Then come the events that were asked about least
+    often, alternating between lanes.
 
     Only one question about a payment runs at a time, because simultaneous answers could contradict
-    each other. So processes of one source take events one after another, and skip payments with a
-    running question.
+    each other. So processes of one source take events one after another, and skip payments about
+    which a question is running.
     """
     await run(connection, take_lock_of, ASKING, asking.source)
     held = sa.and_(_MARKS.taken_until > asking.now, _MARKS.taken_until <= asking.now + asking.lease)
@@ -321,8 +326,8 @@ async def waiting_before(
 async def make_due(
     connection: AsyncConnection, *, now: Instant, until: Instant, limit: int
 ) -> list[Waiting]:
-    """Make due every waiting event that arrived before `until`, unless a request about it is
-    under way. Return all of them, like `waiting_before`."""
+    """Make every waiting event that arrived before `until` due now, except events about which a
+    question is running. Return all of them, like `waiting_before`."""
     waiting = await waiting_before(connection, until=until, limit=limit)
     for each in waiting:
         free = sa.or_(_MARKS.taken_until.is_(None), _MARKS.taken_until <= now)
@@ -356,8 +361,8 @@ async def unanswered(
 async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int) -> int:
     """Stop asking about all but `keep` events of a source, and return how many were dropped.
 
-    Events asked about most often go first, events with a known reference last. Events never asked
-    about stay.
+    Events that were asked about most often are dropped first, and events with a known reference
+    last. Events that were never asked about are not dropped.
     """
     key = [_MARKS[name] for name in _KEY]
     most = (
@@ -380,8 +385,8 @@ async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int
 async def await_again(
     connection: AsyncConnection, *, now: Instant, not_known: str, never: Sequence[str] = ()
 ) -> None:
-    """Mark the events that wait for an answer, after the index was rebuilt: all that ever waited
-    and got no final answer.
+    """Mark all events that still need a final answer as waiting. Call this after the index was
+    rebuilt.
 
     not_known  kind of the final answer that the provider does not know the payment
     never      sources whose providers are never asked
@@ -398,7 +403,7 @@ async def await_again(
 
 
 async def unasked(connection: AsyncConnection, source: str, *, over: int) -> bool:
-    """Return whether a source has more than `over` events never asked about."""
+    """Return whether a source has more than `over` events that were never asked about."""
     sql = "SELECT 1 FROM confirmations WHERE source=:source AND tries=0 LIMIT 1 OFFSET :over"
     found = await connection.execute(sa.text(sql), {"source": source, "over": over})
     return found.first() is not None
@@ -429,10 +434,10 @@ async def is_known(connection: AsyncConnection, event: Event) -> bool:
 async def named_references(
     connection: AsyncConnection, sources: Sequence[str], *, since: Instant, limit: int
 ) -> list[tuple[str, str]]:
-    """Return (source, reference) of sessions and payments that our side named since an instant,
-    oldest first.
+    """Return source and reference of sessions and payments that records have named since an
+    instant, oldest first.
 
-    At most the latest `limit` records are used.
+    Only the latest `limit` records are used.
     """
     values = {"start": first_id("rec_", since), "sources": list(sources), "limit": limit}
     rows = await connection.execute(
@@ -469,8 +474,8 @@ async def last_positions(connection: AsyncConnection, event: Event) -> list[Even
 
 
 async def gap_since_answer(connection: AsyncConnection, event: Event) -> bool:
-    """Return whether deliveries may have been lost since the provider last stated the position: a
-    person accepted a gap later."""
+    """Return whether deliveries may have been lost after the provider last stated the position.
+    This is so if a person accepted a gap later."""
     found = await connection.execute(
         sa.text(_GAP_SINCE_ANSWER), {"source": event.source, "payment": event.payment}
     )

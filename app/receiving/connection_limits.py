@@ -16,17 +16,17 @@ from typing import Final, Protocol
 from app.receiving.refusals import network_of
 
 SWEEP_S: Final = 1.0
-"""Seconds between two checks of all connections, and so the most by which one exceeds a
-deadline."""
+"""Seconds between two checks of all connections. A connection can exceed its deadline by this
+time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateLimits:
-    """Limits of connections, each a setting whose description says why.
+    """Limits of connections. The description of each setting gives the reason.
 
     receive_deadline_s  seconds for the whole request, from its first byte or the opening of the
                         connection
-    send_deadline_s     seconds for the client to read bytes that wait in our memory
+    send_deadline_s     seconds for the client to read bytes that wait in this process's memory
     connections         maximum number of open connections
     per_address         maximum number of open connections from one address that is not a proxy
     max_head_bytes      maximum number of bytes of a request without its body
@@ -41,15 +41,15 @@ class GateLimits:
 
 
 class Guarded(Protocol):
-    """Interface of a connection that these limits watch."""
+    """Interface of the connections that are subject to these limits."""
 
     def overdue(self, now: float) -> str | None:
-        """Return why to close the connection at `now`, the event loop's time; None to keep it
+        """Return why the connection must be closed at `now`, the event loop's time; None to keep it
         open."""
         ...
 
     def abort(self) -> None:
-        """Close the connection now, even with unsent bytes."""
+        """Close the connection now, even if bytes are unsent."""
         ...
 
 
@@ -87,7 +87,8 @@ class ConnectionLimits:
                 del self._of_address[network]
 
     def _is_proxy(self, address: str) -> bool:
-        """Return whether the address is a proxy's, whose connections come from many senders."""
+        """Return whether the address belongs to a proxy, whose connections come from many
+        senders."""
         try:
             found = ipaddress.ip_address(address)
         except ValueError:

@@ -1,19 +1,21 @@
 """Links from payments and sessions to orders, and the events that wait for a link.
 
-An event that names no order goes to the order of its payment or session. Without a link it waits as
-an orphan, until a transaction creates the link and adopts it. The first link of a reference stays.
-If a second order names the reference, the two orders are contested: each history includes the
-other's events that touch the reference.
+An event that names no order belongs to the order of its payment or session. If there is no link
+yet, the event waits as an orphan. The transaction that creates the link then adopts the orphan: it
+assigns the orphan to the order. The first link of a reference never changes. If a second order
+names the reference, the two orders are contested: the history of each includes the other's events
+with this reference.
 
-An event of another shop's payment counts as nameless, because it names that shop's order.
+If a payment belongs to another shop, its events name an order of that shop. They are treated as if
+they named no order.
 
-An event about returned money creates no link. Its order is only noted with the references. Once the
-payment is linked to another order, both are contested.
+An event about returned money creates no link. Its order is only stored with the references. If the
+payment is later linked to another order, both orders are contested.
 
-An unconfirmed event may come from anyone. It goes to its order, but does not link, adopt or contest
-anything.
+An unconfirmed event may come from anyone. It is assigned to its order, but does not link, adopt or
+contest anything.
 
-Leaves out: which order counts in the end; the fold decides.
+Leaves out: which order an event counts for in the end. The fold decides that.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,16 +31,18 @@ from reconcile.ledger.events import UNCONFIRMED, Event
 from reconcile.ledger.placing import may_link
 
 LinkKey = tuple[str, str, str]
-"""(reference, kind, source)"""
+"""Reference, kind and source."""
 
 Links = dict[LinkKey, str]
 """Order of each linked reference."""
 
 RETURNED: Final = "_returned"
-"""Suffix of the kind of links noted for returned money: `payment_returned`, `session_returned`."""
+"""Suffix of the kind of a link that an event about returned money has stored: `payment_returned`,
+`session_returned`."""
 
 LINKS_REMEMBERED = 20_000
-"""Links kept in memory, about 7 MB. Beyond that, the memory is cleared."""
+"""Maximum number of links in the cache, which take about 7 MB. If there are more, the cache is
+cleared."""
 
 ORPHANS = (
     'SELECT "row", source, event_id, payment, session, standing FROM events '
@@ -59,10 +63,10 @@ _BROUGHT = (
     "WHERE deliveries.verdict = 'duplicate' /* events WHERE \"row\" = ANY($1) */ "
     "/* deliveries WHERE event_id IN (SELECT event_id FROM events) */"
 )
-"""SQL that selects the deliveries that brought these events."""
+"""SQL that selects the ids of all deliveries of these events."""
 
 Orphan = tuple[int, str, str, str | None, str | None, str]
-"""Row, source, event id, payment, session and standing of an event without an order."""
+"""Row, source, event id, payment, session and standing of an event that waits for an order."""
 
 
 class LinkMemory:
@@ -78,7 +82,8 @@ class LinkMemory:
         self.orders.update(links)
 
     def forget(self) -> None:
-        """Clear the cache, because the database may have been rebuilt while unreachable."""
+        """Clear the cache. Call this after the database was unreachable, because it may have been
+        rebuilt."""
         self.orders.clear()
 
 
@@ -103,8 +108,8 @@ class Linking:
     orphans: bool = True
 
     def contest(self, one: str | None, other: str | None) -> None:
-        """Record that two orders share a reference or event id, so that each sees the other's
-        events."""
+        """Record that two orders share a reference or event id. The history of each then includes
+        the other's events with it."""
         if one is not None and other is not None and one != other:
             self.contested |= {(one, other), (other, one)}
 
@@ -143,7 +148,8 @@ class Linking:
         self._contest_bodies(connection)
 
     def link(self, connection: PlainConnection, links: Links) -> None:
-        """Link references of a record, such as an opened session, to orders. Write all changes."""
+        """Link the references of a record, such as an opened session, to orders. Write all changes
+        to the database."""
         self.load(connection, list(links))
         self._look_for_orphans(connection)
         for key, order in links.items():
@@ -222,8 +228,8 @@ class Linking:
             self.contest(order, self.links[noted])
 
     def _assign_nameless(self, nameless: Sequence[tuple[Event, Sequence[LinkKey]]]) -> None:
-        """Assign nameless events by their references. Repeat this until no new link appears,
-        because each event may add links for another event."""
+        """Assign nameless events by their references. Repeat this until there is no new link,
+        because an assigned event can add links for other events."""
         known = -1
         while known != len(self.links):
             known = len(self.links)
@@ -238,8 +244,8 @@ class Linking:
         return next((self.links[key] for key in keys if key in self.links), None)
 
     def _adopt(self, connection: PlainConnection) -> None:
-        """Assign orphans to the orders of new links. An adopted orphan may create links, whose
-        orphans are adopted, too."""
+        """Assign orphans to the orders of new links. An adopted orphan may create further links,
+        and their orphans are adopted, too."""
         if not self.orphans:
             return
         tried: set[LinkKey] = set()
@@ -261,7 +267,7 @@ class Linking:
                     self.join(keys, order)
 
     def _contest_bodies(self, connection: PlainConnection) -> None:
-        """Contest all orders whose bodies have one event id, including bodies that name no
+        """Contest all orders that have a body with the same event id, including bodies that name no
         order."""
         if not self.torn:
             return
@@ -290,12 +296,12 @@ def _of_return(key: LinkKey) -> LinkKey:
 
 
 def keys_of(event: Event) -> Sequence[LinkKey]:
-    """Return the references of an event that can lead to an order."""
+    """Return those references of an event that can lead to an order."""
     return keys_of_references(event.source, event.payment, event.session)
 
 
 @lru_cache(maxsize=1_024)
 def keys_of_references(source: str, payment: str | None, session: str | None) -> Sequence[LinkKey]:
-    """Return the references of a record that can lead to an order."""
+    """Return those references of a record that can lead to an order."""
     found = ((payment, "payment", source), (session, "session", source))
     return [(reference, kind, of) for reference, kind, of in found if reference is not None]

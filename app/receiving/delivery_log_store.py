@@ -1,4 +1,4 @@
-"""Delivery log: deliveries and rejections, listed and shown. Leaves out judging them."""
+"""Delivery log: lists and shows deliveries and rejections. Leaves out: deciding verdicts."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ _REFUSED_SHOWN: Final = (
 )
 _ACCEPTED_HALF: Final = sa.select(*_DELIVERIES.c)
 _REFUSED_HALF: Final = sa.select(*_REFUSED_SHOWN)
-"""Query for refused arrivals, with the columns of the other half."""
+"""Query for rejected arrivals. It has the same columns as the query for accepted ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """One arrival as judged, without its body.
+    """One arrival with its verdict, without its body.
 
-    Kind, claim, order and money are None if no event was read; the order also if the event is in no
-    ledger. If the arrival is `restricted`, its headers are hidden and `problem` says so.
+    Kind, claim, order and money are None if no event was read. The order is also None if the event
+    is in no ledger. If the arrival is `restricted`, its headers are hidden, and `problem` says so.
     """
 
     delivery_id: str
@@ -65,7 +65,7 @@ class LogFilter:
 
     @property
     def has_no_index(self) -> bool:
-        """Return whether no index serves the filter, so that events are read one by one."""
+        """Return whether no index covers the filter, so that events must be read one by one."""
         return self.order is None and (self.no_order or self.kind is not None)
 
 
@@ -73,10 +73,10 @@ class LogFilter:
 class RawDelivery:
     """Bytes of a stored delivery, from which it can be read again.
 
-    body   None if it was pruned; `kept` is then its event
+    body   None if it was pruned. `kept` then has its event
     whole  the whole body, if the request had several events
-    lone   whether only the event's bytes remain of a deleted whole body; `kept` is its event, if
-           readable
+    lone   whether the whole body was deleted, and only the bytes of this event are stored. `kept`
+           has the event if it is readable
     """
 
     delivery_id: str
@@ -137,7 +137,7 @@ _ACCEPTED: Final = (
 )
 
 _UNUSUAL: Final = sa.text("verdict <> 'stored'")
-"""Condition on the verdict, in the words of the partial index `ix_deliveries_verdict`."""
+"""Condition on the verdict. It must be worded as in the partial index `ix_deliveries_verdict`."""
 
 _AGAIN: Final = _DELIVERIES.alias("again")
 _BROUGHT: Final = sa.union_all(
@@ -146,8 +146,7 @@ _BROUGHT: Final = sa.union_all(
     .select_from(EVENTS.join(_AGAIN, _event_of(_AGAIN)))
     .where(EVENTS.c.order_key == sa.bindparam("order"), sa.text("again.verdict = 'duplicate'")),
 )
-"""SQL that selects the ids of deliveries that brought an order's events. Each branch has an
-index."""
+"""SQL that selects the ids of all deliveries of an order's events. Each branch has an index."""
 
 
 async def list_log(
@@ -161,10 +160,10 @@ async def list_log(
     """Return the latest arrivals that match the filter, newest first, at most `limit`.
 
     before  return only arrivals before this id
-    since   return only this id and later ids, to limit the events read if `has_no_index`
+    since   return only this id and later ids. Limits how many events are read if `has_no_index`
 
-    Accepted and refused arrivals are read by two queries. A single query would sort both together,
-    and so read every arrival.
+    Accepted and rejected arrivals are read by two queries. A single query would have to read and
+    sort all arrivals.
     """
     asks_event = wanted.order is not None or wanted.has_no_index
     accepted = wanted.verdict is None or wanted.verdict in _ACCEPTED
@@ -207,8 +206,11 @@ async def list_log(
 async def delivery_before(
     connection: AsyncConnection, before: str | None, *, count: int
 ) -> str | None:
-    """Return the id of the delivery `count` deliveries before `before` (None: the end); None if
-    there are fewer."""
+    """Return the id of the delivery that is `count` deliveries before the delivery `before`; None
+    if there are fewer.
+
+    before  id of a delivery; None for the end of the log
+    """
     rows = await connection.execute(
         sa.text(
             "SELECT id FROM deliveries WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET :count"
@@ -224,7 +226,7 @@ LAST: Final = "\U0010ffff"
 
 
 async def newest_arrival(connection: AsyncConnection) -> str:
-    """Return the id of the latest arrival, refused or not; empty if there is none."""
+    """Return the id of the latest arrival, accepted or rejected; empty if there is none."""
     rows = await connection.execute(
         sa.text("SELECT max(id) FROM (SELECT max(id) AS id FROM deliveries UNION ALL "
              "SELECT max(id) AS id FROM rejections) AS latest")
@@ -242,15 +244,15 @@ LAST_ARRIVALS: Final = (
 
 
 async def arrivals_since(connection: AsyncConnection, first: int) -> dict[int, tuple[int, int]]:
-    """Return (accepted, refused) counts of arrivals by minute since 1970, from the minute `first`
-    on."""
+    """Return the numbers of accepted and rejected arrivals by minute since 1970, beginning with the
+    minute `first`."""
     rows = await connection.execute(sa.text(ARRIVALS_SINCE), {"first": first})
     return {int(row[0]): (int(row[1]), int(row[2])) for row in rows}
 
 
 async def last_arrivals(connection: AsyncConnection, source: str) -> tuple[int | None, int | None]:
-    """Return the minutes of a source's last accepted and last refused delivery; None if no such
-    delivery was counted."""
+    """Return the minutes of a source's last accepted and last rejected delivery. Each is None if
+    there was no such delivery."""
     row = (await connection.execute(sa.text(LAST_ARRIVALS), {"source": source})).one()
     return row[0], row[1]
 
@@ -258,7 +260,7 @@ async def last_arrivals(connection: AsyncConnection, source: str) -> tuple[int |
 async def refused_naming(
     connection: AsyncConnection, names: Sequence[str], *, looked_at: int, limit: int
 ) -> list[LogEntry]:
-    """Return the latest refused arrivals whose body contains one of these names."""
+    """Return the latest rejected arrivals whose body contains one of these names."""
     place_of = sa.func.instr if connection.dialect.name == "sqlite" else sa.func.pg_catalog.position
     body: sa.ColumnElement[Any] = sa.column("body")
     latest = (
@@ -314,7 +316,7 @@ _RAW_ONE: Final = statement(
 
 
 async def raw_delivery(connection: AsyncConnection, delivery_id: str) -> RawDelivery | None:
-    """Return one delivery with its bytes; None if none with a body has this id."""
+    """Return one delivery with its bytes; None if no delivery with a body has this id."""
     row = (await connection.execute(sa.text(_RAW_ONE), {"id": delivery_id})).first()
     return None if row is None else _raw(row)
 
@@ -332,8 +334,8 @@ EVERY_DIGEST: Final = DigestRange()
 async def raw_deliveries(
     connection: AsyncConnection, *, at_once: int, digests: DigestRange = EVERY_DIGEST
 ) -> AsyncIterator[list[RawDelivery]]:
-    """Yield the first delivery of each body with a digest in the range, by arrival, about `at_once`
-    at a time."""
+    """Yield the first delivery of each body whose digest is in the range. They are in the order of
+    arrival, about `at_once` at a time."""
     values = digests._asdict()
     async for rows in _by_arrival(stream(connection, _RAW_ONES, at_once=at_once, values=values)):
         yield [_raw(row) for row in rows]
@@ -360,10 +362,10 @@ def _raw(row: Sequence[Any]) -> RawDelivery:
 async def _by_arrival(
     partitions: AsyncIterator[Rows],
 ) -> AsyncIterator[Rows]:
-    """Sort rows by arrival, because their ids are sorted only to the millisecond.
+    """Sort rows by arrival. Their ids sort them only to the millisecond.
 
-    The last millisecond of a partition is held back, because the next partition may have more of
-    it.
+    Rows of the last millisecond of a partition are yielded with the next partition, which may have
+    more of them.
     """
     waiting: Rows = []
     async for rows in partitions:

@@ -1,4 +1,5 @@
-"""Explains one refused delivery by known mistakes that could have caused it. Accepts nothing."""
+"""Explains a rejected delivery by known mistakes that could have caused the rejection. Accepts
+nothing."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from app.receiving.refusal_store import Rejection, find_rejection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosed:
-    """Refused delivery, and every known mistake that would explain its refusal.
+    """Rejected delivery, and every known mistake that would explain the rejection.
 
     unexplained  sentence on what a person should check, if `diagnoses` is empty; else None
     """
@@ -28,8 +29,8 @@ class Diagnosed:
 async def diagnose_delivery(
     context: AppContext, delivery_id: str, *, accounts: Mapping[str, Account]
 ) -> Diagnosed:
-    """Explain why a delivery was refused. Raises NotFoundError if no such rejection exists, and
-    UsageError if too little of it was stored."""
+    """Explain why a delivery was rejected. Raises NotFoundError if there is no such rejection, and
+    UsageError if too little of the delivery was stored."""
     async with context.database.reading() as connection:
         rejection = await find_rejection(connection, delivery_id)
     if rejection is None:
@@ -65,9 +66,9 @@ async def diagnose_delivery(
 
 
 def unexplained(verdict: str, account: Account | None) -> str:
-    """Return a sentence on what to check if no known mistake explains a refusal.
+    """Return a sentence on what to check if no known mistake explains a rejection.
 
-    For a wrong signature, it also says what this provider's secret is.
+    For a wrong signature, the sentence also describes the secret that this provider uses.
     """
     beginning = "No known mistake explains this:"
     if verdict in ("signature_missing", "timestamp_missing"):

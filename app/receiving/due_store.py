@@ -1,7 +1,8 @@
 """Due marks: when each order must be folded, and how much evidence about it has arrived.
 
-New evidence and deadlines use the same marks: an order is due at an instant, or never. A mark's
-generation counts arrived evidence. A fold of an older generation does not clear the mark.
+An order is due at an instant, because of new evidence or a deadline, or it is not due. The
+generation of a mark increases whenever evidence arrives. A fold of older evidence does not clear
+the mark, because its generation differs.
 
 Leaves out: folding.
 """
@@ -43,7 +44,7 @@ class Due:
     """An order's due mark, as read from the database.
 
     generation  number that increases whenever evidence arrives
-    due_at      when the order must be folded next; None if no fold is due
+    due_at      when the order must be folded next; None if it is not due
     """
 
     order: str
@@ -52,7 +53,7 @@ class Due:
 
 
 def due_orders(connection: PlainConnection, *, now: Instant, limit: int) -> list[Due]:
-    """Return orders due at `now`, longest waiting first."""
+    """Return orders due at `now`. The orders that have waited longest come first."""
     rows = connection.ask(
         "SELECT order_key, generation, due_at FROM order_due "
         "WHERE due_at <= ? ORDER BY due_at LIMIT ?",
@@ -66,7 +67,7 @@ async def claim_orders(
 ) -> list[Due]:
     """Claim due orders for the caller to fold. Other workers skip them until `until`.
 
-    A claim sets the due time to `until`, so the order comes due again if the process dies. New
+    A claim sets the due time to `until`, so the order becomes due again if the process dies. New
     evidence makes it due at once. Several workers fold only on PostgreSQL.
     """
     rows = await connection.execute(
@@ -106,13 +107,14 @@ def marks_in(
 
 
 def unchanged(connection: PlainConnection, marks: Sequence[Due]) -> list[Due]:
-    """Return the marks unchanged since they were read, by evidence or by a published fold."""
+    """Return the marks that neither evidence nor a published fold has changed since they were
+    read."""
     standing = set(marks_in(connection, [mark.order for mark in marks], to_write=True))
     return [mark for mark in marks if mark in standing]
 
 
 def next_due(connection: PlainConnection) -> Instant | None:
-    """Return when the next order is due; None if no order will be due."""
+    """Return when the next order is due; None if no order is or will be due."""
     return cast(Instant | None, connection.ask(NEXT_DUE)[0][0])
 
 
@@ -134,9 +136,11 @@ async def count_marks(connection: AsyncConnection) -> int:
 
 
 def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> None:
-    """Correct and add marks of the orders from `first` to `last`, so that they match the ledgers.
+    """Correct the marks of the orders from `first` to `last`, and add missing marks, so that they
+    match the ledgers.
 
-    Call this only if no other process uses the database: evidence after the folds would be missed.
+    Call this only if no other process uses the database. Otherwise evidence that arrived after the
+    last fold would be lost from the marks.
     """
     connection.ask(_RIGHT_MARKS, (first, last))
     made = connection.ask(
@@ -152,8 +156,8 @@ def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> No
 async def marks_without_reason(
     connection: AsyncConnection, *, beyond: Instant, limit: int
 ) -> list[str]:
-    """Return orders with an unfounded mark: due after `beyond`, and not at the next decision of the
-    ledger."""
+    """Return orders with a mark that nothing explains: it is due after `beyond`, but the ledger has
+    no decision at that time."""
     rows = await connection.execute(
         text(
             "SELECT order_due.order_key FROM order_due LEFT JOIN ledgers "
@@ -186,11 +190,11 @@ async def mark_all_due(connection: AsyncConnection, *, now: Instant) -> None:
 
 
 Mark = tuple[str, Instant | None, int]
-"""(order, when it is due next, generation of the folded evidence)"""
+"""Order, when it is due next, and generation of the evidence that was folded."""
 
 
 def settle_marks(connection: PlainConnection, marks: Sequence[Mark]) -> None:
-    """Write these due times, except for orders with newer evidence than the mark."""
+    """Write these due times. Orders about which evidence has arrived since the fold are skipped."""
     insert_rows(
         connection,
         table="order_due",

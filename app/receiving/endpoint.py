@@ -1,8 +1,8 @@
 """POST /webhooks/{source}, the endpoint of every delivery.
 
 A plain ASGI endpoint: it reads the body up to a limit, passes the request to `receive_delivery`,
-and writes the answer. Content encodings are refused, because what is not decompressed cannot be
-verified.
+and writes the answer. Compressed bodies are refused, because bodies are not decompressed and
+signatures could not be verified.
 """
 
 from collections.abc import Sequence
@@ -43,10 +43,12 @@ _DETAILS: Final = {
 
 
 FREE_BYTES: Final = 65_536
-"""Size up to which a body does not count as long. Any event fits, so it always has room."""
+"""Maximum size in bytes of a body that does not count as long. It exceeds the size of any event, so
+events always have room."""
 
 TOO_MANY_RETRY_S: Final = 60
-"""Seconds for Retry-After with a 429. After this time the address has its whole allowance again."""
+"""Seconds for Retry-After with a 429. After this time, the address may again send its full number
+of rejected requests."""
 
 _RETRY_AFTER: Final[dict[int, Header]] = {
     429: (b"retry-after", b"%d" % TOO_MANY_RETRY_S),
@@ -55,11 +57,11 @@ _RETRY_AFTER: Final[dict[int, Header]] = {
 
 
 class ClientGone(Exception):
-    """Error: the sender hung up before the body was complete."""
+    """Error for a sender that disconnected before the body was complete."""
 
 
 class NoRoom(Exception):
-    """Error: the arriving long bodies use all the memory for long bodies."""
+    """Error if the long bodies that are arriving use all the memory for long bodies."""
 
 
 class Webhooks:
@@ -124,8 +126,8 @@ class Webhooks:
         return (b"allow", ", ".join(methods).encode("ascii"))
 
     def _by_headers(self, headers: list[Header]) -> tuple[int | None, int]:
-        """Return a status code and the declared length of the body. The status is None unless the
-        headers alone require a refusal; the length is 0 if undeclared."""
+        """Return a status code and the declared length of the body. The status is None if the
+        headers are acceptable. The length is 0 if it is not declared."""
         size = declared = 0
         for name, value in headers:
             size += len(name) + len(value)
@@ -136,8 +138,8 @@ class Webhooks:
         return (431 if size > self._limits.max_header_bytes else None), declared
 
     def _refusal(self, status: int, address: str) -> tuple[int, str]:
-        """Return status and code of the answer to a request whose body was not read. The status is
-        429 if the address has used up its rejections."""
+        """Return status and code of the answer to a request whose body was not read. The status
+        becomes 429 if the address has used up its allowed rejections."""
         if status == 503:
             return status, "no_room"
         decided = self.receiver.rejection_rate.decide(address)
@@ -156,8 +158,8 @@ class Webhooks:
         return await self._long_body(message, receive)
 
     async def _long_body(self, message: Message, receive: Receive) -> bytes | None:
-        """Read a body that arrives in several parts. Raises NoRoom if all unfinished bodies exceed
-        their limit."""
+        """Read a body that arrives in several parts. Raises NoRoom if all unfinished bodies
+        together exceed their limit."""
         body, counted = bytearray(), 0  # separate tiny parts take twenty times the memory
         try:
             while True:
@@ -186,7 +188,7 @@ def _address(scope: Scope) -> str:
 def _url(scope: Scope, source: str) -> str:
     """Return the requested path and query, with the source's name in place of a secret address.
 
-    Signatures are not affected: a scheme that signs a URL takes it from the profile.
+    This does not affect signatures: schemes that sign a URL take it from the profile.
     """
     query = scope.get("query_string", b"")
     path: str = scope["path"]
@@ -204,7 +206,8 @@ class Written(NamedTuple):
 
 
 def _written(answer: ReceiverAnswer) -> Written:
-    """Convert an acknowledgement to HTTP. A provider's own reply keeps its form."""
+    """Convert an acknowledgement to an HTTP answer. A reply in the provider's own format is not
+    changed."""
     status, verdict, delivery_id, reply, _ = answer
     if status >= 300:
         return _problem(status)

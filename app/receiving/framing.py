@@ -43,7 +43,7 @@ Item = Received | Rejection
 
 
 class DamagedRow(ValueError):
-    """Error: the bytes of a row are not valid frames."""
+    """Error for a row whose bytes are not valid frames."""
 
 
 def framed(items: Sequence[Item]) -> bytes:

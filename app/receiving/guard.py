@@ -1,9 +1,11 @@
-"""One connection: uvicorn's, with deadlines, a limit on its head, and strict framing.
+"""HTTP connection of the receiver: uvicorn's, with deadlines, a limit on the head, and strict
+framing.
 
-A request that two programs could read in two ways is refused, and its connection closed: the bytes
-after it may pass for a second request (RFC 9112, sections 3.2, 6.1 and 11.2). The parser refuses
-most of these requests, and this module the rest. Requests that were complete before an ambiguous
-head still get their answers. Ambiguity inside a body aborts the connection at once.
+A request that two programs could read in two ways is refused, and its connection is closed.
+Otherwise the bytes after it might be taken for a second request (RFC 9112, sections 3.2, 6.1 and
+11.2). The parser refuses most of these requests, and this module refuses the rest. Requests that
+were complete before an ambiguous head still get their answers. Ambiguity inside a body aborts the
+connection at once.
 """
 
 from __future__ import annotations
@@ -25,29 +27,29 @@ from app.receiving.receive import RETRY_AFTER_S
 _HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=-]+(?::\d{0,5})?|\[[0-9A-Fa-f:.]+\](?::\d{0,5})?")
 
 UNREAD_BYTES: Final = 16_384
-"""Bytes of an answer that may wait for a client before we stop writing. The client must read them
-within its deadline."""
+"""Maximum number of bytes of an answer that wait for a client. Then writing pauses, and the client
+must read these bytes within its deadline."""
 
 LINGER_S: Final = 2.0
 LINGER_BYTES: Final = 12 * 1024 * 1024
-"""Bytes read and discarded after an answer that was sent before the body's end: room for ten
-million bytes.
+"""Maximum number of bytes that are read and discarded if an answer was sent before the end of the
+body. It suffices for a body of ten million bytes.
 
 Closing a socket with unread bytes discards the answer, and most senders write the whole body before
 they read (RFC 9112, 9.6).
 """
 
 KERNEL_BYTES: Final = 65_536
-"""Bytes of answers that the kernel may buffer for one client. Without a limit they reach
-megabytes."""
+"""Maximum number of bytes of answers that the kernel buffers for one client. The kernel's default
+is several megabytes."""
 
 LAST_S: Final = 1.0
-"""Seconds for which an idle connection stays open after the service is asked to stop. A request on
-its way would be lost otherwise."""
+"""Seconds for which an idle connection stays open after the service is told to stop. Otherwise a
+request that is just arriving would be lost."""
 
 MAX_PIPELINED: Final = 2
-"""Requests that may wait for an earlier answer on their connection. Senders of events pipeline
-none, and each takes over two kilobytes unverified."""
+"""Maximum number of requests of a connection that wait for an earlier answer. Webhook senders do
+not pipeline, and each request takes over two kilobytes before it is verified."""
 
 
 @lru_cache(maxsize=64)  # a service has one name, or a few
@@ -56,7 +58,8 @@ def _is_host(value: bytes) -> bool:
 
 
 def _answer(status: int, code: str, detail: str, *, more: bytes = b"") -> bytes:
-    """Build an answer's bytes once, so that each refused request costs only one write."""
+    """Build the bytes of an answer in advance, so that each refused request costs only one
+    write."""
     body = problem_body(status, code, detail)
     lines = [
         b"HTTP/1.1 %d %b" % (status, HTTPStatus(status).phrase.encode()),
@@ -81,16 +84,17 @@ _BUSY = _answer(
 
 
 HUNG_UP: Final = "tallyhook.hung_up"
-"""Key in a request's scope, set once its sender has stopped sending or disconnected. A handler that
-only waits should answer now, because the connection counts until it does."""
+"""Key that is added to a request's scope when its sender has stopped sending or disconnected. A
+handler that only waits should then answer at once, because the connection is counted as open until
+it does."""
 
 
 class AmbiguousRequest(Exception):
-    """Error: where the request ends or goes to is ambiguous."""
+    """Error for a request whose end or target is ambiguous."""
 
 
 class TooManyPipelined(Exception):
-    """Error: too many pipelined requests. Those below the limit are answered."""
+    """Error for too many pipelined requests. Those below the limit are answered."""
 
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -100,8 +104,8 @@ _LENGTH_STATED: Final = b"\r\ncontent-length: "
 class _Answering:
     """Transport for the handler of one request. Closing it closes the connection.
 
-    The head of an answer with a declared length waits for the first part of the body, so that one
-    packet carries both. Any other head is sent at once, because its answer may never end.
+    If the answer has a declared length, its head is sent together with the first part of the body,
+    in one packet. Otherwise the head is sent at once, because the answer may never end.
     """
 
     __slots__ = ("_connection", "_head", "_transport")
@@ -123,7 +127,7 @@ class _Answering:
             self._transport.write(data)
 
     def flush(self) -> None:
-        """Send the head of the answer, if it waits for a body that will not come."""
+        """Send the head of the answer, if it waits for a body that will not follow."""
         if self._head:
             self.write(b"")
 
@@ -136,7 +140,7 @@ class _Answering:
 
 
 class GuardedConnection(HttpToolsProtocol):
-    """Connection under the limits. `guarded` makes a subclass of it for each server."""
+    """Connection with limits. `guarded` makes a subclass of it for each server."""
 
     # Beside uvicorn's twenty-eight attributes these would be too many for a dictionary that shares
     # its keys, and every connection would take a kilobyte more.
@@ -179,8 +183,9 @@ class GuardedConnection(HttpToolsProtocol):
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Release all that the connection held. Waiting requests and the connection refer to each
-        other, so only the rare cycle collector would free them."""
+        """Release everything that the connection holds. Waiting requests and the connection refer
+        to each other, so they would otherwise be freed only by the garbage collector, which rarely
+        runs."""
         self.connection_limits.leaves(self)
         self._note_hanging_up()
         super().connection_lost(exc)
@@ -213,7 +218,7 @@ class GuardedConnection(HttpToolsProtocol):
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Answer all complete requests, then close, because the sender sends no more (RFC 9112,
-        9.6). Return True to keep our side open."""
+        9.6). Return True to keep the connection open for writing."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete or cycle.more_body:
             return False
@@ -227,14 +232,14 @@ class GuardedConnection(HttpToolsProtocol):
                 cast("dict[str, Any]", cycle.scope)[HUNG_UP] = True
 
     def on_message_begin(self) -> None:
-        """Begin a request, and its sender's deadline."""
+        """Begin a request, and start the deadline of its sender."""
         super().on_message_begin()
         self._stage, self._idle_since = "head", None
         if self._owed_since is None:
             self._owed_since = self.loop.time()
 
     def on_headers_complete(self) -> None:
-        """Raise AmbiguousRequest for ambiguous framing or an ambiguous addressee."""
+        """Raise AmbiguousRequest if the framing or the target host is ambiguous."""
         version = self.parser.get_http_version()
         if version not in ("1.1", "1.0"):
             raise AmbiguousRequest("a version other than 1.0 and 1.1")
@@ -280,8 +285,8 @@ class GuardedConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Start the next request after an answer, with a new deadline.
 
-        Replaces uvicorn's method, which sets a keep-alive timer. A timer slows every delivery, and
-        the limits check all connections anyway.
+        Replaces uvicorn's method, which sets a keep-alive timer. A timer would slow every delivery,
+        and all connections are checked anyway.
         """
         if self._answering is not None:  # else the connection is lost
             self._answering.flush()
@@ -299,11 +304,11 @@ class GuardedConnection(HttpToolsProtocol):
             self._idle_since = now
 
     def shutdown(self) -> None:
-        """Stop the connection when the service stops: answer running requests and one that arrives
-        within LAST_S, then close.
+        """Stop the connection when the service stops. Answer running requests and a request that
+        arrives within LAST_S, then close.
 
-        Uvicorn's method closes a connection even if its first request was not read yet. That
-        request could be lost, although the listening socket stays open over a restart.
+        Uvicorn's method closes a connection even if its first request was not read yet. The request
+        would be lost, although the listening socket stays open during a restart.
         """
         if self._deaf or self._answers():
             super().shutdown()
@@ -320,8 +325,8 @@ class GuardedConnection(HttpToolsProtocol):
         return cycle is not None and not cycle.response_complete
 
     def hang_up(self) -> None:
-        """Close the connection after an answer. A sender that still sends its body first gets time
-        to read."""
+        """Close the connection after an answer. A sender that is still sending its body gets time
+        to read the answer."""
         if self._deaf or not self.cycle.more_body or self.transport.is_closing():
             self.transport.close()
             return
@@ -336,7 +341,7 @@ class GuardedConnection(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, answer: bytes, reason: str) -> None:
-        """Refuse a request with at most one answer, and accept no more bytes. Earlier complete
+        """Refuse a request with at most one answer, and read no further requests. Earlier complete
         requests get their answers."""
         self._deaf = True
         self.connection_limits.refused[reason] += 1
@@ -353,8 +358,8 @@ class GuardedConnection(HttpToolsProtocol):
     # --- deadlines --------------------------------------------------------------------------------
 
     def overdue(self, now: float) -> str | None:
-        """Return why to close the connection: its peer sends or reads too slowly. Close it here if
-        it was idle too long."""
+        """Return why the connection must be closed: the peer sends or reads too slowly. A
+        connection that was idle too long is closed here."""
         limits = self.connection_limits.limits
         if self._lingers is not None and now - self._lingers > LINGER_S:
             self.transport.close()

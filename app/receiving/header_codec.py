@@ -1,7 +1,8 @@
-"""Stored headers of a delivery, written and read as `name: value` lines.
+"""Headers of a delivery as stored: `name: value` lines.
 
-Latin-1 keeps every byte. Values that hold credentials are left out. The method and the address come
-first under names that no header can have, if they may be signed or needed for reading.
+They are in Latin-1, which keeps every byte. Values that hold credentials are left out. If the
+method and the address may be signed or needed for reading, they come first, under names that no
+header can have.
 """
 
 import re
@@ -31,8 +32,8 @@ def write_headers(
 ) -> str:
     """Return the header lines to store.
 
-    private  names of headers that may hold a token of a source. Its SHA-256 is stored instead, to
-             check the token later
+    private  names of headers that may hold a token of a source. The SHA-256 of the token is stored
+             instead, so that the token can be checked later
     """
     before = "" if method == "POST" else f"{METHOD}: {method}\n"
     if "?" in url:
@@ -69,7 +70,8 @@ def is_left_out(value: bytes) -> bool:
 
 
 def restored(headers: Headers, tokens: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
-    """Return the headers with omitted tokens put back, if they are among `tokens`."""
+    """Return the headers. Tokens that were left out are inserted again if they are among
+    `tokens`."""
     known = {left_out(each): each for each in tokens}
     return [(name, known.get(value, value)) for name, value in headers]
 
@@ -77,8 +79,8 @@ def restored(headers: Headers, tokens: Iterable[bytes]) -> list[tuple[bytes, byt
 def phones_in(delivery: "RawDelivery", sources: "Mapping[str, Source]") -> list[str]:
     """Return the phone numbers that a delivery names, as E.164 digits.
 
-    Empty if the body is deleted or unreadable, or if source or profile do not say where a number
-    is.
+    The result is empty if the body is deleted or unreadable, the source is unknown, or the profile
+    does not define where a number is.
     """
     source = sources.get(delivery.source)
     if source is None or delivery.body is None:

@@ -48,11 +48,11 @@ from reconcile.instants import SECOND, Duration
 from reconcile.ledger.policy import Policy
 
 TIDY_S: Final = 5.0
-"""Seconds that an erasure waits for the receiver to delete all read rows."""
+"""Seconds that an erasure waits until the receiver has deleted all read rows."""
 
 
 class Intake(NamedTuple):
-    """Queue for accepted deliveries, and the writer that moves them to the inbox."""
+    """Queue of accepted deliveries, and the writer that moves them from the queue to the inbox."""
 
     queue: InboxQueue
     writer: InboxWriter
@@ -66,7 +66,8 @@ class Inbox(inbox_store.InboxRows):
     def __init__(self, settings: Settings, *, purpose: Purpose, refuses_gap: bool = True) -> None:
         """Prepare an inbox that is not open yet.
 
-        refuses_gap  whether opening for writing fails if the database has lost commits
+        refuses_gap  whether to refuse to open the inbox for writing if the database has lost
+                     commits
         """
         self.settings = settings
         self.database = Database(settings, purpose=purpose)
@@ -91,9 +92,9 @@ class Inbox(inbox_store.InboxRows):
         """True while the file is open for writing. Closing it is then noted."""
 
     def context(self, *, clock: Clock, policy: Policy | None = None) -> AppContext:
-        """Build a context on this inbox and its database.
+        """Build a context with this inbox and its database.
 
-        policy  policy to use; None if the settings alone decide
+        policy  policy to use; None to use the settings
         """
         return AppContext(
             settings=self.settings,
@@ -106,7 +107,7 @@ class Inbox(inbox_store.InboxRows):
 
     @property
     def queue(self) -> InboxQueue:
-        """Return the queue before a receiver's inbox."""
+        """Return the queue from which a receiver's inbox is filled."""
         assert self._intake is not None
         return self._intake.queue
 
@@ -122,8 +123,8 @@ class Inbox(inbox_store.InboxRows):
         """Append the content of read rows and delete the rows, in one transaction. Return the
         appended deliveries with their verdicts.
 
-        Rows that another reader took meanwhile, and known deliveries, are left out. Raises the
-        errors of `Writer.commit`.
+        Rows that another reader has taken meanwhile, and deliveries that are stored already, are
+        left out. Raises the errors of `Writer.commit`.
         """
         try:
             if self.database.spread:
@@ -143,8 +144,8 @@ class Inbox(inbox_store.InboxRows):
         return list(zip(appended.arrivals, appended.verdicts, strict=True))
 
     async def _append_ahead(self, ready: Sequence[append_store.Ready]) -> Links:
-        """Run `append_ahead`. Raises StoreUnavailable, so that the reader waits, if an unfinished
-        commit conflicts."""
+        """Run `append_ahead`. Raises StoreUnavailable if an unfinished commit conflicts, so that
+        the reader waits."""
         try:
             return await self.database.writer.commit(
                 append_store.append_ahead, ready, memory=self._memory
@@ -157,8 +158,11 @@ class Inbox(inbox_store.InboxRows):
             ) from error
 
     async def cannot_append(self) -> str | None:
-        """Return a sentence on why no delivery can be appended at present; None if a rolled back
-        trial succeeds."""
+        """Return a sentence on why no delivery can be appended at present; None if deliveries can
+        be appended.
+
+        This is tried with a trial delivery, in a transaction that is rolled back.
+        """
         try:
             async with self.database.writer.transaction() as connection:
                 await run(connection, append_store.append, [append_store.TRIAL], LinkMemory())
@@ -176,8 +180,8 @@ class Inbox(inbox_store.InboxRows):
             )
 
     async def tidy(self) -> bool:
-        """Delete read rows from an SQLite database's inbox, through the receiver if one runs.
-        Return False if time ran out."""
+        """Delete read rows from the inbox file of an SQLite database, or let a running receiver do
+        so. Return False if this was not finished in time."""
         file, lock = self.file, self.database.service
         if file is None or lock is None or not file.is_there():
             return True
@@ -199,7 +203,7 @@ class Inbox(inbox_store.InboxRows):
         return False
 
     async def damage(self) -> list[str]:
-        """Return a sentence for each damage to the inbox file; empty if there is no file."""
+        """Return a sentence for each damage found in the inbox file; empty if there is no file."""
         there = self.file is not None and self.file.is_there()
         return await self.file.damage() if self.file is not None and there else []
 
@@ -211,8 +215,8 @@ class Inbox(inbox_store.InboxRows):
     # --- opening and closing ---------------------------------------------------------------------
 
     async def open(self, purpose: Purpose) -> None:
-        """Open the database, and the part of the inbox that the purpose needs. Raises the errors of
-        `Database.open`."""
+        """Open the database, and those parts of the inbox that the purpose needs. Raises the errors
+        of `Database.open`."""
         with system_errors_explained():
             if purpose in ("serving", "working"):
                 await once_there(self.database, partial(self._open, purpose))
@@ -239,8 +243,8 @@ class Inbox(inbox_store.InboxRows):
             await self._open_intake()
 
     async def gap(self) -> FoundGap | None:
-        """Return the gap of commits that the database or its server may have lost; None if there is
-        none, or no inbox file."""
+        """Return the gap if the database or its server may have lost commits; None if no commit is
+        lost, or if there is no inbox file."""
         return await self.database.on_snapshot(self._found_gap)
 
     def _found_gap(self, connection: PlainConnection) -> FoundGap | None:
@@ -250,8 +254,8 @@ class Inbox(inbox_store.InboxRows):
         return inbox_store.found_gap(connection, facts_at(path), now=now)
 
     def _check_gap(self, connection: PlainConnection) -> None:
-        """Raise ConfigurationError if the database lost commits, because a commit or a migration
-        would hide the loss."""
+        """Raise ConfigurationError if the database has lost commits, because a new commit or a
+        migration would hide the loss."""
         found = self._found_gap(connection)
         if found is not None:
             what = (
@@ -332,10 +336,11 @@ class Inbox(inbox_store.InboxRows):
     # --- a file that is lost ---------------------------------------------------------------------
 
     async def loss(self) -> FoundGap | None:
-        """Return the noted loss of the inbox file, else one found now; None if the file is sound.
+        """Return the loss of the inbox file; None if the file is intact.
 
-        A file is lost if it is missing or damaged, or lacks rows that were read from it. The gap is
-        empty if no delivery was lost with it. Call this only as holder of the serving lock.
+        This is a loss that is already stored, or else a loss that is found now. A file counts as
+        lost if it is missing or damaged, or lacks rows that were read from it. The gap is empty if
+        no delivery was lost with the file. Only the holder of the serving lock may call this.
         """
         file, state = self.file, await self.database.on_snapshot(inbox_loss_store.left)
         if state.lost is not None or file is None or state.known is None:
@@ -367,8 +372,11 @@ class Inbox(inbox_store.InboxRows):
         return await self.database.on_snapshot(inbox_store.until_now, lost, now=now)
 
     async def make_way(self) -> None:
-        """Save the readable unread rows of the damaged inbox file, and rename it for a new one. The
-        caller must then commit `go_on_without`."""
+        """Save the readable unread rows of the damaged inbox file in the database, and rename the
+        file, so that a new file can be created.
+
+        The caller must then commit `go_on_without`.
+        """
         file, state = self.file, await self.database.on_snapshot(inbox_loss_store.left)
         assert file is not None
         facts = facts_at(file.database) if state.lost is not None else None
@@ -383,10 +391,10 @@ class Inbox(inbox_store.InboxRows):
         await file.make_way()
 
     async def _conclude(self, file: InboxFile, kept: InboxWriter) -> None:
-        """Record in the database whether the inbox file was closed or lost, and save a lost file's
-        readable rows.
+        """Record in the database whether the inbox file was closed properly or lost. If it is lost,
+        save its readable rows.
 
-        If the database has lost its own log, record only that, in the inbox file.
+        If the database has lost its own write-ahead log, record only that, and in the inbox file.
         """
         if kept.writer.poison is None:
             last = await file.on_snapshot(inbox_store.last_number)
@@ -436,13 +444,13 @@ class Inbox(inbox_store.InboxRows):
 
 
 def inbox_of(context: AppContext) -> Inbox:
-    """Return the whole inbox of a context, for readers and servers."""
+    """Return the inbox of a context, with the methods that only readers and servers need."""
     assert isinstance(context.inbox, Inbox)
     return context.inbox
 
 
 class _RolledBack(Exception):
-    """Error that ends a trial, to roll it back."""
+    """Error that makes a trial transaction roll back."""
 
 
 @asynccontextmanager

@@ -1,9 +1,9 @@
 """Inbox of an SQLite database: a file beside it, with one writer.
 
-Leaves out: loss of the file (`inbox_loss_store`). The file is created, checked and synced like the
-database, before any delivery is acknowledged. The database stores the file's id with its position,
-so that no other file is mistaken for it. A file that was emptied or restored counts as lost,
-because it would reuse numbers.
+The file is created, checked and synced like the database, before any delivery is acknowledged. The
+database stores the file's id together with the position up to which it has read, so another file
+cannot be mistaken for it. A file that was emptied or restored counts as lost, because it would use
+row numbers again. Leaves out: loss of the file (`inbox_loss_store`).
 """
 
 import hashlib
@@ -47,23 +47,25 @@ from app.receiving.inbox_store import (
 from reconcile.instants import EARLIEST
 
 CHECKPOINT_PAGES: Final = 1_000
-"""Number of pages in its log, of 4 KiB each, after which a checkpoint is due: 4 MB. Read rows are
-deleted within a second, so the same few pages change, and a checkpoint delays senders little."""
+"""Number of 4 KiB pages in the file's write-ahead log that triggers a checkpoint: 4 MB. Read rows
+are deleted within a second, so the same few pages change, and a checkpoint hardly delays
+senders."""
 
 SUFFIX: Final = ".inbox"
 
 LOOKED_AT_FIRST: Final = 64 * MIB
-"""Largest file in bytes that is checked completely before anything is acknowledged."""
+"""Maximum size in bytes of a file that is checked completely before any delivery is
+acknowledged."""
 
 ENVIRONMENT: Final = "environment"
-"""Name of the fact that holds the file's environment."""
+"""Name of the fact that has the file's environment."""
 
 READERS: Final = 2
 
 _TABLES: Final = ("inbox", "meta", "counters")
 
 MADE: Final = "a7770661d348777eff5639c808e8855449e8a690e9d03950b4eb7a632c492f22"
-"""Digest of the file's schema, which rules out foreign triggers and tables."""
+"""Digest of the file's schema. A file with additional triggers or tables has another digest."""
 
 _OBJECTS: Final = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
 
@@ -87,7 +89,7 @@ class InboxFile:
 
     @cached_property
     def writer(self) -> Writer:
-        """Return the only writing connection, for the holder of the serving lock."""
+        """Return the only writing connection. Only the holder of the serving lock may use it."""
         return Writer(
             writing_engine(self._url),
             lock=None,
@@ -103,7 +105,7 @@ class InboxFile:
         return as_store_error(error) or error if loss is None else StorePoisoned(loss)
 
     def is_there(self) -> bool:
-        """Return whether the inbox file exists and has a table."""
+        """Return whether the inbox file exists and has at least one table."""
         if not self.path.exists():
             return False
         self._has_tables = self._has_tables or not _is_bare(self.path)
@@ -111,7 +113,7 @@ class InboxFile:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """Open a connection on one consistent snapshot, or raise StoreUnavailable."""
+        """Open a connection with one consistent snapshot. Raises StoreUnavailable if that fails."""
         try:
             async with self._reader.connect() as connection, connection.begin():
                 yield connection
@@ -123,7 +125,7 @@ class InboxFile:
     ) -> Result:
         """Run a plain, read-only function on a snapshot. Raises StoreUnavailable if it cannot run.
 
-        Raises StorePoisoned if the file was lost meanwhile, because SQLite may then read empty
+        Raises StorePoisoned if the file was lost meanwhile, because SQLite may then have read empty
         pages.
         """
         try:
@@ -142,11 +144,11 @@ class InboxFile:
         """Create the file if it is missing, and check that it belongs to this database. Return its
         id.
 
-        environment  environment that the database is stamped with
+        environment  environment with which the database is marked
         known        id of the inbox file that the database has read from; None if there is none
 
-        Only for the holder of the serving lock. Raises ConfigurationError for another database's
-        file.
+        Only the holder of the serving lock may call this. Raises ConfigurationError if the file
+        belongs to another database.
         """
         if not self.path.exists():
             # SQLite gives its log the file's mode. Without this, everyone could read both.
@@ -175,7 +177,7 @@ class InboxFile:
         return identity
 
     async def make_way(self) -> None:
-        """Rename the remains of the file, so that a new file can be created."""
+        """Rename what is left of the file, so that a new file can be created."""
         if "_reader" in vars(self):
             await self._reader.dispose()
         self._log.close()
@@ -190,8 +192,8 @@ class InboxFile:
         return self.path.stat().st_size <= LOOKED_AT_FIRST
 
     async def empty(self, position: int) -> bool:
-        """Delete the rows up to a position from the file and its log. Return whether the log was
-        emptied. Only for the holder of the serving lock."""
+        """Delete the rows up to a position from the file, and checkpoint its write-ahead log.
+        Return whether the log is empty. Only the holder of the serving lock may call this."""
         await self.writer.commit(delete_up_to, position)
         return await self.writer.checkpoint()
 
@@ -229,7 +231,7 @@ def facts_at(database: Path) -> FileFacts | None:
 
 
 def _is_bare(path: Path) -> bool:
-    """Return whether the file has no table. An unreadable file counts as having a table."""
+    """Return whether the file has no table. An unreadable file is not considered empty."""
     if not path.stat().st_size:
         return True
     try:
@@ -240,8 +242,8 @@ def _is_bare(path: Path) -> bool:
 
 
 def mend_emptied(path: Path) -> None:
-    """Fill an emptied or removed file with a new file's pages. Otherwise SQLite would delete its
-    log without reading it.
+    """Fill an emptied or removed file with the pages of a new file. Otherwise SQLite would delete
+    the write-ahead log of the file without reading it.
 
     Call this only while no process has the file open.
     """

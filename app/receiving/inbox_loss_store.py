@@ -1,15 +1,15 @@
 """Loss of an SQLite database's inbox file: which rows it held, and which can be saved.
 
-    1 notice  a service sees that the file is gone, replaced or cut off, and ends; or a start finds
-              the file gone, damaged or incomplete
-    2 save    move readable unread rows into the database's inbox table for the next reader; an
-              ending service reads them from its own pages
-    3 name    how many deliveries may be lost, and when they arrived: exactly if noted, else as a
-              limit
-    4 go on   at once if nothing is lost, else after a person accepted the gap; the damaged file is
-              renamed
+    1 notice  a running service sees that the file is gone, replaced or truncated, and stops; or a
+              start finds the file gone, damaged or incomplete
+    2 save    readable unread rows are moved into the database's inbox table for the next reader. A
+              service that stops reads them from the pages in its memory
+    3 report  how many deliveries may be lost, and when they arrived. The number is exact if a note
+              has it, and otherwise a limit
+    4 resume  at once if nothing is lost, or else after a person has accepted the gap. The damaged
+              file is renamed
 
-Read rows are in the database, and are never lost with the file.
+Read rows are in the database, so they cannot be lost with the file.
 """
 
 import json
@@ -32,17 +32,18 @@ from app.receiving.framing import DamagedRow, Item, Received, items_in
 from reconcile.instants import EARLIEST, Duration, Instant
 
 LOST: Final = "inbox lost"
-"""Fact of a loss that a service noticed, until the service resumes."""
+"""Name of the fact that a service noticed a loss. It is deleted when the service resumes."""
 
 AT_ONCE: Final = 8
-"""Rows saved in one transaction. Each has up to 8 MiB."""
+"""Number of rows that are saved in one transaction. A row has up to 8 MiB."""
 
 UNWRITTEN: Final = bytes(32)
-"""Zero bytes that mark a truncated page: longer than any run of zeros in a head or JSON body."""
+"""Zero bytes that show that a page was truncated. No head or JSON body has as many zero bytes in a
+row."""
 
 
 class Kept(NamedTuple):
-    """Deliveries of a row: their number, first and last arrival."""
+    """Deliveries of a row: their number, and their first and last arrival."""
 
     deliveries: int
     since: Instant
@@ -57,7 +58,7 @@ def kept_of(items: Sequence[Item]) -> Kept:
 
 
 def refusal(lost: FoundGap) -> ConfigurationError:
-    """Return the error that stops a start until a person has accepted the loss."""
+    """Return the error with which a start is refused until a person has accepted the loss."""
     return ConfigurationError(
         [
             f"TALLYHOOK_DATABASE_URL: {lost.sentence()}; put the file back unchanged, or continue "
@@ -69,7 +70,7 @@ def refusal(lost: FoundGap) -> ConfigurationError:
 # --- beside both ---------------------------------------------------------------------------------
 
 NOTE_BYTES: Final = 256
-"""Size of the note in bytes. It is fixed, so that a new note replaces the whole old one."""
+"""Size of the note in bytes. It is fixed, so that a new note overwrites all of the old one."""
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -83,10 +84,10 @@ def _this_boot() -> str:
 
 
 def note_of(identity: str, last: int) -> bytes:
-    """Return the bytes that note the file's last row number.
+    """Return the bytes of the note of the file's last row number.
 
-    The receiver writes them to its lock file with each commit, so that the number survives a killed
-    receiver whose log vanishes.
+    The receiver writes the note to its lock file with each commit. So the number is still known if
+    the receiver is killed and the write-ahead log is lost.
     """
     note = json.dumps({"inbox": identity, "last": last, "boot": _this_boot()})
     return note.ljust(NOTE_BYTES - 1).encode() + b"\n"
@@ -95,8 +96,8 @@ def note_of(identity: str, last: int) -> bytes:
 class Noted(NamedTuple):
     """Last row number in a note.
 
-    complete  whether it is certainly the file's last. After a restart of the machine, later numbers
-              may be missing
+    complete  whether this is certainly the last number. After a restart of the machine, later
+              numbers may be missing from the note
     """
 
     last: int
@@ -104,7 +105,7 @@ class Noted(NamedTuple):
 
 
 def noted_in(content: bytes, identity: str) -> Noted | None:
-    """Parse the note of a file with this id; None if there is none."""
+    """Parse the note for the file with this id; None if there is none."""
     try:
         note = json.loads(content)
         if note["inbox"] != identity:
@@ -118,14 +119,14 @@ def noted_in(content: bytes, identity: str) -> Noted | None:
 
 
 class Left(NamedTuple):
-    """State of the inbox that the database stored last.
+    """State of the inbox as last stored in the database.
 
     known     id of the file that the database has read from; None if there is none
     position  number of the last row that the database has read
-    closed    number of the last row at a proper close; None without one
-    lost      loss of the file that a service recorded; None if there was none
+    closed    number of the last row when the file was closed properly; None if it was not
+    lost      loss of the file that a service has recorded; None if there was none
     since     instant up to which every delivery was read; None if unknown. It is the arrival of the
-              newest read delivery, or the file's opening if nothing was unread then
+              newest delivery that was read, or a later opening of the file with all rows read
     """
 
     known: str | None
@@ -136,7 +137,7 @@ class Left(NamedTuple):
 
 
 def left(connection: PlainConnection) -> Left:
-    """Load the noted state of the inbox."""
+    """Load the stored state of the inbox."""
     noted, newest = inbox_store.fact(connection, LOST), connection.ask(inbox_store.LAST_ARRIVAL)
     since = max(inbox_store.counter(connection, inbox_store.OPENED), newest[0][0] if newest else 0)
     return Left(
@@ -169,14 +170,15 @@ def note_open(connection: PlainConnection, *, last: int, now: Instant) -> None:
 
 
 def note_lost(connection: PlainConnection, lost: FoundGap, *, now: Instant) -> FoundGap:
-    """Record a loss for the next start, with an end no later than now, and return it."""
+    """Record a loss for the next start, and return it. Its end is limited to `now`."""
     found = inbox_store.until_now(connection, lost, now=now)
     inbox_store.put_fact(connection, LOST, json.dumps(asdict(found)))
     return found
 
 
 def save(connection: PlainConnection, rows: Sequence[Sequence[Any]], up_to: int) -> None:
-    """Copy these rows of the file to the table, and count every row up to `up_to` as read."""
+    """Copy these rows of the file to the table, and record that every row up to `up_to` was
+    read."""
     for _, *row in rows:
         connection.ask(inbox_store.KEEP, row)
     inbox_store.put_counter(
@@ -185,7 +187,7 @@ def save(connection: PlainConnection, rows: Sequence[Sequence[Any]], up_to: int)
 
 
 def go_on_without(connection: PlainConnection) -> None:
-    """Delete the noted loss, so that the next start creates a new inbox file."""
+    """Delete the recorded loss, so that the next start creates a new inbox file."""
     connection.ask("DELETE FROM meta WHERE name=?", (LOST,))
     connection.ask("DELETE FROM counters WHERE name=?", (inbox_store.CLOSED,))
     inbox_store.adopt(connection, None)
@@ -195,8 +197,8 @@ def go_on_without(connection: PlainConnection) -> None:
 
 
 def numbers_in(connection: PlainConnection, after: int) -> set[int]:
-    """Return the readable row numbers above `after` in a damaged file, from both ends up to the
-    damage."""
+    """Return the readable row numbers above `after` in a damaged file. The file is read from both
+    ends, each time up to the damage."""
     found = set[int]()
     for sql in (_FORWARD, _BACKWARD):
         least, most = after, LAST_NUMBER
@@ -235,9 +237,9 @@ _WHOLE: Final = "SELECT seq, count, received_at, size, records FROM inbox WHERE 
 
 
 def wrong_with(path: Path, *, look: Callable[[], bool]) -> str | None:
-    """Return what is wrong with a file that existed before; None if nothing is found.
+    """Return what is wrong with a file that existed before; None if nothing wrong is found.
 
-    look  whether to check the whole file
+    look  returns whether to check the whole file
     """
     if not path.exists():
         return "is gone"
@@ -269,9 +271,10 @@ WITHOUT_LOG: Final = (
 def loss_among(
     lost: Collection[int], kept: Mapping[int, Kept], *, detail: str, now: Instant
 ) -> FoundGap:
-    """Return the gap that results from the loss of these rows.
+    """Return the gap that the loss of these rows leaves.
 
-    kept  content of each row that a running process still knows, by row number
+    kept  number and arrivals of the deliveries in each row that a running process still knows, by
+          row number
     """
     known = [kept[number] for number in lost if number in kept]
     exact = len(known) == len(lost)
@@ -289,8 +292,8 @@ def loss_after(
 ) -> FoundGap:
     """Return the loss that a service finds when it starts.
 
-    found       numbers of the unread rows that can be read
-    on_its_way  longest time that a delivery takes from its arrival to its storage
+    found       numbers of those unread rows that can be read
+    on_its_way  longest time from a delivery's arrival to its storage
     """
     if state.closed is not None and all(
         number in found for number in range(state.position + 1, state.closed + 1)
@@ -303,12 +306,13 @@ def loss_after(
 
 _MAGIC: Final = b"SQLite format 3\0"
 _SIZES: Final = struct.Struct(">H10xI")
-"""Page size in bytes, and number of pages, after the first 16 bytes of an SQLite file."""
+"""Fields of the header of an SQLite file after its first 16 bytes: page size in bytes, and number
+of pages."""
 
 
 def mend_length(path: Path) -> None:
-    """Extend a truncated file to its former length with empty pages, because SQLite opens no file
-    shorter than its header says.
+    """Extend a truncated file to its former length with empty pages. SQLite does not open a file
+    that is shorter than its header says.
 
     Call this only while no process has the file open.
     """
@@ -320,11 +324,12 @@ def mend_length(path: Path) -> None:
 
 
 LOST_AS: Final = ".lost-"
-"""Part of the name of a file that was moved aside, before a number."""
+"""Part that is inserted into the name of a lost file when it is renamed. A number follows."""
 
 
 def move_aside(path: Path) -> Path | None:
-    """Rename the remains of the file and its log. Return the new name; None if nothing remains."""
+    """Rename what is left of the file and its write-ahead log. Return the new name; None if nothing
+    is left."""
     suffixes = ("-shm", "-wal", "")
     left = [suffix for suffix in suffixes if Path(f"{path}{suffix}").exists()]
     for number in count(1):

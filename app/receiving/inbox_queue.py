@@ -1,8 +1,8 @@
-"""Group commit: many requests share an inbox row, and none is answered before it is durable.
+"""Group commit: many requests share an inbox row, and none is answered before the row is durable.
 
 A request submits its delivery and waits. One task writes all submitted items in one transaction,
-and then answers each request. The next batch gathers meanwhile, so batches grow with the load.
-Commits are spaced a little under load, because each costs as much processor time as receiving two
+and then answers their requests. Meanwhile the next batch collects, so batches grow with the load.
+Under load, commits are spaced slightly, because each costs as much processor time as receiving two
 or three deliveries.
 
 Leaves out: the rows (`inbox_writer_store`).
@@ -22,21 +22,21 @@ from app.receiving.inbox_writer_store import InboxWriter
 from reconcile.instants import EARLIEST
 
 PATIENCE_S: Final = 2.5
-"""Seconds that a batch may take before its senders are asked to try again. Some providers hang up
-after five, and a delivery may wait for two batches."""
+"""Seconds that a batch may take before its senders are asked to try again. Some providers
+disconnect after five seconds, and a delivery may have to wait for two batches."""
 
 FAULTS: Final = 3
-"""Consecutive failed batches after which the store counts as faulty. One failure may be the batch's
-fault."""
+"""Number of consecutive failed batches after which the store counts as faulty. A single batch may
+fail because of its content."""
 
 SPACING_S: Final = 0.005
 """Minimum number of seconds between the starts of two commits under load. At 1,000 deliveries a
-second this saves a third of the receiver's processor time. A sender of one delivery at a time never
-waits for it."""
+second, this saves a third of the receiver's processor time. A sender that sends one delivery at a
+time is never delayed by it."""
 
 ROW_BYTES: Final = 8 * 1024 * 1024
-"""Maximum number of bytes of bodies in one row of several, because a reader has some rows in
-memory."""
+"""Maximum total size in bytes of the bodies in a row with several deliveries. A reader has several
+rows in memory."""
 
 _SLOW: Final = "the store has not finished a write for some seconds; try again"
 
@@ -45,7 +45,7 @@ _Waiting = tuple[Item, asyncio.Future[None]]
 
 
 class InboxQueue:
-    """Queue before the inbox's writer. `submit` returns only while `run` is running."""
+    """Queue of items to be written to the inbox. `submit` returns only while `run` is running."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class InboxQueue:
         """Create a queue without items.
 
         queue_limit  maximum number of waiting arrivals; further arrivals are refused
-        batch_limit  maximum number of arrivals in one transaction, for which others wait
+        batch_limit  maximum number of arrivals in one transaction, because others wait for it
         on_commit    called after each commit with the number of its arrivals
         """
         self._inbox = inbox
@@ -85,8 +85,9 @@ class InboxQueue:
     async def submit(self, item: Item) -> None:
         """Wait until the item is durably committed.
 
-        Raises StoreUnavailable if the queue is full or the store cannot write now, and
-        StorePoisoned if it never will again. The item may have been stored nevertheless.
+        Raises StoreUnavailable if the queue is full or the store cannot be written to now. Raises
+        StorePoisoned if it can never be written to again. In both cases, the item may have been
+        stored nevertheless.
         """
         if self.stalled is not None:
             raise StoreUnavailable(self.stalled, reason="slow")
@@ -116,8 +117,8 @@ class InboxQueue:
                 await self._keep_distance(began_at)
 
     async def _keep_distance(self, began_at: float) -> None:
-        """Wait until SPACING_S after the last commit began. Do not wait with a full or empty batch,
-        or while closing."""
+        """Wait until SPACING_S has passed since the last commit began. Do not wait if the batch is
+        full or empty, or if the queue is closing."""
         early = began_at + SPACING_S - asyncio.get_running_loop().time()
         if early > 0 and 0 < len(self._waiting) < self._batch_limit and not self._closing:
             await asyncio.sleep(early)
@@ -128,7 +129,8 @@ class InboxQueue:
         self._wake.set()
 
     def abandon(self) -> None:
-        """Accept no more items, and refuse waiting items, because no writer is left."""
+        """Accept no more items, and refuse the waiting items, because there is no writer any
+        more."""
         self.close()
         while self._waiting:
             _, answer = self._waiting.popleft()
@@ -201,8 +203,11 @@ class InboxQueue:
         self.faults = 0
 
     async def still_faulty(self) -> str | None:
-        """Return a sentence on why deliveries cannot be written; None if they can be. After FAULTS
-        failed batches, a rolled back trial decides."""
+        """Return a sentence on why deliveries cannot be written; None if they can be.
+
+        After FAULTS failed batches, this is tried with a trial row, in a transaction that is rolled
+        back.
+        """
         if self.faults < FAULTS:
             return None
         try:
@@ -221,8 +226,8 @@ class InboxQueue:
             )
 
     def _lose_patience(self) -> None:
-        """Ask all waiting senders to try again, and drop their items. Accept no more items until
-        the running batch ends; its senders are asked, too."""
+        """Ask all waiting senders to try again, including those of the running batch, and drop the
+        waiting items. Accept no more items until the running batch ends."""
         self.stalled = _SLOW
         log.error("the store is slow to answer", batch=len(self._under_way), queue=self.depth)
         waiting = [*self._under_way, *self._waiting]
@@ -237,7 +242,7 @@ class InboxQueue:
 
 
 class _TakenBack(Exception):
-    """Error that ends a trial, to roll it back."""
+    """Error that makes a trial transaction roll back."""
 
 
 _TRIAL: Final = Received(
@@ -246,13 +251,14 @@ _TRIAL: Final = Received(
 
 
 def _class_of(error: Exception) -> str:
-    """Return the name of the driver's error class. Its message may quote a row."""
+    """Return the class name of the driver's error. Its message is not used, because it may quote a
+    row."""
     return type(error.__cause__ or error).__name__
 
 
 def _brings_deliveries(batch: Sequence[_Waiting]) -> bool:
-    """Return whether a batch has deliveries, because rejections alone do not show that deliveries
-    can be written."""
+    """Return whether a batch has deliveries. Storing only rejections does not prove that deliveries
+    can be stored."""
     return any(isinstance(item, Received) for item, _ in batch)
 
 

@@ -1,23 +1,23 @@
 """Inbox: accepted deliveries that are not read yet.
 
-    receiver ──keep──▶ a row a commit ──next rows──▶ reader ──take out and append──▶ in one
-                                                                     transaction
+    receiver ──keep──▶ one row for each commit ──next rows──▶ reader ──take out, append──▶ order
 
-A row is durable before its senders are answered, and the transaction that appends its content
-deletes it. So nothing is read twice or lost, whichever process dies.
+A row is durable before its senders are answered. The transaction that appends the row's content
+also deletes the row. So nothing is lost or appended twice, even if a process dies.
 
-On PostgreSQL the inbox is a table of the database. Row numbers commit out of order with several
-receivers. Each reader claims rows first (`claim_store`), and deletes exactly the rows that it has
-read and still owns.
+On PostgreSQL the inbox is a table of the database. If there are several receivers, rows are not
+committed in the order of their numbers. So each reader first claims rows (`claim_store`), and later
+deletes the rows that it has read and whose claim is still its own.
 
 On SQLite the inbox is a separate file (`inbox_file_store`), so that no import, fold or backup
-delays a sender. The receiver is its only writer, so row numbers rise with each commit. The database
-stores the reader's position; rows up to it count as read. They are deleted once the position is in
-the database's file itself, so that the loss of its write-ahead log loses no delivery. A backup
-stores unread rows in the table of its copy.
+delays a sender. The receiver is its only writer, so row numbers increase with each commit. The
+database stores the reader's position, and rows up to it count as read. They are deleted only when
+the position is in the database's file itself. So no delivery is lost if the database's write-ahead
+log is lost. A backup stores the unread rows in the inbox table of its copy.
 
-A row on which readers died, or that the database refused, is split into suspects: each record
-becomes a row that is claimed and read alone. A suspect that failed three times is set aside.
+If readers died while they read a row, or if the database rejected its content, the row is split
+into suspects. Each of its records becomes a suspect, which is claimed and read alone. A suspect
+that has failed three times is set aside.
 """
 
 from collections.abc import Sequence
@@ -40,44 +40,49 @@ from app.receiving.framing import DamagedRow, Item, framed, items_in
 from reconcile.instants import EARLIEST, Instant
 
 MOST_TRIES: Final = 3
-"""Failed readings after which a delivery that is read alone is set aside."""
+"""Number of failed readings after which a suspect is set aside."""
 
 POSITION: Final = "inbox position"
-"""Counter: number of the file's last row that was read."""
+"""Counter in the database: number of the last row of the file that was read."""
 
 COVERED: Final = "inbox covered"
-"""Counter: last row number whose effect is in the database's file even without its log."""
+"""Counter in the database: number of the last row whose content is in the database's file, and not
+only in its write-ahead log."""
 
 RECORDS_READ: Final = "inbox records"
-"""Counter: records of the file that were read."""
+"""Counter in the database: number of records of the file that were read."""
 
 DELETED: Final = "deleted"
-"""The file's counter: last row number that was deleted."""
+"""Counter in the inbox file: number of the last row that was deleted."""
 
 RECORDS_DELETED: Final = "records deleted"
-"""The file's counter: records in its deleted rows."""
+"""Counter in the inbox file: number of records in its deleted rows."""
 
 TIDY: Final = "inbox tidy"
-"""Counter: row number up to which an erasure wants all traces deleted."""
+"""Counter in the database: number of the row up to which an erasure requested the deletion of all
+traces."""
 
 TIDIED: Final = "tidied"
-"""The file's counter: row number up to which all traces are deleted."""
+"""Counter in the inbox file: number of the row up to which all traces are deleted."""
 
 BEAT: Final = "reader beat"
-"""Counter: when a reader was last seen, for receivers without their own reader."""
+"""Counter in the database: time of a reader's last heartbeat, for receivers without a reader of
+their own."""
 
 CLOSED: Final = "inbox closed"
-"""Counter: the file's last number at a proper close, plus one; absent or 0 while it is written."""
+"""Counter in the database: the file's last row number when it was closed properly, plus one. It is
+absent or 0 while the file is open for writing."""
 
 OPENED: Final = "inbox opened"
-"""Counter: when the file was last opened with all its rows read."""
+"""Counter in the database: when the file was last opened with all its rows read."""
 
 LAST_BACKUP: Final = "last backup"
-"""Counter of the last backup, in microseconds of Unix time. deploy/compose/compose.yaml sets it,
-too."""
+"""Counter in the database: time of the last backup, in microseconds of Unix time.
+deploy/compose/compose.yaml sets it, too."""
 
 IDENTITY: Final = "inbox"
-"""Fact: id of the inbox file that the position refers to. The file stores its id, too."""
+"""Name of the fact with the id of the inbox file to which POSITION refers. The file stores its id,
+too."""
 
 _NEW_SUSPECT: Final = ("received_at", "tries", "aside", "orders", "record")
 
@@ -86,7 +91,7 @@ class Unread(NamedTuple):
     """One unread row with its number of records.
 
     items     content of the row; None if its bytes are damaged
-    in_file   whether the row is in the inbox file; otherwise it is in the table
+    in_file   whether the row is in the inbox file and not in the table
     taken_by  id of the claim on the row; None if it is unclaimed
     tries     number of claims on the row that have expired
     """
@@ -104,8 +109,8 @@ class Unread(NamedTuple):
 class Suspect(NamedTuple):
     """One record that is read alone.
 
-    tries     failed readings
-    orders    known orders that the record mentions, held while it is set aside
+    tries     number of failed readings
+    orders    known orders that the record mentions. They are held while the suspect is set aside
     taken_by  claim under which the record is read
     """
 
@@ -118,7 +123,7 @@ class Suspect(NamedTuple):
 
 
 def ask_to_tidy(connection: PlainConnection, up_to: int) -> None:
-    """Ask the receiver to delete the file's rows up to a number once they are read."""
+    """Ask the receiver to delete the file's rows up to a number as soon as they are read."""
     put_counter(connection, TIDY, max(up_to, counter(connection, TIDY)))
 
 
@@ -167,14 +172,14 @@ KEEP_HELD: Final = statement(
     "SELECT ?::bigint, ?::bigint, ?::bigint, ?::bytea FROM held RETURNING (SELECT ctid FROM held)",
     held=HELD,
 )
-"""SQL that inserts a row as a separate transaction on PostgreSQL, in one round trip."""
+"""SQL that inserts a row in a transaction of its own on PostgreSQL, with only one round trip."""
 
 
 def rows_after(
     connection: PlainConnection, after: int, *, limit: int, most_bytes: int, in_file: bool
 ) -> list[Unread]:
-    """Return the next rows with a number above `after`: at least one row, and no further row beyond
-    `limit` records and `most_bytes`."""
+    """Return the next rows with a number above `after`. The first row is always returned. Further
+    rows are returned up to `limit` records and `most_bytes` in total."""
     heads = connection.ask(_HEADS, (after, limit))
     last, records, size = after, 0, 0
     for seq, holds, its_size in heads:
@@ -204,7 +209,7 @@ def items_of(records: bytes) -> list[Item] | None:
 
 
 def delete_up_to(connection: PlainConnection, last: int) -> None:
-    """Delete read rows of the file up to a number, and note the last deleted number."""
+    """Delete the file's read rows up to a number, and store the number of the last deleted row."""
     rows = connection.ask("DELETE FROM inbox WHERE seq <= ? RETURNING seq, count", (last,))
     if rows:
         put_counter(connection, DELETED, max(seq for seq, _ in rows))
@@ -212,18 +217,19 @@ def delete_up_to(connection: PlainConnection, last: int) -> None:
 
 
 def cover(connection: PlainConnection) -> None:
-    """Record that the database file has all that was read from the inbox, without its log."""
+    """Record that everything that was read from the inbox is in the database's file itself, and not
+    only in its write-ahead log."""
     position = position_of(connection)
     if position > counter(connection, COVERED):
         put_counter(connection, COVERED, position)
 
 
 def take_out(connection: PlainConnection, rows: Sequence[Unread]) -> list[Unread]:
-    """Delete these rows from the inbox, because their content is appended in this transaction.
-    Return the rows that were still there.
+    """Delete these rows from the inbox, in the transaction that appends their content. Return the
+    rows that were still there.
 
-    All rows must have the same claim, or no claim. A row that another reader claimed meanwhile
-    stays. A reader that tries to claim such a row now waits for the commit.
+    All rows must have the same claim, or no claim. A row that another reader has claimed meanwhile
+    is not deleted. A reader that now tries to claim one of these rows waits for the commit.
     """
     in_file = [row for row in rows if row.in_file]
     table = [row for row in rows if not row.in_file]
@@ -259,7 +265,7 @@ def counter(connection: PlainConnection, name: str) -> int:
 
 
 def last_backup(connection: PlainConnection) -> Instant | None:
-    """Return the moment of the last noted backup, or None."""
+    """Return the time of the last recorded backup, or None."""
     noted = counter(connection, LAST_BACKUP)
     return Instant(noted) if noted else None
 
@@ -285,7 +291,7 @@ _ADD_TO_COUNTER: Final = (
 
 
 def fact(connection: PlainConnection, name: str) -> str | None:
-    """Return one fact about the database itself; None if unknown."""
+    """Return one fact about the database itself; None if it is not stored."""
     rows = connection.ask("SELECT value FROM meta WHERE name=?", (name,))
     return str(rows[0][0]) if rows else None
 
@@ -309,7 +315,7 @@ class FileFacts(NamedTuple):
 
 
 def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
-    """Make this file the database's inbox file, with only its deleted rows read.
+    """Make this file the inbox file of the database. Only its deleted rows then count as read.
 
     file  facts of the file; None if a file will be created later
     """
@@ -323,8 +329,8 @@ def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
 
 
 def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
-    """Count all rows that the file has deleted as read, and take over its LAST_COMMIT if it is
-    later."""
+    """Record that all rows that the file has deleted were read, and store the file's LAST_COMMIT if
+    it is later."""
     for name, value in (
         (POSITION, file.deleted),
         (RECORDS_READ, file.records_deleted),
@@ -336,9 +342,10 @@ def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
 def found_gap(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return the gap if the inbox file notes commits that the database lacks; else None.
+    """Return the gap if the inbox file has recorded commits that the database lacks; else None.
 
-    The file is compared even if the database has no file's id, because that commit may be lost.
+    This is checked even if the database has no id of an inbox file, because the commit that stored
+    the id may be lost.
     """
     if file is None or fact(connection, IDENTITY) not in (None, file.identity):
         return None
@@ -365,9 +372,10 @@ def found_gap(
 
 
 def until_now(connection: PlainConnection, found: FoundGap, *, now: Instant) -> FoundGap:
-    """Return the gap, ended at now at the latest.
+    """Return the gap with its end limited to `now`.
 
-    A gap that a fast clock began in the future begins at the latest arrival up to now.
+    If a fast clock dated the gap's beginning in the future, the gap begins at the latest arrival up
+    to `now`.
     """
     since = found.since
     if since > now:
@@ -382,12 +390,12 @@ _ARRIVED_BY: Final = "SELECT max(received_at) FROM deliveries WHERE received_at 
 def gap_since_backup(
     connection: PlainConnection, file: FileFacts | None, *, last: int | None, now: Instant
 ) -> FoundGap | None:
-    """Return the gap of commits missing since a backup replaced the database; None if there is
-    none.
+    """Return the gap of commits that are missing since a backup replaced the database; None if
+    there is none.
 
     file  facts of the present inbox file
-    last  LAST_COMMIT of the replaced database. None if unreadable: the gap then ends now, because
-          the file's note may be old
+    last  LAST_COMMIT of the replaced database; None if unreadable. The gap then extends to `now`,
+          because the value in the file may be outdated
     """
     has = Instant(counter(connection, LAST_COMMIT))
     if file is not None and fact(connection, IDENTITY) == file.identity:
@@ -433,7 +441,7 @@ LAST_ARRIVAL: Final = "SELECT received_at FROM deliveries ORDER BY id DESC LIMIT
 
 
 def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
-    """Move each record of these rows into its own row, or a damaged row as a whole."""
+    """Make each record of these rows a suspect. A damaged row becomes a single suspect."""
     alone: list[tuple[Any, ...]] = []
     for row in take_out(connection, rows):
         if row.items is None:
@@ -446,7 +454,7 @@ def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
 def next_suspects(connection: PlainConnection, *, aside: bool, limit: int) -> list[Suspect]:
     """Return the suspects to read, oldest first.
 
-    aside  whether to return the suspects that are set aside instead
+    aside  whether to return those that are set aside instead
     """
     rows = connection.ask(_SUSPECTS, (int(aside), limit))
     return [suspect_of(row) for row in rows]
@@ -467,8 +475,8 @@ def suspect_of(row: Sequence[Any]) -> Suspect:
 
 
 def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> None:
-    """Store which orders a suspect mentions, to hold them if it is set aside. Does nothing if
-    another reader has it."""
+    """Store which orders a suspect mentions. They are held if it is set aside. Does nothing if
+    another reader has claimed the suspect."""
     connection.ask(
         "UPDATE suspects SET orders=? WHERE seq=? AND aside=0 AND coalesce(taken_by, '')=?",
         ("\n".join(orders), one.seq, one.taken_by or ""),
@@ -476,7 +484,8 @@ def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[s
 
 
 def set_aside(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> bool:
-    """Stop reading a suspect until a person asks for it. Return False if another reader has it.
+    """Stop reading a suspect until a person requests it. Return False if another reader has claimed
+    it.
 
     orders  orders that are held until the suspect is read
     """
@@ -489,7 +498,8 @@ def set_aside(connection: PlainConnection, one: Suspect, *, orders: Sequence[str
 
 
 def take_suspect_out(connection: PlainConnection, one: Suspect) -> bool:
-    """Delete a suspect that is read in this transaction. Return False if another reader has it."""
+    """Delete a suspect, in the transaction that appends its content. Return False if another reader
+    has claimed it."""
     found = connection.ask(
         "DELETE FROM suspects WHERE seq=? AND coalesce(taken_by, '')=? RETURNING seq",
         (one.seq, one.taken_by or ""),
@@ -498,13 +508,13 @@ def take_suspect_out(connection: PlainConnection, one: Suspect) -> bool:
 
 
 def orders_waiting(connection: PlainConnection) -> set[str]:
-    """Return orders that are, or may soon be, held because of unread suspects."""
+    """Return the orders that suspects mention. They are held, or may soon be."""
     rows = connection.ask("SELECT orders FROM suspects WHERE orders <> ''")
     return {order for (orders,) in rows for order in orders.split("\n")}
 
 
 def try_again(connection: PlainConnection) -> int:
-    """Make all set-aside suspects readable again. Return how many there are."""
+    """Make all suspects that are set aside readable again. Return their number."""
     return len(connection.ask("UPDATE suspects SET aside=0, tries=0 WHERE aside=1 RETURNING seq"))
 
 
@@ -530,7 +540,7 @@ class FileLender(Lender, Protocol):
 
 
 class InboxRows:
-    """Unread rows of the inbox for readers, in the database and in the file."""
+    """Unread rows of the inbox for readers, in the database and in the inbox file."""
 
     def __init__(self, database: Lender, file: FileLender | None) -> None:
         self._database = database
@@ -545,9 +555,10 @@ class InboxRows:
     async def next_rows(
         self, *, limit: int, most_bytes: int, brought: bool = False
     ) -> list[Unread]:
-        """Return unread rows, oldest first, as `rows_after` does. Rows from a backup come first.
+        """Return unread rows, oldest first, as `rows_after` does. Rows that a backup has brought
+        come first.
 
-        brought  whether to return only rows from a backup
+        brought  whether to return only rows that a backup has brought
         """
         file = None if brought else self._file
         rows, position = await self._database.on_snapshot(_next_in_database, limit, most_bytes)
@@ -562,15 +573,15 @@ class InboxRows:
         return await self._database.on_snapshot(_progress)
 
     async def kept_bytes(self) -> int:
-        """Return the bytes of the file's rows that were read and are not deleted yet."""
+        """Return the size in bytes of those rows of the file that were read but not deleted yet."""
         file = self._file
         if file is None:
             return 0
         return await file.on_snapshot(_kept_bytes, (await self.progress()).position)
 
     async def rows_of_file(self) -> tuple[list[tuple[int, int, int, Instant]], int, int]:
-        """Return (number, records, size, arrival) of the file's rows, the number up to which read
-        rows are deleted, and the noted LAST_COMMIT."""
+        """Return number, records, size and arrival of the file's rows. Also return the number up to
+        which all traces of read rows are deleted, and the recorded LAST_COMMIT."""
         file = self._file
         assert file is not None
         return await file.on_snapshot(_rows_of_file)
@@ -580,7 +591,7 @@ class InboxRows:
         return (await self.backlog_and_end(up_to=up_to))[0]
 
     async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:
-        """Count like `backlog`. Also return the last row numbers, even those beyond `up_to`."""
+        """Count like `backlog`. Also return the last row numbers, which may be beyond `up_to`."""
         file, asked_before = self._file, -1
         while True:
             # The position first, so that rows read meanwhile are still counted.
@@ -641,8 +652,8 @@ def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Bac
 
 
 def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backlog, int, bool]:
-    """Count the file's unread rows above `after`. Also return its last number, and whether no row
-    after `after` was deleted."""
+    """Count the file's unread rows above `after`. Also return its last number, and whether all rows
+    above `after` are still there."""
     last = last_number(connection)
     ((first,),) = connection.ask("SELECT min(seq) FROM inbox WHERE seq > ?", (after,))
     complete = (last if first is None else first - 1) <= after
@@ -674,4 +685,5 @@ SELECT coalesce(max(seq), 0), CASE WHEN pg_is_in_recovery() THEN CAST(1000000 * 
     epoch FROM coalesce(pg_last_xact_replay_timestamp(), pg_postmaster_start_time())
 ) AS bigint) END FROM inbox
 """
-"""SQL for the table's last number, and for how far a standby has replayed its primary."""
+"""SQL that selects the last number in the table, and the time up to which a standby has the data of
+its primary."""

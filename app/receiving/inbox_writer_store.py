@@ -1,10 +1,11 @@
 """The receiver's side of the inbox: writes its rows, and on SQLite deletes read rows.
 
-The writer deletes only rows that the database, polled on a read-only connection, reports as read.
-The database's file must hold their effect without its write-ahead log, which is checkpointed after
-some quiet seconds. After a reader has crashed, nothing is deleted until the next reader has checked
-the disk. In the inbox file the writer notes the newest LAST_COMMIT that it saw. A database with an
-older LAST_COMMIT has lost commits.
+The writer regularly checks how far the database has read, and deletes only rows that were read.
+Their content must be in the database's file, and not only in its write-ahead log. So the log is
+checkpointed when the database has been quiet for some seconds. After a reader has crashed, nothing
+is deleted until the next reader has checked the disk. The writer also records the newest
+LAST_COMMIT that it has seen in the inbox file. If the database later has an older LAST_COMMIT, it
+has lost commits.
 
 Leaves out: reading.
 """
@@ -31,31 +32,35 @@ LOOK_S: Final = 0.1
 """Seconds between two checks of how far the inbox has been read."""
 
 LOOK_SHARED_S: Final = 1.0
-"""LOOK_S on PostgreSQL, where this only counts the backlog."""
+"""LOOK_S for PostgreSQL, where the check only measures the backlog."""
 
 IDLE_S: Final = 1.0
-"""Seconds after which read rows are deleted even without a delivery to delete them with."""
+"""Seconds after which read rows are deleted in a transaction of their own. Otherwise they are
+deleted when a delivery is written."""
 
 NOTE_S: Final = 1.0
-"""Seconds between two notes of LAST_COMMIT without a delivery to write them with."""
+"""Seconds after which a new LAST_COMMIT is recorded in a transaction of its own. Otherwise it is
+recorded when a delivery is written."""
 
 QUIET_S: Final = 5.0
-"""Seconds without a commit after which the database's log is checkpointed, or tried again."""
+"""Seconds without a commit after which the database's write-ahead log is checkpointed, or the
+checkpoint is tried again."""
 
 ROOM_TIMES: Final = 3
-"""Factor: each unread byte may still need this many bytes in the log, the database and its
+"""Number of bytes that each unread byte may still need in the write-ahead log, the database and its
 indexes."""
 
 ROOM_FLOOR: Final = 4_096
-"""Minimum number of bytes that an unread record still needs, for its rows, its leaf and its order's
-ledger."""
+"""Minimum number of bytes that an unread record still needs for its rows, its leaf, and the ledger
+of its order."""
 
 DELETED_BYTES: Final = 256 * 1024
-"""Maximum number of bytes of rows deleted while a row is written, or the row's size if larger: a
-sender waits while deleted rows are overwritten."""
+"""Maximum size in bytes of the read rows that are deleted while a row is written. If the new row is
+larger, its size is the maximum. The limit exists because the sender has to wait for the
+deletion."""
 
 DELETED_IDLE_BYTES: Final = 4 * 1024 * 1024
-"""Like DELETED_BYTES, for a transaction that nobody waits for."""
+"""DELETED_BYTES for a transaction that no sender waits for."""
 
 
 class InboxWriter:
@@ -74,7 +79,7 @@ class InboxWriter:
 
         database   writer of the main database, whose files are checked like the inbox file
         shared     whether the database is PostgreSQL, where the reader deletes the rows
-        max_bytes  limit of unread bytes, beyond which no delivery is accepted
+        max_bytes  maximum size of all unread rows, beyond which deliveries are refused
         """
         self.writer = writer
         self._database = database
@@ -110,7 +115,7 @@ class InboxWriter:
         writer.space.reserved = lambda: max(ROOM_TIMES * self.size, ROOM_FLOOR * self.records)
 
     async def load(self) -> None:
-        """Count the rows of the file."""
+        """Load the numbers and sizes of the stored rows."""
         if self._shared:
             await self._look()
             return
@@ -122,9 +127,11 @@ class InboxWriter:
         self._read_up_to(progress.position)
 
     async def keep(self, items: Sequence[Item]) -> None:
-        """Wait until a row with these items is durable and the main database still exists.
+        """Write a row with these items. Return when it is durable, and the main database was found
+        to exist.
 
-        Raises the errors of `Writer.commit`, and StoreUnavailable while too many bytes are unread.
+        Raises the errors of `Writer.commit`. Raises StoreUnavailable while too many bytes are
+        unread.
         """
         if self.size > self._max_bytes:
             raise StoreUnavailable(
@@ -169,8 +176,8 @@ class InboxWriter:
         self.oldest = self._unread[0][-1] if self._unread else None
 
     def _next_deleted(self, size: int) -> int | None:
-        """Return the number up to which rows are deleted next; None if no row may be deleted. The
-        rows have at most `size` bytes together, unless a single row is larger."""
+        """Return the number up to which rows are deleted next; None if no row may be deleted. These
+        rows have at most `size` bytes in total, unless the first row alone is larger."""
         last = None
         for seq, its_size in self._read:
             if seq > self._covered or (last is not None and its_size > size):
@@ -188,7 +195,7 @@ class InboxWriter:
             self.kept_size -= self._read.popleft()[1]
 
     async def watch(self, closing: asyncio.Event) -> None:
-        """Watch the reader's progress until `closing` is set."""
+        """Follow the reader's progress until `closing` is set."""
         failing = Repeating()
         while not closing.is_set():
             try:
@@ -233,8 +240,8 @@ class InboxWriter:
             self._wrote(last, note)
 
     async def _tidy(self, progress: inbox_store.Progress) -> None:
-        """Delete all traces of read rows in the file and its log, up to the number that an erasure
-        requested."""
+        """Delete all traces of read rows in the file and its write-ahead log, up to the number that
+        an erasure requested."""
         up_to = progress.tidy_up_to
         if progress.covered < min(up_to, progress.position):
             await self._database.try_checkpoint("PASSIVE")  # the next look sees how far it got
@@ -246,15 +253,15 @@ class InboxWriter:
             self._tidied = up_to
 
     async def note_lost_commits(self) -> None:
-        """Note, as the service ends, that the database's log was lost: a commit newer than any, so
-        that the next start finds a gap."""
+        """Record that the database's write-ahead log was lost, when the service ends. A commit
+        newer than any real one is stored in the inbox file, so that the next start finds a gap."""
         newer = max(SystemClock().now(), self._seen + 1)
         with self.writer.though_poisoned():
             await self.writer.commit(_keep, (), None, newer)
 
     async def _note(self, last_commit: int) -> None:
-        """Store the database's last commit in the file. After QUIET_S without one, checkpoint the
-        database's log."""
+        """Store the database's last commit in the inbox file. If there was no new commit for
+        QUIET_S, checkpoint the database's write-ahead log."""
         now = monotonic()
         if last_commit != self._seen:
             self._seen, self._seen_at = last_commit, now

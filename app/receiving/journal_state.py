@@ -1,4 +1,4 @@
-"""State of the journal of erasures: lines that are not carried out in this database yet.
+"""State of the journal of erasures: which of its lines are not carried out in this database yet.
 
 Leaves out: the journal itself (`privacy/erasure_journal.py`).
 """
@@ -25,7 +25,7 @@ WAITS: Final[Mapping[str, str]] = {
     "unread": "their data is unreadable in this database but was read before the erasure: correct "
     "the profile, then run `tallyhook reindex`",
 }
-"""Texts on why lines are pending, and what to do, by the stored code."""
+"""Text on why lines are pending, and what to do, by the stored code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,8 @@ class JournalState:
     pending  number of lines that are not carried out in this database yet
     waits    why these lines wait, and what to do
     torn     whether the last line was cut short
-    restricted  number of things that an erasure could not empty yet
+    restricted  number of things that an erasure could not delete yet, so that access to them is
+                restricted
     next_end    when the next restriction ends; None if unknown
     """
 
@@ -53,8 +54,8 @@ class JournalState:
 
 
 async def long_pending(context: AppContext) -> tuple[int, Sequence[str], Instant | None]:
-    """Return how many lines are pending for longer than PATIENCE or must wait, why, and since
-    when."""
+    """Return how many lines are pending for longer than PATIENCE or have a reason to wait. Also
+    return these reasons, and when the oldest line was written."""
     now = context.clock.now()
     waiting = await context.database.on_snapshot(pending_lines)
     long = [each for each in waiting if each.why or each.since <= now - PATIENCE]

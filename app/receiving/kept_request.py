@@ -1,5 +1,5 @@
-"""Rebuilds the request that brought a stored delivery, to be sent on. Limits how many numbers and
-bodies a person sees alone.
+"""Rebuilds the request of a stored delivery, so that it can be sent to another address. Also limits
+how many phone numbers and bodies one person sees.
 
 Leaves out: sending, and whether the request was genuine.
 """
@@ -22,15 +22,15 @@ from reconcile.instants import HOUR
 
 
 class Kept(NamedTuple):
-    """Request, and the names of its headers whose values were not stored, such as credentials."""
+    """Request, and the names of those headers whose values were not stored, such as credentials."""
 
     request: Recorded
     left_out: list[str]
 
 
 def no_delivery(delivery_id: str) -> NotFoundError:
-    """Return the error for a delivery that does not exist or must not be seen. The text is equal,
-    so that it does not tell which."""
+    """Return the error for a delivery that does not exist or may not be seen. The text is the same
+    in both cases, so that it does not reveal which."""
     return NotFoundError(
         f"there is no delivery {delivery_id!r}: `tallyhook deliveries list` shows the newest, and "
         "old refused ones are deleted"
@@ -45,9 +45,9 @@ async def refuse_too_many(
 ) -> None:
     """Raise UsageError if a person would see more phone numbers within SHOWN_WITHIN than allowed.
 
-    A body, or a bundle with everything, counts as one number. Numbers of an approved proposal do
-    not count. The owner of the machine has no limit, because the owner can read the database
-    anyway.
+    A body, or a bundle with all personal data, counts as one number. Numbers seen under an approved
+    proposal do not count. The owner of the machine has no limit, because the owner can read the
+    database directly.
     """
     if not proved(who):
         return
@@ -65,13 +65,13 @@ async def refuse_too_many(
 
 
 async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: str | None) -> Kept:
-    """Return the request that brought a delivery, to be sent on. The audit trail records person and
-    address.
-
-    Raises NotFoundError if there is no such delivery. Raises UsageError if its body is restricted
-    or not stored whole, or the caller may not see it or has seen too many.
+    """Return the request of a delivery, so that it can be sent to another address. The person and
+    the address are recorded in the audit trail.
 
     to  address to which the person sends the request
+
+    Raises NotFoundError if there is no such delivery. Raises UsageError if its body is restricted
+    or not stored completely, or if the person may not see it or has seen too many.
     """
     async with context.database.reading() as connection:
         await refuse_restricted(connection, delivery=delivery_id)

@@ -1,9 +1,11 @@
 """Holds orders whose payment may belong to another shop on the same provider account.
 
-If only the order number links a payment that exceeds the price, the number may be another shop's.
-That is likely if the account also brings payments for orders that nobody placed. The order is then
-held until a person releases it. The reader judges this once, from the data stored when it reads the
-payment, only in live, and only if an order needs the shop's own price.
+Suppose that a payment exceeds the price of an order, and only the order number links it to the
+order. The number may then be one of another shop. This is likely if the account also brings
+payments for orders that nobody placed here. The order is then held until a person releases it.
+
+The reader decides this once, when it reads the payment, with the data stored then. It does so only
+in a live environment, and only if orders must be placed with a price.
 
 Leaves out: the release.
 """
@@ -23,7 +25,8 @@ from reconcile.ledger.placing import CLAIMS, Placing
 from reconcile.ledger.records import MAYBE_OTHERS, Record
 
 LOOKED_AT: Final = 20_000
-"""Latest events of all sources that are searched for a payment of an order that nobody placed."""
+"""Number of latest events of all sources that are searched for a payment for an order that nobody
+placed."""
 
 _JUDGED: Final = (
     "SELECT 1 FROM meta WHERE name = 'environment' AND value = 'live' AND EXISTS "
@@ -48,7 +51,8 @@ _NOBODYS: Final = (
 
 
 def hold_for_others(connection: PlainConnection, events: Sequence[Event], *, at: Instant) -> None:
-    """Hold the orders of these newly stored payments, if the money may belong to another shop."""
+    """Hold the orders of these newly stored payments, if the payments may belong to another
+    shop."""
     paying = [
         event
         for event in events

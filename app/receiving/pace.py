@@ -1,8 +1,8 @@
-"""Size of a short transaction, learnt from earlier durations.
+"""Size of a short transaction, learned from the durations of earlier ones.
 
-Only one transaction at a time writes to an SQLite database, in whichever process, so deliveries and
-the shop's calls wait. The cost of a row depends on the row, the disk and the load. So work of many
-pieces is limited by time, not by rows.
+Only one transaction at a time writes to an SQLite database, in any process. Meanwhile deliveries
+and API calls wait. What a row costs depends on the row, the disk and the load. So work on many
+pieces is limited by time, not by the number of rows.
 """
 
 from collections.abc import AsyncIterator
@@ -16,19 +16,20 @@ from app.database.database import Database
 from app.database.engine import Connection
 
 SHORT_S: Final = 0.025
-"""Seconds for which a transaction should hold the database, with its commit: half of the 50 ms that
-others should wait at most, because durations vary."""
+"""Seconds that a transaction should take, including its commit. Others should wait at most 50 ms.
+Half of that is allowed here, because durations vary."""
 
 _GROWTH: Final = 2
-"""Largest growth factor from one transaction to the next. One quick transaction proves little."""
+"""Maximum growth factor from one transaction to the next. A single quick transaction proves
+little."""
 
 
 class Pace:
-    """Number of pieces that each of many similar transactions should process, by how long they
-    take.
+    """Number of pieces that each of many similar transactions should process, learned from how long
+    they take.
 
-    first  pieces in the first transaction
-    most   maximum number of pieces in any transaction
+    first  number of pieces in the first transaction
+    most   maximum number of pieces in a transaction
     """
 
     def __init__(self, *, first: int, most: int) -> None:
@@ -39,8 +40,8 @@ class Pace:
     async def writing(self, database: Database, *, pieces: int) -> AsyncIterator[Connection]:
         """Run one transaction with this many pieces. Raises the errors of `Database.writing`.
 
-        If another process waits, pause afterwards for as long as the transaction took, so that it
-        gets half of the time.
+        If another process is waiting, pause afterwards for as long as the transaction took. The
+        other process then gets half of the time.
         """
         async with database.writing() as connection:
             began = perf_counter()
@@ -52,13 +53,13 @@ class Pace:
             await anyio.sleep(worked)
 
     def fitting(self, database: Database) -> int:
-        """Return the pieces for the next transaction of an endless series: few if another process
-        waits, else the most."""
+        """Return the number of pieces for the next transaction of an endless series: a small number
+        if another process is waiting, and otherwise the maximum."""
         return self.size if database.writer.was_wanted else self._most
 
     def learn(self, pieces: int, *, seconds: float) -> None:
-        """Adapt the number of pieces to a transaction's time. Half of the pieces or fewer prove
-        nothing, because the commit took most of it."""
+        """Adapt the number of pieces to the time that a transaction took. Ignore transactions with
+        at most half of the pieces, because their commit took most of the time."""
         if pieces > self.size // 2 or seconds > SHORT_S:
             fitting = int(pieces * SHORT_S / max(seconds, 1e-6))
             self.size = max(1, min(fitting, self.size * _GROWTH, self._most))

@@ -1,7 +1,7 @@
-"""Orders by phone number, found through keyed digests. Leaves out: the numbers themselves.
+"""Orders by phone number, found through keyed digests. The numbers themselves are not stored.
 
-A digest points to an order, or to the delivery of an event that names no order, which may be linked
-to one later.
+A digest refers to an order. If an event names no order, its digest refers to the delivery instead,
+because the event may be linked to an order later.
 """
 
 from collections.abc import Iterable
@@ -15,17 +15,19 @@ from app.receiving.inbox_store import fact, put_fact
 from reconcile.instants import Instant
 
 PhoneNote = tuple[bytes, str, str, Instant]
-"""(digest, kind, thing, when it was first noted). The kind is `order`, `delivery` or RECIPIENT; the
-thing is its reference or id."""
+"""Digest, kind, thing, and when the note was first stored. The kind is `order`, `delivery` or
+RECIPIENT. The thing is the reference of the order, or the id of the delivery."""
 
 RECIPIENT: Final = "recipient"
-"""Kind of a note on who received a payment in a statement. Its thing is `stm:` and the payment."""
+"""Kind of a note on the recipient of a payment in a statement. Its thing is `stm:` followed by the
+payment."""
 
 NOTES_OF: Final = "SELECT digest, kind, thing, noted_at FROM phones WHERE thing IN ({})"
-"""SQL that selects notes through their index, for every order that retention deletes."""
+"""SQL that selects the notes of some orders and deliveries. It must be fast, because retention uses
+it for every order that it deletes."""
 
 KEY: Final = "phone key"
-"""Fact of the database: name of its key."""
+"""Name of the fact that has the name of the database's phone key."""
 
 _COLUMNS: Final = ("digest", "kind", "thing", "noted_at")
 
@@ -47,7 +49,7 @@ def phone_note(digest: bytes, order: str | None, delivery_id: str, now: Instant)
 
 
 def write_phone_notes(connection: PlainConnection, notes: Iterable[PhoneNote]) -> None:
-    """Store notes. A note that is stored already stays unchanged."""
+    """Store notes. A note that is already stored is not changed."""
     first = {note[:3]: note for note in sorted(notes, reverse=True)}
     if first:
         insert_rows(
@@ -66,7 +68,8 @@ async def orders_by_phone(connection: AsyncConnection, digest: bytes, *, limit: 
 
 
 async def deliveries_by_phone(connection: AsyncConnection, digest: bytes) -> list[str]:
-    """Return deliveries with this phone digest whose events named no order on arrival."""
+    """Return the deliveries with this phone digest whose events named no order when they
+    arrived."""
     rows = await connection.execute(
         text("SELECT thing FROM phones WHERE digest = :digest AND kind = 'delivery'"),
         {"digest": digest},
@@ -75,8 +78,8 @@ async def deliveries_by_phone(connection: AsyncConnection, digest: bytes) -> lis
 
 
 def recipient_note(digest: bytes, payment: str, now: Instant) -> PhoneNote:
-    """Return a note of the recipient's phone digest for a payment in a statement. It is useless
-    without the phone key."""
+    """Return a note with the phone digest of the recipient of a payment in a statement. The digest
+    is useless without the phone key."""
     return digest, RECIPIENT, f"stm:{payment}", now
 
 
@@ -98,7 +101,8 @@ _OF_RECIPIENTS: Final = (
 async def orders_of_recipients(
     connection: AsyncConnection, *, as_of: Instant
 ) -> dict[str, set[str]]:
-    """Return the orders with the phone number of each payment's recipient."""
+    """Return, for each payment in a statement, the orders that have the phone number of its
+    recipient."""
     found: dict[str, set[str]] = {}
     for thing, order in await connection.execute(text(_OF_RECIPIENTS), {"as_of": as_of}):
         found.setdefault(thing.partition(":")[2], set()).add(order)
@@ -106,7 +110,7 @@ async def orders_of_recipients(
 
 
 async def recipient_notes(connection: AsyncConnection, digests: Iterable[bytes]) -> list[PhoneNote]:
-    """Return the notes on recipients of statements' payments for these digests."""
+    """Return the notes on recipients of payments in statements that have one of these digests."""
     rows = await select_in(
         connection,
         sql="SELECT digest, kind, thing, noted_at FROM phones WHERE kind = 'recipient' "
@@ -127,17 +131,17 @@ async def use_key(connection: AsyncConnection, name: bytes) -> None:
 
 
 async def claim_key(connection: AsyncConnection, name: bytes) -> bool:
-    """Store this key's name as the key in use, if there is none yet. Return whether it is now in
-    use; False if another host was first."""
+    """Store this key as the key in use, unless there is one already. Return whether this key is now
+    in use; False if another host was first."""
     sql = "INSERT INTO meta (name, value) VALUES (:name, :value) ON CONFLICT DO NOTHING"
     await connection.execute(text(sql), {"name": KEY, "value": name.hex()})
     return await key_in_use(connection) == name.hex()
 
 
 async def is_other_key(connection: AsyncConnection, used: str | None, name: bytes) -> bool:
-    """Return whether the database uses a key with another name.
+    """Return whether the database uses another key than the key with this name.
 
-    used  name of the key in use (`key_in_use`); if None, stored digests of other keys count
+    used  name of the key in use (`key_in_use`). If it is None, the stored digests decide
     """
     return await has_other_keys(connection, name) if used is None else used != name.hex()
 
@@ -167,7 +171,7 @@ async def notes_of(connection: AsyncConnection, things: Iterable[str]) -> list[P
 async def old_notes(
     connection: AsyncConnection, *, before: Instant, after: PhoneNote | None, limit: int
 ) -> list[PhoneNote]:
-    """List notes older than `before`, in key order, starting after a note."""
+    """Return notes older than `before`, in the order of their keys, after the note `after`."""
     digest, kind, thing, _ = after or (b"", "", "", 0)
     rows = await connection.execute(
         text(
@@ -189,7 +193,7 @@ async def drop_notes(connection: AsyncConnection, notes: Iterable[PhoneNote]) ->
 
 
 async def drop_other_keys(connection: AsyncConnection, name: bytes) -> None:
-    """Delete the digests made with other keys, which no search can find any more."""
+    """Delete the digests made with other keys, because no search can find them any more."""
     await connection.execute(
         text("DELETE FROM phones WHERE substr(digest, 1, :length) <> :name"),
         {"length": len(name), "name": name},

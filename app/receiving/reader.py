@@ -6,16 +6,16 @@
     3 append   events, links and due marks, and delete the rows from
                the inbox, in one transaction                           receiving/append_store.py
 
-A repeat is harmless: a row that was not committed is still in the inbox. A delivery that cannot be
-read is stored as `unreadable`; no accepted delivery is dropped.
+Repeating these steps is harmless, because a row stays in the inbox until its commit. A delivery
+that cannot be read is stored as `unreadable`. No accepted delivery is dropped.
 
-Rows on which two readers ended, or which the database refuses, become suspects: each record is read
-alone, under its own claim. A suspect that has failed three times is set aside, stored and reported,
-and its known orders are held.
+If two readers have died while they read a row, or if the database rejects its content, its records
+become suspects. Each suspect is read alone, under its own claim. A suspect that has failed three
+times is set aside, stored and reported, and the known orders that it mentions are held.
 
-An ended reader is noticed by its claims. SQLite has no claims, because its only reader does not
-write the file. Instead each reader counts its start, any append resets the count, and the next
-reader sees it.
+On PostgreSQL, claims show that a reader has died. SQLite has no claims, because only one reader
+runs, and it does not write to the inbox file. Instead each reader increments a counter when it
+starts, and an append resets the counter. So the next reader sees whether the one before it died.
 """
 
 import asyncio
@@ -45,43 +45,48 @@ _log_delivery = LogLine(
 )
 
 AT_ONCE: Final = 512
-"""Records appended in one transaction: about 15 ms on an idle machine, ten times that on a busy
-machine. If another process waits for the transaction, fewer records are appended: see `Pace`."""
+"""Number of records appended in one transaction. This takes about 15 ms on an idle machine, and ten
+times that on a busy machine. If another process waits for the transaction, fewer records are
+appended (see `Pace`)."""
 
 AT_ONCE_SHARED: Final = 1_024
-"""AT_ONCE on PostgreSQL, where readers append one after the other and each commit may wait 10 ms
-for a standby. A `PUT` waits about 50 ms for each reader ahead of it."""
+"""AT_ONCE for PostgreSQL. There, readers append one after the other, and each commit may wait 10 ms
+for a standby. A `PUT` waits about 50 ms for each reader that is before it."""
 
 AT_ONCE_BYTES: Final = 4 * 1024 * 1024
-"""Maximum number of bytes of bodies appended in one transaction, which writes them once more."""
+"""Maximum size in bytes of the bodies appended in one transaction, because it writes them once
+more."""
 
 LOOK_S: Final = 1.0
-"""Longest sleep in seconds on SQLite, where the receiver signals new deliveries."""
+"""Maximum pause in seconds between two checks for deliveries on SQLite, where the receiver also
+signals new deliveries."""
 
 LOOK_SHARED_S: Final = 0.05
-"""LOOK_S on PostgreSQL, where receivers on other machines fill the inbox without a signal."""
+"""LOOK_S for PostgreSQL, where receivers on other machines fill the inbox without a signal."""
 
 TURN_S: Final = 0.5
-"""Seconds between two tries to become the only reader on SQLite."""
+"""Seconds between two attempts to become the only reader on SQLite."""
 
 TRY_AGAIN_S: Final = 0.5
-"""Seconds of pause if the store could not append, because the disk is full or the database busy."""
+"""Seconds of pause if the store could not append, because the disk is full or the database is
+busy."""
 
 LEFT_S: Final = 60.0
-"""Seconds between checks for orders that another reader left held, if there are several."""
+"""Seconds between two checks for orders that a dead reader left held, if there are several
+readers."""
 
 BEAT_S: Final = 5.0
-"""Seconds between heartbeats while nothing is to be read, if there are several processes."""
+"""Seconds between two heartbeats while there is nothing to read, if there are several processes."""
 
 
 class Holding(NamedTuple):
     """Functions that hold and release the orders of an unreadable delivery.
 
-    orders_of     return the orders that arrivals mention
-    hold          set the delivery aside and hold these orders
-    release       release these orders once it was read, unless another set-aside delivery mentions
-                  them
-    release_left  release orders that a dead reader left held
+    orders_of     returns the orders that arrivals mention
+    hold          sets the delivery aside, and holds these orders
+    release       releases these orders when the delivery was read, unless another set-aside
+                  delivery mentions them
+    release_left  releases orders that a dead reader left held
     """
 
     orders_of: Callable[[AppContext, Sequence[Arrival]], Awaitable[list[str]]]
@@ -105,8 +110,8 @@ class ReaderContext:
 
 
 class Reader:
-    """Reader of the inbox until stopped. Readiness checks `alive`. Only one reads at a time on
-    SQLite, several on PostgreSQL."""
+    """Reader that reads the inbox until it is stopped. The readiness probe checks `alive`. On
+    SQLite only one reader reads at a time, on PostgreSQL several."""
 
     def __init__(self, reading: ReaderContext) -> None:
         # The holder of an SQLite file's lock is the only reader.
@@ -130,7 +135,7 @@ class Reader:
     def stop(self, *, drain: bool = True) -> None:
         """Stop the reader.
 
-        drain  whether to stop only when the inbox is empty or unreadable
+        drain  whether to read on until the inbox is empty or cannot be read
         """
         self._stopping, self._draining = True, drain
         self._signals.accepted.set()
@@ -168,10 +173,11 @@ class Reader:
                 self._turn.release()
 
     async def read_brought(self) -> None:
-        """Read all rows in the database's own table, such as rows from a backup, but not the inbox
-        file.
+        """Read all rows in the database's own inbox table, such as rows from a backup, but not the
+        inbox file.
 
-        Call this only while no service runs on the database. Raises StoreUnavailable.
+        Call this only while no service runs on the database. Raises StoreUnavailable if the
+        database cannot be written to.
         """
         self._reading.claimant.alone = True
         while await self._read_suspect() or await read_some(self._reading, brought=True):
@@ -274,8 +280,10 @@ class Reader:
 async def read_some(
     reading: ReaderContext, *, pace: Pace | None = None, brought: bool = False
 ) -> int:
-    """Read the next rows and append them. Return their number. With `brought`, read only rows in
-    the database itself."""
+    """Read the next rows and append them. Return their number.
+
+    brought  whether to read only rows in the database itself
+    """
     inbox, writer = reading.inbox, reading.context.database.writer
     drained = reading.context.signals.drained
     pace = pace or _pace(reading.context.database)
@@ -320,8 +328,8 @@ def _pace(database: Database) -> Pace:
 
 
 async def _claimed(reading: ReaderContext, limit: int) -> list[inbox_store.Unread]:
-    """Claim rows to read. If the inbox was empty so far, first look at a snapshot, so that nothing
-    is written without need."""
+    """Claim rows to read. If the inbox was empty last time, first check it in a snapshot, so that
+    nothing is written without need."""
     claimant, database = reading.claimant, reading.context.database
     quiet = reading.context.signals.drained.is_set()
     if quiet and not claimant.free(await database.on_snapshot(claim_store.heads_of_rows)):

@@ -1,12 +1,13 @@
-"""Path of a delivery from the socket's bytes to a durable row of the inbox. Leaves out: folding,
-requests, and reading events.
+"""Path of a delivery from the socket to a durable row of the inbox. Leaves out: folding, and
+reading requests and events.
 
     1 source      4 age           6 inbox: committed together with many others
     2 size        5 account and   7 acknowledgement
     3 signature     environment
 
-Each step either continues or ends in a verdict. A rejection is stored in the ring, with its reason
-and its bytes up to a limit. A signed request that cannot be read is stored whole and acknowledged.
+Each step either continues or ends with a verdict. A rejection is stored in the ring of rejected
+arrivals, with its reason and its bytes up to a limit. A signed request that cannot be read is
+stored completely and acknowledged.
 """
 
 from collections.abc import Mapping
@@ -30,25 +31,25 @@ from app.receiving.unsigned import UnsignedAllowance
 from reconcile.instants import Instant
 
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
-"""Status codes of rejections. All other rejections get 401, which does not tell a wrong signature
-from a wrong age."""
+"""Status codes of rejections. All other rejections get 401, so that the sender cannot distinguish a
+wrong signature from a wrong age."""
 
 
 _log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest", "peer")
 
 MAX_UNSIGNED_BYTES: Final = 64 * 1024
 MAX_UNSIGNED_VALUES: Final = 2_000
-"""Maximum number of values of an unsigned body. A callback has some dozens, and anyone can send a
-callback."""
+"""Maximum number of values in an unsigned body. A real callback has some dozens, but anyone can
+send one."""
 
 RETRY_AFTER_S: Final = 5
-"""Seconds for Retry-After with a 503: a restart is usually over by then."""
+"""Seconds for Retry-After with a 503. A restart is usually finished by then."""
 
 
 class ReceiverAnswer(NamedTuple):
     """Answer to the sender. `verdict` is None if nothing was decided (503).
 
-    reply   answer in the provider's own form, which replaces ours
+    reply   answer in the provider's own format, instead of the usual one
     reason  why a delivery was not stored, for a 503
     """
 
@@ -60,11 +61,11 @@ class ReceiverAnswer(NamedTuple):
 
 
 class Unstored:
-    """Log of the reasons for 503 answers: at once, then once a minute, and once more when the
-    problem is over.
+    """Log of the reasons for 503 answers. A reason is logged at once, then once a minute, and once
+    more when the problem is over.
 
-    It is over when no delivery was refused for RETRY_AFTER_S, the time that senders are asked to
-    wait. So scattered refusals, as from a full queue, count as one problem.
+    The problem is over when no delivery was refused for RETRY_AFTER_S, the time that senders are
+    asked to wait. So scattered refusals, as from a full queue, count as one problem.
     """
 
     def __init__(self) -> None:
@@ -87,19 +88,20 @@ class Unstored:
 
 
 LEAST_SECRET_END: Final = 16
-"""Minimum number of characters of a source's secret address. An unknown address of this length may
-be a mistyped or retired one."""
+"""Minimum length in characters of a source's secret address. An unknown address that is at least
+this long may be a secret address with a typing error, or a retired one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Receiver:
     """Everything needed to receive deliveries.
 
-    rejected_body_bytes  maximum number of bytes stored of a refused body, within `rejection_rate`
-    unsigned             allowances for unsigned requests, because each is written and leads to a
+    rejected_body_bytes  maximum number of bytes of a rejected body that are stored, within
+                         `rejection_rate`
+    unsigned             limits on unsigned requests, each of which is stored and leads to a
                          question to its provider
-    ages                 counts of deliveries refused for their age, reset by an accepted one of the
-                         source
+    ages                 counts of deliveries rejected for their age. A source's count is reset when
+                         one of its deliveries is accepted
     """
 
     sources: Mapping[str, Source]
@@ -122,10 +124,11 @@ class Receiver:
         }
 
     def source_of(self, end: str) -> str:
-        """Return the source that accepts deliveries at this last path segment, else the segment
-        itself.
+        """Return the source that accepts deliveries at this last path segment. If there is none,
+        return the segment itself.
 
-        Return UNSHOWN if the segment may be part of a secret address, or is the name of a source.
+        Return UNSHOWN for an unknown segment that may be part of a secret address, or that is the
+        name of a source.
         """
         name, until = self._ends.get(end, ("", None))
         if name and (until is None or self.clock.now() < until):
@@ -136,13 +139,13 @@ class Receiver:
 
     @property
     def private_headers(self) -> frozenset[bytes]:
-        """Return the private headers of all sources, because a token may arrive in another source's
-        header."""
+        """Return the private headers of all sources, because a token may arrive in a header of
+        another source."""
         return frozenset().union(*(source.private_headers for source in self.sources.values()))
 
 
 class Rejected(NamedTuple):
-    """A refused request: verdict, sentence for our own log, arrival and delivery id."""
+    """A rejected request: verdict, sentence for the log, arrival and delivery id."""
 
     verdict: str
     problem: str
@@ -151,7 +154,7 @@ class Rejected(NamedTuple):
 
 
 async def receive_delivery(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer:
-    """Decide whether one request is accepted, and store it. Returns after the commit. Never
+    """Decide whether one request is accepted, and store it. Returns after the commit, and never
     raises."""
     decided = _decide(receiver, incoming)
     if isinstance(decided, Rejected):
@@ -220,8 +223,8 @@ def _accepted(receiver: Receiver, incoming: Incoming, received: Received) -> Rec
 def _not_stored(
     receiver: Receiver, received: Received, error: StoreUnavailable | StorePoisoned
 ) -> ReceiverAnswer:
-    """Return the answer after storing failed. If the delivery was stored nevertheless, a resent
-    copy is a duplicate."""
+    """Return the answer after storing has failed. If the delivery was stored nevertheless, the
+    sender's next attempt will be a duplicate."""
     receiver.unstored.note(error.reason)
     return ReceiverAnswer(503, None, received.delivery_id, reason=error.reason)
 
@@ -268,7 +271,8 @@ def _log_not_kept(
 
 
 async def _count_not_kept(receiver: Receiver, source: str, delivery_id: str) -> None:
-    """Log, at most once a second, how many requests of an unsigned source were not stored."""
+    """Log and store, at most once a second, how many requests of an unsigned source were not
+    stored."""
     count = receiver.unsigned.to_note(source)
     if not count:
         return
@@ -293,5 +297,5 @@ async def _count_not_kept(receiver: Receiver, source: str, delivery_id: str) -> 
 
 
 def _shown_source(name: str) -> str:
-    """Return a name from the path, shortened and printable, to be stored."""
+    """Return a source name from the path, shortened and printable, so that it can be stored."""
     return "".join(c if c.isascii() and c.isprintable() else "?" for c in name[:40])

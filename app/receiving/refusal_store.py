@@ -1,6 +1,6 @@
-"""Ring of refused arrivals, stored with their reason and bytes. Leaves out judging them.
+"""Ring of rejected arrivals, stored with their reason and bytes. Leaves out: deciding verdicts.
 
-Its size is limited, so that a flood can never fill the disk; the oldest are deleted first.
+Its size is limited, so that a flood cannot fill the disk. The oldest arrivals are deleted first.
 """
 
 from collections.abc import Sequence
