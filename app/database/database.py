@@ -130,7 +130,8 @@ class Database:
 
     @property
     def poison(self) -> str | None:
-        """Return a sentence on why nothing may be written any more; None if writing is allowed."""
+        """Return a sentence that says why nothing may be written any more; None if writing is
+        allowed."""
         return self.writer.poison
 
     @asynccontextmanager

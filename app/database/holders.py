@@ -42,8 +42,8 @@ _numbers = count()
 
 
 class Holder:
-    """Registration of a writing connection among all writers. It is kept when the connection is
-    made anew."""
+    """Registration of a writing connection among all writers. It stays valid when the process
+    reconnects."""
 
     def __init__(self, kind: str, *, clock: Clock | None = None) -> None:
         """Prepare a holder that has not entered yet. `kind` names the work of its process; `alone`

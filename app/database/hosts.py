@@ -40,11 +40,12 @@ WATCH_S: Final = 1.0
 Also the number of seconds between two such rounds."""
 
 LOOK_S: Final = 5.0
-"""Seconds between such rounds in a process that only reads, where no commit shows a takeover."""
+"""Seconds between two rounds of questions to all hosts in a process that only reads. In such a
+process, no commit shows a takeover."""
 
 RARELY: Final = 10
-"""Divisor of a long transaction's duration so far. The result is the time between two such
-rounds."""
+"""Divisor that limits the rounds of questions during a long transaction. The time between two
+rounds is the transaction's duration so far, divided by this number, but at least WATCH_S."""
 
 FORMER: Final = (
     "the server is on an older timeline than the one used before, so it is a former primary; stop "

@@ -45,7 +45,7 @@ _IDENTITY: Final = (
 
 class ServerIdentity(NamedTuple):
     """Identity of a PostgreSQL server. A promoted standby, or a backup restored to a point in time,
-    has another timeline. A restored dump has another cluster or other tables."""
+    has another `timeline`. A database that was restored from a dump has other ids in `tables`."""
 
     cluster: str
     timeline: str
@@ -257,7 +257,7 @@ class ServerWatch:
                check has shown it, and one of our commits has waited
     looked_at  monotonic time of the last check, which is old after a process was suspended
     moved      whether connections to another server must still be checked
-    refuses    sentence on why writes are refused; None if they are allowed
+    refuses    sentence that says why writes are refused; None if they are allowed
     follow     called in the transaction that resumes the service after a takeover; None if other
                processes resume it
     on_moved   called when another server must be checked

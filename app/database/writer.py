@@ -97,7 +97,8 @@ INSIST_S: Final = 4.0
 usable within five seconds after a reader has ended."""
 
 INSIST_MS: Final = 250
-"""Milliseconds that such a checkpoint may wait for readers. Deliveries wait meanwhile."""
+"""Milliseconds for which a checkpoint of an overlong log may wait for readers. Deliveries wait
+meanwhile."""
 
 Mode = Literal["PASSIVE", "RESTART", "TRUNCATE"]
 """Kind of a checkpoint.
@@ -235,8 +236,8 @@ class DatabaseFiles:
         self.loss()
 
     def loss(self) -> str | None:
-        """Return a sentence on which file is gone, replaced or truncated, and what to do; None if
-        all files are intact."""
+        """Return a sentence that says which file is gone, replaced or truncated, and what to do;
+        None if all files are intact."""
         if (lost := self.lost()) is None:
             return None
         path, what = lost
@@ -281,8 +282,9 @@ TURN_S: Final = 5.0
 milliseconds."""
 
 KEEP_S: Final = 0.025
-"""Maximum number of seconds for which the writers of this process may pass on the lock between
-processes. If they released it after each write, each small write would wait for another process."""
+"""Maximum number of seconds for which the writers of this process may keep the lock between
+processes, handing it to each other. If they released it after each write, each small write would
+wait for another process."""
 
 WANTED_S: Final = 1.0
 """Number of seconds for which another process that waited for this one is expected to come back."""
@@ -364,7 +366,8 @@ class Writer:
 
     @property
     def poison(self) -> str | None:
-        """Return a sentence on why nothing may be written any more; None if writing is allowed."""
+        """Return a sentence that says why nothing may be written any more; None if writing is
+        allowed."""
         return self._poison
 
     @property
@@ -463,7 +466,7 @@ class Writer:
             raise StorePoisoned(loss)
 
     def loss(self) -> str | None:
-        """Return a sentence on which file is lost; None if all files are there."""
+        """Return a sentence that says which file is lost; None if all files are there."""
         return None if self._place is None else self._place.loss()
 
     def lost(self) -> tuple[Path, str] | None:

@@ -96,7 +96,7 @@ class StoreState(Overview):
     faults   consecutive batches of deliveries that could not be written
     left     leaves and instant of the last published checkpoint; None if there is none
     backup   instant of the last recorded backup; None if there is none
-    refuses  sentence on why nothing can be written now; None if writing works
+    refuses  sentence that says why nothing can be written now; None if writing works
     """
 
     queue: int
@@ -157,7 +157,7 @@ async def unsafe(context: AppContext, nodes: Nodes) -> list[str]:
 
 
 async def refusal(context: AppContext) -> str | None:
-    """Return one sentence on why nothing can be written now; None if writing works. Raises
+    """Return one sentence that says why nothing can be written now; None if writing works. Raises
     StoreUnavailable or StorePoisoned."""
     database, inbox = context.database, inbox_of(context)
     if database.poison is not None:

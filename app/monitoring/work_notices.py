@@ -265,7 +265,6 @@ class WorkNotices:
             )
 
     async def _item(self, choice: store.NoticeChoice, entry: AuditEntry) -> WorkItem | None:
-        """Return the operator's task from an audit entry; None if there is none."""
         me = choice.operator
         if entry.who == me:
             return None

@@ -213,8 +213,8 @@ class Particulars:
                 value means that the request is a delivery
     capturing   takes an event and its data. Returns the payment method if payments by it are
                 captured without a further event. The source must list the method in CAPTURES.
-                Because the method is unsigned, it counts only if the credential `webhook` is
-                configured
+                Because the method is unsigned, it counts only if the request has one of the
+                source's credentials `webhook`
     split       takes an event, its bytes and its data, and returns the events in it, each with its
                 own bytes
     movements   takes a fetched answer with the claim `succeeded`, and returns the refunds and

@@ -74,7 +74,6 @@ def fits(
 
 
 def _within(among: list[Offer], wanted: Offer, *, window: Duration, near: int) -> tuple[str, ...]:
-    """Return the names of the first fitting offers."""
     currency, minor = wanted.currency, wanted.minor - near
     since, until = wanted.at - window, wanted.at + window
     names: list[str] = []

@@ -62,8 +62,8 @@ Tariff = tuple[int, int]
 def suggested_fees(lines: Iterable[FeeLine]) -> list[SuggestedFee]:
     """Return suggested fee rules for each source and currency, the general rule last.
 
-    Special rules depend on details such as the card's country. The rules use the fewest details
-    that explain most fees exactly.
+    Special rules depend on details such as the card's country. They use as few details as possible
+    without explaining fewer fees exactly.
     """
     groups: dict[tuple[str, str], Group] = defaultdict(list)
     for line in lines:
@@ -93,7 +93,6 @@ Where = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def _rules_of(lines: Group) -> list[tuple[Where, Tariff]]:
-    """Return the fee rules of one source and currency, with the details that lead to them."""
     stated = [json.loads(line.details) if line.details else {} for line in lines]
     values = {name: {each.get(name, "") for each in stated} for each in stated for name in each}
     names = sorted(name for name, found in values.items() if 1 < len(found) <= MOST_VALUES)
@@ -151,7 +150,7 @@ def _together(
 
 def _tariff(lines: Group) -> tuple[int, Tariff]:
     """Return how many fees the best tariff explains exactly, and that tariff. Return 0 and an empty
-    tariff if there are too few lines."""
+    tariff if no tariff explains at least LEAST fees."""
     points = sorted((line.gross, line.fee) for line in lines)
     half = len(points) // 2
     pairs = zip(points, points[half:], strict=False)

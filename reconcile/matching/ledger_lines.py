@@ -260,8 +260,8 @@ def _doubted(odd: Judgement) -> tuple[Doubted, ...]:
 
 
 def _owed(ledger: Ledger, odd: Judgement) -> tuple[Money, ...]:
-    """Return the surplus in the order's currency, and the undisputed money held in other
-    currencies."""
+    """Return the surplus in the order's currency, and the money in other currencies that is held
+    and not in doubt."""
     price = ledger.expected
     if price is None or ledger.outcome == "unresolved":
         return ()

@@ -202,7 +202,8 @@ def _of_book(rows: tuple[BookRow, ...]) -> Searchable:
 
 
 def _of_suspended(payment: Suspended) -> Iterator[Searchable]:
-    """Yield money in suspense that belongs to no order."""
+    """Yield, in searchable form, the money of a payment that is in suspense and belongs to no
+    order."""
     if payment.bucket == "payment_unallocated":
         for currency, minor in payment.held().items():
             yield entry_of(

@@ -151,7 +151,7 @@ class Tally:
         return found
 
     def report(self, decision: Decision) -> None:
-        """Store a decision for `take_decisions`, and count a break."""
+        """Store a decision for `take_decisions`. If it is a break, count it."""
         if isinstance(decision, Break):
             money = decision.money
             sums = self.breaks.setdefault((decision.cause, money.currency), [0, 0, 0, 0])
@@ -322,7 +322,7 @@ class Group(NamedTuple):
 
 
 class Plain(NamedTuple):
-    """The sheets and functions that count plainly agreeing orders.
+    """The sheets and functions that count plain orders which agree with the book.
 
     agreed     sheet in which book and ledger lines are counted
     settled    sheet in which statement lines are counted
@@ -346,7 +346,8 @@ def merge(
     """Merge three sorted streams by key, and yield the rows of every key that needs a closer look.
     Raises ValueError for an unsorted stream.
 
-    plain  counters of plainly agreeing orders, which are not yielded; None to yield every key
+    plain  counters of plain orders that agree with the book. Such orders are not yielded. None to
+           yield every key
     """
     fast = plain is not None
     agreed, settled, fee_fits, unsettled = plain or Plain(Sheet(), Sheet(), None, lambda _: None)

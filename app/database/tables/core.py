@@ -147,7 +147,7 @@ class InboxRow(Table, table=True):
 class SuspectRow(Table, table=True):
     """Record of the inbox that is read alone, because readers ended or failed on it. `taken_by` is
     its reader's claim. `tries` counts expired or failed claims. If `aside` is 1, nobody reads it
-    any more, and the orders in `orders`, one on a line, are held."""
+    any more, and the orders in `orders`, one on each line, are held."""
 
     __tablename__ = "suspects"
     __table_args__ = NUMBERED
