@@ -51,7 +51,7 @@ class Reader:
         assert self._process.stdout.readline().strip() == word
 
     def release(self) -> None:
-        """End the snapshot. The process stays connected, so that it does not fold the log."""
+        """End the snapshot. The process stays connected, so that it does not checkpoint the log."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()

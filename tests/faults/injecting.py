@@ -55,7 +55,7 @@ def base(folder: Path, *, killed: bool) -> Path:
     with a_service(folder, script="" if killed else script(SMALL_LOG)) as service:
         with load(service.port, name="base") as driver:
             driver.until(100)
-        if killed:  # both at one moment: the one that is left would fold the log
+        if killed:  # both at one moment: the one that is left would checkpoint the log
             until(lambda: events_in(folder / DATABASE) >= EVENTS)
             worker = service.worker()
             os.kill(worker, signal.SIGSTOP)

@@ -261,7 +261,7 @@ def later(folder: Path, *words: str, **more: str) -> tuple[int, str]:
 @pytest.mark.soak
 def test_without_a_low_water_the_disk_is_full(small: Path) -> None:
     """The load fills the disk to the last page, and the space that returns may be too little to
-    fold the log. Even so nothing is lost."""
+    checkpoint the log. Even so nothing is lost."""
     with a_service(small, script=script(INSISTENT), DISK_LOW_WATER_MB="0") as service:
         ledger = filled(service, small)
         assert free(small) < 8 * MIB

@@ -152,7 +152,7 @@ def test_a_service_that_goes_on_is_caught(stopped: Path, tmp_path: Path, error: 
 async def test_an_io_error_at_the_start_is_not_served(
     killed: Path, tmp_path: Path, inject: str, file: str
 ) -> None:
-    """Nobody listens before the log is folded and synced; one sentence says why."""
+    """Nobody listens before the log is checkpointed and synced; one sentence says why."""
     folder = copied(killed, tmp_path / "case")
     with faulty(folder, inject=inject, file=file) as (process, case):
         assert not case.served, process.log

@@ -101,7 +101,7 @@ def wrong(found: list[Step]) -> list[str]:
         synced = before[last:]
         if ("sync", file) not in synced:
             sentences.append(f"{file} is not synced")
-        # SQLite syncs the folder too, but before it has folded the log.
+        # SQLite syncs the folder too, but before it has checkpointed the log.
         elif ("sync", FOLDER) not in synced[synced.index(("sync", file)) :]:
             sentences.append(f"{FOLDER} is not synced")
     return sentences

@@ -72,7 +72,7 @@ def noted(folder: Path) -> bool:
 
 
 def killed(service: Service) -> None:
-    """End all of its processes at one moment: one that is left would fold the log."""
+    """End all of its processes at one moment: one that is left would checkpoint the log."""
     worker = service.worker()
     os.kill(worker, signal.SIGSTOP)
     service.signal(signal.SIGKILL)

@@ -280,8 +280,8 @@ async def test_what_is_kept_beside_a_database_that_is_gone_is_not_acknowledged()
 
 
 async def test_nothing_is_left_of_what_an_erasure_names(seconds: list[float]) -> None:
-    """All rows up to it are deleted, and the log is folded; it is notified once that is done. What
-    lies behind it goes as ever."""
+    """All rows up to it are deleted, and the log is checkpointed; it is notified once that is done.
+    What lies behind it goes as ever."""
     files = Files()
     files.rows = [(n, 1, 3 * MIB) for n in range(1, 5)]
     writer = writer_of(files)

@@ -334,7 +334,7 @@ async def test_the_inbox_is_left_as_it_was_where_it_is_not_ours(tmp_path: Path) 
 @pytest.mark.parametrize(("poison", "order"), [(None, ["reader", "writer"]),
                                                ("planted", ["writer", "reader"])])  # fmt: skip
 async def test_who_is_closed_last(tmp_path: Path, poison: str | None, order: list[str]) -> None:
-    """The last folds the log into the file: after an error nobody may, and readers cannot."""
+    """The last one checkpoints the log: after an error nobody may, and readers cannot."""
     closed: list[str] = []
 
     def closes(name: str) -> Callable[[], Any]:
