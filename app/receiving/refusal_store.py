@@ -29,23 +29,24 @@ _COLUMNS = (
 _REJECTIONS = table("rejections", *map(column, _COLUMNS))
 
 _SLACK = 0.9
-"""Share of its limits to which a full ring is trimmed, so that trimming is rare."""
+"""Share of its limits to which a full ring is trimmed. There is then room for more, so trimming is
+rare."""
 
 _ROW_OVERHEAD = 400
-"""Bytes counted for a row in addition to its body and headers, for ids, digest and indexes."""
+"""Bytes that a row counts in addition to its body and headers, for ids, digest and indexes."""
 
 
 NOT_KEPT: Final = "not_kept"
-"""Verdict on requests of an unsigned source beyond its allowance. They are only counted: in the
-ring they would push out rejections that can be judged again."""
+"""Verdict on requests of an unsigned source that exceed its limit. They are only counted. If they
+were stored, rejections that can be verified again would be deleted to make room."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """One refused arrival, or several that are only counted.
+    """One rejected arrival, or several that are only counted.
 
-    `body` is truncated to the stored length. `size` and `digest` cover the whole body as read. A
-    too large body is not read, and counts as empty.
+    `body` is truncated to the stored length. `size` and `digest` are those of the whole body. A
+    body that is too large is not read, and counts as empty.
     """
 
     delivery_id: str
@@ -61,7 +62,7 @@ class Rejection:
 
 
 class RejectionRing:
-    """Limited store of rejections. Beyond its limits, the oldest rejections are deleted.
+    """Store of rejections with a limited size. If it is full, the oldest rejections are deleted.
 
     On SQLite no other process writes rejections, so the stored rejections are counted only once.
     """
@@ -82,7 +83,7 @@ class RejectionRing:
         self._bytes = _kept(int(bodies or 0), int(headers or 0), rows=self._count)
 
     def append(self, connection: PlainConnection, rejections: Sequence[Rejection]) -> None:
-        """Insert rejections, then delete the oldest beyond a limit."""
+        """Insert rejections, then delete the oldest until the ring is within its limits."""
         if connection.dialect != "sqlite":  # other processes write to it, too
             take_lock(connection, REFUSING)
             self._count_kept(connection)
@@ -125,7 +126,8 @@ class RejectionRing:
 
 
 def newest_refusal_ahead(connection: PlainConnection, now: Instant) -> Instant:
-    """Return the latest arrival of a rejection in the future, else `now`."""
+    """Return the latest arrival among the rejections dated in the future; `now` if there is
+    none."""
     ((newest,),) = connection.ask(
         "SELECT max(received_at) FROM rejections WHERE id >= ? AND received_at > ?",
         (first_id("dlv_", now), now),
@@ -134,7 +136,8 @@ def newest_refusal_ahead(connection: PlainConnection, now: Instant) -> Instant:
 
 
 def redate_rejections(connection: PlainConnection, now: Instant) -> int:
-    """Date rejections from the future to now. Return how many."""
+    """Set the arrival of rejections that are dated in the future to `now`. Return how many were
+    changed."""
     take_lock(connection, REFUSING)
     rows = connection.ask(
         "UPDATE rejections SET received_at=? WHERE id >= ? AND received_at > ? RETURNING id",
@@ -165,15 +168,15 @@ async def newest_rejections(connection: AsyncConnection, source: str, *, limit: 
 async def kept_rejections(
     connection: AsyncConnection, *, after: str, at_once: int
 ) -> list[Rejection]:
-    """Return the next stored rejections in order of arrival, with their bytes."""
+    """Return the next stored rejections after an id, with their bytes. They are in the order of
+    arrival."""
     listing = select(_REJECTIONS).where(_REJECTIONS.c.id > after)
     rows = await connection.execute(listing.order_by(_REJECTIONS.c.id).limit(at_once))
     return [_rejection(row) for row in rows]
 
 
 async def delete_rejections(connection: AsyncConnection, delivery_ids: Sequence[str]) -> set[str]:
-    """Return the bytes that count toward the ring's limit. A Latin-1 character takes up to two in
-    UTF-8."""
+    """Delete these rejections. Return the ids of those that were still stored."""
     # Taken before any row lock, like in the reader, which may be deleting the same rows.
     for lock in (LINKING, REFUSING):
         await run(connection, take_lock, lock)
@@ -201,6 +204,6 @@ def _rejection(row: Sequence[Any]) -> Rejection:
 
 
 def _kept(body: int, headers: int, *, rows: int = 1) -> int:
-    """Return how many bytes these bodies, headers and rows count toward the limit of the ring. A
-    Latin-1 character takes up to two bytes in UTF-8."""
+    """Return how many bytes these bodies, headers and rows count toward the limit of the ring.
+    Headers count twice, because a Latin-1 character takes up to two bytes in UTF-8."""
     return body + 2 * headers + rows * _ROW_OVERHEAD

@@ -1,12 +1,11 @@
-"""Alarm about a wrong clock, if genuine deliveries are refused for their age and none is accepted.
+"""Alarm about a wrong clock, if genuine deliveries are rejected for their age and none is accepted.
+Also limits on storing rejections.
 
-Age is judged after the signature, so the sender knows the secret. Then either the two clocks
-differ, or an old request was sent again.
+The age is checked after the signature, so the sender knows the secret. A wrong age then means that
+the two clocks differ, or that an old request was sent again.
 
-The receiver keeps its judgements in memory, in their order. Stored times show no order while the
-clock is in doubt, and each receiver has its own clock.
-
-Also the allowances for storing rejections.
+The receiver keeps its verdicts in memory, in the order in which it made them. Stored times could
+not show this order, because the clock may be wrong and each receiver has its own clock.
 """
 
 import ipaddress
@@ -23,12 +22,16 @@ from app.core.text import counted
 from reconcile.instants import EARLIEST, MINUTE, Duration, Instant
 
 MAX_ADDRESSES: Final = 4096
-"""Latest addresses that are remembered, about 1 MiB. A forgotten address regains its full
-allowance, so all addresses also share an allowance."""
+"""Maximum number of latest addresses that are remembered, about 1 MiB. A forgotten address starts
+with its full allowance again, so there is also an allowance for all addresses together."""
 
 Decision = Literal["kept", "counted", "too_many"]
-"""Decision about one rejection: write and log it (kept), only count it, or make its address wait
-(too_many)."""
+"""Decision about one rejection.
+
+kept      write and log it
+counted   only count it
+too_many  make its address wait
+"""
 
 
 class Allowance:
@@ -53,7 +56,7 @@ class Allowance:
 
 
 class RejectionRate:
-    """The rejection allowances of one receiver. Times come from a monotonic clock."""
+    """The rejection allowances of one receiver. Times are those of a monotonic clock."""
 
     def __init__(
         self, *, in_all: int, per_address: int, clock: Callable[[], float] = monotonic
@@ -85,7 +88,7 @@ def network_of(address: str) -> str:
     """Return the network whose allowance an address uses: the IPv4 address, or the /64 network of
     IPv6, which belongs to one subscriber.
 
-    A proxy may pass on texts that are no addresses. All such texts share one allowance.
+    A proxy may pass on texts that are not addresses. All these texts share one allowance.
     """
     if "." in address and ":" not in address:
         return address if len(address) <= 15 else "none"
@@ -98,8 +101,8 @@ def network_of(address: str) -> str:
 
 
 LANES: Final = 4_096
-"""Number of lanes between which questions alternate: so few that a stored lane identifies nobody
-among a million IPv4 addresses."""
+"""Number of lanes between which questions to a provider alternate. It is small, so that a stored
+lane does not identify one of a million IPv4 addresses."""
 
 
 def lane_of(address: str) -> int:
@@ -124,28 +127,28 @@ AGES: Final = ("timestamp_too_old", "timestamp_too_new")
 """Verdicts on a genuine delivery whose timestamp is too old or too new."""
 
 WINDOW: Final[Duration] = 15 * MINUTE
-"""Time for which a refusal counts. Providers usually send again within it, and older refusals say
-little about the present clock."""
+"""Time for which a rejection counts. Providers usually send again within this time, and older
+rejections say little about the present clock."""
 
 REFUSALS: Final = 3
-"""Minimum number of refusals of one source, without an accepted delivery between them, that raise
-the alarm. Fewer may simply be late."""
+"""Minimum number of rejections of one source that raise the alarm, if no delivery is accepted
+between them. Fewer may simply be late deliveries."""
 
 BODIES: Final = 2
-"""Minimum number of different bodies among these refusals, because replays of one request prove
+"""Minimum number of different bodies among these rejections. Replays of a single request prove
 nothing."""
 
 KEPT: Final = 100
-"""Bodies remembered for each source, the most recently refused."""
+"""Maximum number of bodies remembered for each source: those that were rejected last."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RefusedBody:
-    """One body that was refused for its age.
+    """One body that was rejected for its age.
 
-    times    number of refusals
-    last     time of the last refusal
-    problem  reason of the last refusal
+    times    number of rejections
+    last     time of the last rejection
+    problem  reason of the last rejection
     """
 
     times: int = 0
@@ -154,8 +157,8 @@ class RefusedBody:
 
 
 class RefusedAges:
-    """Deliveries that one receiver refused for their age, by source. Accepting a delivery of the
-    source clears them.
+    """Deliveries that one receiver rejected for their age, by source. They are cleared when a
+    delivery of the source is accepted.
 
     Only configured sources are included, so the memory is limited.
     """
@@ -164,7 +167,8 @@ class RefusedAges:
         self._sources: dict[str, OrderedDict[str, RefusedBody]] = {}
 
     def taken(self, source: str) -> None:
-        """Clear the refusals of a source, because it sent a genuine delivery with a valid time."""
+        """Clear the rejections of a source, because it sent a genuine delivery with a valid
+        timestamp."""
         self._sources.pop(source, None)
 
     def refused(
@@ -184,7 +188,7 @@ class RefusedAges:
             bodies.popitem(last=False)
 
     def alarm(self, now: Instant) -> Alarm | None:
-        """Return an alarm if enough deliveries were refused to suspect a clock."""
+        """Return an alarm if enough deliveries were rejected to suspect that a clock is wrong."""
         suspect = {}
         for source, bodies in self._sources.items():
             # Refusals with a future time were made before the clock was set back.

@@ -1,6 +1,7 @@
-"""Stored restrictions: data that an erasure may not delete yet. Also lists unfinished erasures.
+"""Database queries for restrictions: data that an erasure may not delete yet. Also for unfinished
+erasures.
 
-Leaves out when restrictions end.
+Leaves out: when restrictions end.
 """
 
 from collections.abc import Collection, Sequence
@@ -13,7 +14,7 @@ from reconcile.instants import Instant
 class RestrictionRow(NamedTuple):
     """One restriction.
 
-    look_at  when to judge the restriction again
+    look_at  when to check again whether the restriction is needed
     erasure  time of the last erasure that needed the restriction
     """
 
@@ -50,8 +51,8 @@ _AGAIN: Final = (
     "look_at = excluded.look_at, erasure = excluded.erasure "
     "WHERE excluded.erasure > restrictions.erasure"
 )
-"""Upsert that keeps the first `since` of a thing, so that repeating a journal line after a restore
-changes nothing."""
+"""Conflict clause that keeps the first `since` of a thing. So nothing changes if a journal line is
+carried out again after a restore."""
 _BESIDE: Final = (
     "SELECT min(thing) FROM restrictions WHERE kind = 'order' AND erasure = ? "
     "AND why NOT IN ('accounts', 'in_the_reference')"
@@ -72,8 +73,8 @@ def restrictions_of(
 def restrictions_of_deliveries(
     connection: PlainConnection, deliveries: Collection[str]
 ) -> list[tuple[str, RestrictionRow]]:
-    """Return the restrictions of these deliveries, their bodies or their orders, with the
-    delivery's id."""
+    """Return the restrictions of these deliveries, of their bodies and of their orders, each with
+    the id of the delivery."""
     rows = [
         row
         for sql in (_OF_THEIR_ORDERS, _OF_DELIVERIES)
@@ -85,14 +86,16 @@ def restrictions_of_deliveries(
 def due_restrictions(
     connection: PlainConnection, now: Instant, *, limit: int
 ) -> list[RestrictionRow]:
-    """Return restrictions that must be judged again, longest waiting first."""
+    """Return the restrictions that must be checked again. Those that have waited longest come
+    first."""
     return [RestrictionRow(*row) for row in connection.ask(_DUE, (now, limit))]
 
 
 def restriction_totals(
     connection: PlainConnection,
 ) -> tuple[int, Instant | None, Instant | None]:
-    """Return the number of restrictions, the next end of a period, and when to judge the next."""
+    """Return the number of restrictions, the earliest end of a restriction, and when the next must
+    be checked again."""
     [row] = connection.ask("SELECT count(*), min(until), min(look_at) FROM restrictions")
     return row[0], row[1], row[2]
 
@@ -103,7 +106,7 @@ def write_restrictions(connection: PlainConnection, rows: Sequence[RestrictionRo
 
 
 def rewrite_restriction(connection: PlainConnection, row: RestrictionRow) -> None:
-    """Change the end, the reason and the next judgement of a restriction."""
+    """Change the end, the reason and the next check of a restriction."""
     connection.ask(
         "UPDATE restrictions SET until = ?, why = ?, look_at = ? WHERE kind = ? AND thing = ?",
         (row.until, row.why, row.look_at, row.kind, row.thing),
@@ -115,16 +118,16 @@ def end_restriction(connection: PlainConnection, kind: str, thing: str) -> None:
 
 
 def order_beside(connection: PlainConnection, erasure: Instant) -> str | None:
-    """Return one order that this erasure restricted because its data are still needed; None if
-    there is none."""
+    """Return one order that this erasure restricted for another reason than keeping the books; None
+    if there is none."""
     found: str | None = connection.ask(_BESIDE, (erasure,))[0][0]
     return found
 
 
 class PendingLine(NamedTuple):
-    """Line of the journal that is not carried out yet.
+    """Line of the journal of erasures that is not carried out yet.
 
-    why  code for why the line must wait, or empty
+    why  code of the reason why the line must wait, or empty
     """
 
     number: int
@@ -133,6 +136,6 @@ class PendingLine(NamedTuple):
 
 
 def pending_lines(connection: PlainConnection) -> list[PendingLine]:
-    """Return the journal's lines that are not carried out in this database yet."""
+    """Return the lines of the journal of erasures that are not carried out in this database yet."""
     rows = connection.ask("SELECT number, since, why FROM pending_erasures ORDER BY number")
     return [PendingLine(*row) for row in rows]

@@ -1,6 +1,7 @@
-"""Restricted data: an erasure may not delete it yet, and it is kept only for finance and claims.
+"""Restricted data: an erasure may not delete it yet, and it may be used only for finance and
+claims.
 
-A restriction is stored with the erasure that created it, and ends by itself
+A restriction is stored with the erasure that created it, and ends automatically
 (`app/privacy/pending_erasures.py`). Leaves out: when data must be kept (`erase_rules`).
 """
 
@@ -21,7 +22,7 @@ Kind = Literal["order", "delivery", "whole", "attachment", "bank_line"]
 """Kinds of restricted things.
 
 order       an order by its reference, with all that belongs to it
-delivery    a delivery without an order, or a refused one
+delivery    a delivery without an order, or a rejected delivery
 whole       body of a request that brought several deliveries
 attachment  a file of another order that names the customer
 bank_line   a version of a bank's line, as `subject.ordinal.since`
@@ -71,7 +72,7 @@ class RestrictionDocument(TypedDict):
 class Restriction:
     """One restricted item, such as an order, a delivery or a bank line.
 
-    until  end of the restriction; None if a daily check ends it with its reason
+    until  end of the restriction; None if it ends when a daily check finds that its reason is over
     why    a key of REASONS
     """
 
@@ -107,7 +108,8 @@ def restricted_orders(
 def restricted_deliveries(
     connection: PlainConnection, deliveries: Collection[str]
 ) -> dict[str, Restriction]:
-    """Return the restriction of each restricted delivery, or of its order."""
+    """Return the restriction of each restricted delivery. A delivery is restricted if its order
+    is."""
     rows = restriction_store.restrictions_of_deliveries(connection, deliveries)
     return {delivery: restriction_of(row) for delivery, row in rows}
 

@@ -1,11 +1,13 @@
-"""Judges stored rejections again, as of their arrival, after a secret, a profile or the clock was
+"""Verifies stored rejections again, as of their arrival, after a secret, a profile or the clock was
 corrected.
 
-The clock that dated an arrival may have been wrong. It was ahead by the usual difference of clocks,
-or since a noted instant; or it was behind, so that the arrival was any instant until now. A
-rejection is genuine if it is valid at one of these instants, because a replay has no second effect.
-It then becomes a delivery with its own id and arrival, in the transaction that deletes it from the
-ring. All others stay.
+The clock that dated an arrival may have been wrong. If it was ahead, the real arrival was earlier:
+by the usual difference of clocks, or as early as a recorded instant. If it was behind, the real
+arrival was later, at most now. A rejection is genuine if it is valid at one of these instants.
+Accepting a replay is harmless, because it has no second effect.
+
+A genuine rejection becomes a delivery with its own id and arrival, in the transaction that deletes
+it from the ring. All other rejections stay.
 """
 
 import asyncio
@@ -40,12 +42,12 @@ FIRST_ACCEPTED: Final = 20
 
 @dataclass(slots=True, kw_only=True)
 class Reverified:
-    """Result of a pass over refused deliveries.
+    """Result of verifying stored rejections again.
 
-    judged    rejections that were judged
-    accepted  (delivery, verdict) of each rejection that became a delivery
-    refused   rejections that are still refused, by their present reason
-    cut       rejections of which too little was stored to judge
+    judged    number of rejections that were verified
+    accepted  id and verdict of each rejection that became a delivery
+    refused   number of rejections that are still rejected, by their present reason
+    cut       number of rejections of which too little was stored to verify them
     """
 
     judged: int = 0
@@ -54,7 +56,7 @@ class Reverified:
     cut: int = 0
 
     def refuse(self, verdict: str) -> None:
-        """Count one more delivery that is still refused."""
+        """Count one more delivery that is still rejected."""
         self.refused[verdict] = self.refused.get(verdict, 0) + 1
 
 
@@ -66,12 +68,12 @@ async def reverify(
     by: str | None = None,
     why: str = "",
 ) -> Reverified:
-    """Judge all rejections in the ring once, oldest first.
+    """Verify all rejections in the ring once, oldest first.
+
+    only  name of the only source to verify; None for all sources
 
     Raises ConfigurationError if the source is not configured. Raises UsageError if the person lacks
-    permission.
-
-    only  name of the only source to judge; None for all sources
+    the permission.
     """
     if only is not None and only not in context.sources:
         raise ConfigurationError(
@@ -120,7 +122,8 @@ async def _pages(context: AppContext) -> AsyncIterator[list[Rejection]]:
 
 
 async def _spans_ahead(context: AppContext) -> list[tuple[Instant, Instant]]:
-    """Return the time spans in which this machine's clock was ahead, by the audit trail."""
+    """Return the time spans in which this machine's clock was ahead, according to the audit
+    trail."""
     async with context.database.reading() as connection:
         entries = await acts_since(
             connection, EARLIEST, who=SERVICE.name, actions=["clock_put_right"]
@@ -133,8 +136,8 @@ async def _spans_ahead(context: AppContext) -> list[tuple[Instant, Instant]]:
 
 
 async def previewed(context: AppContext, *, only: str | None) -> Reverified:
-    """Return the result of a pass now, without changing anything. Deliveries to accept have their
-    old verdict."""
+    """Return what `reverify` would find now, without changing anything. Deliveries that would be
+    accepted have their old verdict."""
     done, spans = Reverified(), await _spans_ahead(context)
     async for page in _pages(context):
         for each in page:
@@ -157,7 +160,7 @@ async def count_genuine(
     since: Instant,
     until: Instant,
 ) -> int:
-    """Count stored rejections from `since` to before `until` that would be accepted now."""
+    """Count the stored rejections from `since` to before `until` that would be accepted now."""
     count, spans = 0, await _spans_ahead(context)
     async for page in _pages(context):
         for each in page:
@@ -195,10 +198,10 @@ async def _judge_page(
 def _judged(
     context: AppContext, rejection: Rejection, spans: Sequence[tuple[Instant, Instant]]
 ) -> verify.RefusedDelivery | list[Arrival] | None:
-    """Judge a rejection as of its arrival, by the present sources and rules; None if its body was
-    stored in part.
+    """Verify a rejection as of its arrival, with the present sources and rules. Return None if only
+    a part of its body was stored.
 
-    spans  times in which the clock was ahead, so that other arrivals are tried, too
+    spans  times in which the clock was ahead, so that the real arrival may have been earlier
     """
     source, environment = context.sources.get(rejection.source), context.database.environment or ""
     if source is None:
@@ -235,10 +238,10 @@ def _refusal_within(
     *,
     environment: str,
 ) -> verify.RefusedDelivery | ProviderReply | None:
-    """Return why a request would be refused at an instant.
+    """Return why a request would be rejected at an instant.
 
-    If only its timestamp is refused, search the bounds by bisection for an instant at which it is
-    valid. Only the verifier can read the timestamp.
+    If only its timestamp is invalid, search the bounds by bisection for an instant at which it is
+    valid, because only the verifier can read the timestamp.
     """
     earliest, latest = bounds
     while True:

@@ -1,9 +1,9 @@
-"""State of each source, from its last deliveries and refusals.
+"""State of each source, from its last deliveries and rejections.
 
     counts outside the ring, its last deliveries ──judge──▶ state ──a refusing one──▶ explanation
 
-`doctor`, the page Setting up and readiness show these states. Leaves out: the settings; only what
-arrived is judged.
+The command `doctor`, the page Setting up and the readiness probe show these states. They depend
+only on what has arrived, and not on the settings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,14 +38,15 @@ SourceWord = Literal[
 ]
 
 LOOKED_AT: Final = 200
-"""Latest deliveries of a source that are searched for payments."""
+"""Number of latest deliveries of a source among which payments are searched."""
 
 PAYMENTS: Final = 20
-"""Latest payment events among these deliveries that are judged. One may have no order by chance."""
+"""Number of latest payment events, among these deliveries, that decide the state. A single one may
+have no order by chance."""
 
 EXPLAINED: Final = 3
-"""Latest refused deliveries of a source that the signature doctor tries hundreds of mistakes on.
-Some may come from strangers."""
+"""Number of latest rejected deliveries of a source that are examined by the signature doctor, which
+tries hundreds of mistakes on each. There are several, because some may come from strangers."""
 
 
 class SourceStateDocument(TypedDict):
@@ -59,8 +60,8 @@ class SourceStateDocument(TypedDict):
 class SourceState:
     """State of one source.
 
-    since        first refusal (refusing), first examined delivery (not_placed, not_ours) or last
-                 accepted delivery (quiet); None for any other state
+    since        first rejection (for the state `refusing`), first examined delivery (`not_placed`,
+                 `not_ours`) or last accepted delivery (`quiet`); None for any other state
     last         arrival of the last delivery that could be read
     do           instruction for the reader; None if nothing must be done
     explanation  finding of the signature doctor; None if the doctor was not asked
@@ -76,7 +77,7 @@ class SourceState:
 
     @property
     def whole_sentence(self) -> str:
-        """Return the sentence, followed by the explanation of refusals if there is one."""
+        """Return the sentence, followed by the explanation of rejections if there is one."""
         if self.explanation is None:
             return self.sentence
         return f"{self.sentence} The latest: {self.explanation}"
@@ -132,7 +133,7 @@ def judged(
 
     latest    latest deliveries of the source, newest first
     behind    age in seconds of the oldest unread delivery of any source; 0 if all are read
-    not_kept  requests in the last day beyond an unsigned source's allowance
+    not_kept  number of requests in the last day that exceeded the limit of an unsigned source
     gaps      accepted gaps that overlap the last day
     """
     state, since, sentence, do = _judged(profile, came, latest, now=now)
@@ -237,10 +238,10 @@ def _judged(
 
 
 async def explained_states(context: AppContext) -> list[SourceState]:
-    """Return the source states, with an explanation for each refusing source.
+    """Return the source states, with an explanation for each source that rejects deliveries.
 
-    It is the first known mistake that the signature doctor finds in the latest refused delivery,
-    else what to check.
+    The explanation is the first known mistake that the signature doctor finds in the latest
+    rejected delivery, or else what to check.
     """
     found = await source_states(context)
     known = accounts(context.settings) if any(s.state == "refusing" for s in found) else {}

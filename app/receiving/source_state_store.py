@@ -1,7 +1,7 @@
-"""Last deliveries of each source, and later refusals by hour.
+"""Last deliveries of each source, and number of rejections since then by hour.
 
-The ring of rejections is limited, so junk pushes genuine rejections out; these counts stay. Leaves
-out: judging them.
+The ring of rejections has a limited size, so many false requests would push out the rejections of
+genuine ones. These counts are not limited. Leaves out: deciding verdicts.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from app.providers.source import Source
 
 REFUSALS_KEPT: Final = 90 * DAY // HOUR
-"""Hours for which refusals are counted, with at most nine rows a source."""
+"""Number of hours for which rejections are counted, with at most nine rows for each source and
+hour."""
 
 ACCEPTED: Final = "last accepted "
 READ_AT: Final = "last read "
-"""Prefix of counters for the last arrival of a readable delivery of a source. Accepted
-deliveries are counted under the prefix above."""
+"""Prefix of the counter with the last arrival of a readable delivery, by source. `ACCEPTED` is the
+prefix of the counter with the last arrival of any accepted delivery."""
 
 
 class Accepted(NamedTuple):
@@ -39,8 +40,8 @@ class SourceArrivals:
 
     last_accepted_at    when a delivery was last accepted
     last_read_at        when a readable delivery last arrived
-    refusing_since      first refusal after the last accepted delivery; None if there is none
-    refused_since_then  refusals since `refusing_since`, as counted in `refused_by_verdict`
+    refusing_since      first rejection after the last accepted delivery; None if there is none
+    refused_since_then  number of rejections since `refusing_since`: the sum of `refused_by_verdict`
     """
 
     last_accepted_at: Instant | None = None
@@ -53,9 +54,9 @@ class SourceArrivals:
 def note_sources(
     connection: PlainConnection, came: Iterable[Accepted], rejections: Sequence[Rejection] = ()
 ) -> None:
-    """Store when each source's deliveries were last accepted and read, and count refusals.
+    """Store when each source's deliveries were last accepted and read, and count rejections.
 
-    The caller holds the lock LINKING, so that no other transaction writes these counters.
+    The caller must hold the lock LINKING, so that no other transaction writes these counters.
     """
     last: dict[str, Instant] = {}
     for source, received_at, is_read in came:
@@ -120,8 +121,8 @@ _MORE: Final = (
 
 
 def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
-    """Set all sources' counters of instants, and the counter `also`, to now if they are in the
-    future."""
+    """Set counters of instants to `now` if they are in the future. These are the counters of all
+    sources and the counter `also`."""
     connection.ask(
         "UPDATE counters SET value=? WHERE value > ? AND (name LIKE ? OR name LIKE ? OR name = ?)",
         (now, now, f"{ACCEPTED}%", f"{READ_AT}%", also),
@@ -131,8 +132,8 @@ def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
 def arrivals_by_source(
     connection: PlainConnection, sources: "Mapping[str, Source]"
 ) -> dict[str, SourceArrivals]:
-    """Return each source's arrivals. An unsigned source's oversized bodies do not count, because
-    anyone can send them."""
+    """Return the arrivals of each source. Bodies that are too large for an unsigned source are not
+    counted, because anyone can send them."""
     names = [prefix + source for prefix in (ACCEPTED, READ_AT) for source in sources]
     instants = {}
     for name in names:
@@ -164,8 +165,8 @@ _REFUSED: Final = (
 
 
 def last_read(connection: PlainConnection, source: str, *, until: Instant) -> Instant | None:
-    """Return when a source's last readable delivery up to `until` arrived. Answers to our own
-    questions do not count."""
+    """Return when the last readable delivery of a source up to `until` arrived. Answers to
+    questions that this service has asked are ignored."""
     rows = connection.ask(_LAST_READ, (source, until, _ANSWERS))
     return Instant(rows[0][0]) if rows else None
 
@@ -180,15 +181,15 @@ _LAST_READ: Final = (
 def refused_in(
     connection: PlainConnection, sources: Collection[str], *, since: Instant, until: Instant
 ) -> int:
-    """Return how many deliveries of these sources were refused from `since` to `until`."""
+    """Return how many deliveries of these sources were rejected from `since` to `until`."""
     return _counted(connection, _REFUSED_IN, sources, since, until)
 
 
 def not_kept_in(
     connection: PlainConnection, sources: Collection[str], *, since: Instant, until: Instant
 ) -> int:
-    """Return how many unsigned requests exceeded the allowance in these hours. Genuine callbacks
-    may be among them."""
+    """Return how many unsigned requests were not stored in these hours, because they exceeded the
+    limit. Genuine callbacks may be among them."""
     return _counted(connection, _NOT_KEPT_IN, sources, since, until)
 
 
@@ -210,8 +211,8 @@ class LastEvent(NamedTuple):
 
     of_payment  whether the event is about a payment and needs no confirmation
     placed      whether the event is in an order's ledger
-    others      whether it is another shop's or seller's, or names no seller though the source
-                requires one
+    others      whether the event belongs to another shop or seller, or names no seller although the
+                source requires one
     """
 
     received_at: Instant

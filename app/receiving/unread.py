@@ -1,7 +1,7 @@
 """Alarm about accepted deliveries that could not be read.
 
-Leaves out: how they are counted. They were stored and answered 200, but no ledger includes them
-until a person corrects the profile.
+These deliveries were stored and answered with 200, but no ledger includes them until a person
+corrects the profile. Leaves out: counting them.
 """
 
 from collections.abc import Mapping
@@ -12,13 +12,14 @@ from app.core.text import counted
 from reconcile.instants import DAY, Duration
 
 WINDOW: Final[Duration] = 7 * DAY
-"""Age up to which unreadable deliveries are counted. Somebody works at least once a week. Older
-deliveries, such as a dashboard's test, may never become readable."""
+"""Maximum age of unreadable deliveries that are counted. Somebody looks at alarms at least once a
+week, and older deliveries, such as a test from a dashboard, may never become readable."""
 
 DAYS: Final = counted(WINDOW // DAY, "day")
 
 ENOUGH: Final = 1000
-"""Largest count. One mistake in a profile may make all deliveries unreadable."""
+"""Number up to which unreadable deliveries are counted. One mistake in a profile may make all
+deliveries unreadable."""
 
 
 def unread(sources: Mapping[str, int]) -> Alarm | None:

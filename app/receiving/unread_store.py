@@ -1,8 +1,8 @@
-"""Messages from a provider that could not be read, found by the whole values in them.
+"""Messages from a provider that could not be read, stored by the values in them.
 
-A row stays until the message has been read or a person has judged it. A message concerns an order
-if a value is the reference of the order, or of one of its payments, sessions, refunds or captures.
-A message without readable values concerns every order without a capture. Leaves out: finding the
+A row stays until the message was read or a person has judged it. A message may be about an order if
+it contains the reference of the order, or of one of its payments, sessions, refunds or captures. A
+message without readable values may be about any order that has no capture. Leaves out: finding the
 values (`unread_values`).
 """
 
@@ -13,11 +13,11 @@ from app.database.statements import PlainConnection, insert_rows, select_rows
 from reconcile.instants import Instant
 
 NO_VALUE: Final = ""
-"""Marker of a message whose values cannot all be read."""
+"""Value that stands for a message whose values cannot all be read."""
 
 
 class UnreadMessage(NamedTuple):
-    """One value of an unreadable message; NO_VALUE for a message without values."""
+    """One value of an unreadable message, or NO_VALUE for a message whose values cannot be read."""
 
     value: str
     delivery_id: str
@@ -59,7 +59,7 @@ EMPTIED: Final = (
     "AND links.source = unread_values.source)"
 )
 """SQL that deletes the values of messages whose bytes are deleted. Values that name a known order
-stay, because answers about it are still withheld."""
+are not deleted, because answers about the order are still withheld."""
 
 
 def any_unread(connection: PlainConnection) -> bool:
@@ -72,7 +72,8 @@ def is_unread(connection: PlainConnection, delivery: str) -> bool:
 
 
 def orders_named(connection: PlainConnection, messages: Sequence[UnreadMessage]) -> set[str]:
-    """Return the known orders that these messages name, directly or through their payments."""
+    """Return the known orders that these messages name, either directly or through the orders'
+    payments."""
     names = {
         name
         for each in messages
@@ -96,7 +97,7 @@ _LINKED: Final = "SELECT order_key FROM links WHERE source=? AND reference IN ({
 
 
 def messages_with(connection: PlainConnection, values: Collection[str]) -> list[UnreadMessage]:
-    """Return the messages with one of these values, in order of arrival."""
+    """Return the messages that have one of these values, in the order of arrival."""
     rows = select_rows(connection, sql=_WITH, values=values) if values else []
     return sorted(
         [UnreadMessage(*row) for row in rows], key=lambda each: (each.received_at, each.delivery_id)

@@ -1,7 +1,7 @@
-"""Complete values in an unreadable message, which may name orders or payments.
+"""Values in an unreadable message, which may be references of orders or payments.
 
-Leaves out: to which orders they belong. The rules that the message broke are not used: a profile
-may be wrong, and a body may not even be JSON.
+The profile is not used to find them, because it may be wrong, and the body may not even be JSON.
+Leaves out: to which orders the values belong.
 """
 
 import hashlib
@@ -17,19 +17,19 @@ from app.providers.source import Source
 from app.receiving.unread_store import NO_VALUE
 
 LEAST_LENGTH: Final = 4
-"""Minimum number of characters of a value that may be a reference. Shorter values, such as `KES`,
-occur in most messages. The order's own member counts at any length."""
+"""Minimum length in characters of a value that may be a reference. Shorter values, such as `KES`,
+occur in most messages. The member of the order may have any length."""
 
 MOST_VALUES: Final = 2_000
-"""Maximum number of values stored for one message, about 200 kB; an event has a few dozen. A
-message with more counts as unreadable altogether."""
+"""Maximum number of values stored for one message, about 200 kB. An event has a few dozen. If a
+message has more, its values count as unreadable."""
 
 _TOKENS: Final = re.compile(
     rb'"((?:[^"\\]++|\\.)*+)"(\s*+:)?|(?<![\w.+-])(\d{1,40})(?![\w.])', re.DOTALL
 )
 _TEXTS: Final = re.compile(rb">([^<>]++)<")
 _DEEPEST: Final = 3
-"""Levels of JSON nested inside JSON strings that are searched."""
+"""Maximum depth of JSON inside JSON strings that is searched."""
 
 
 def values_of(
@@ -37,7 +37,7 @@ def values_of(
 ) -> frozenset[str]:
     """Return the values of an unreadable request that may name an order or a payment.
 
-    Empty for a trial (TRIAL), or if anyone can send requests of the source.
+    Return none for a trial (TRIAL), or if anyone can send requests to the source.
 
     source  configured source of the request; None if it is no longer configured
     item    bytes of one event, if the body has several
@@ -59,7 +59,7 @@ def values_of(
 
 
 def whole_values(body: bytes, url: str) -> Iterator[str]:
-    """Yield every complete value in a body and in its URL's query."""
+    """Yield every whole value in a body and in the query of its URL."""
     yield from _of_text(body, depth=_DEEPEST)
     query = url.partition("#")[0].partition("?")[2].encode("latin-1", "replace")
     for _, value in parse_pairs(query):

@@ -1,11 +1,12 @@
-"""Allowances of the receiver for requests that nobody signs.
+"""Limits of the receiver on requests that nobody signs.
 
-Anyone can send such a request, and each is written and leads to a question to its provider. A
-callback that names a session or payment known from our side has its own allowance, so that a flood
-does not crowd it out. Requests beyond both allowances are answered 429 and counted. Until then, no
-answer about an order can say that no payment came.
+Anyone can send these requests. Each is stored and leads to a question to its provider. A callback
+that names a session or payment known from the shop or a checkout has an allowance of its own, so
+that a flood does not crowd it out. Requests that exceed both allowances are answered with 429 and
+counted. While such requests are not clarified, no answer about an order may say that no payment
+came.
 
-Leaves out: the order in which providers are asked; see `confirmation_store`.
+Leaves out: the order in which providers are asked (`confirmation_store`).
 """
 
 from collections import OrderedDict
@@ -24,46 +25,48 @@ from app.receiving.unread_values import whole_values
 from reconcile.instants import MINUTE, Duration
 
 MAX_BYTES_PER_MINUTE: Final = 2 * 1024 * 1024
-"""Bytes of requests without a known reference that are stored in a minute: 1,200 callbacks of 1.7
-kB, as many as a provider can be asked about."""
+"""Maximum number of bytes of requests without a known reference that are stored in a minute: 1,200
+callbacks of 1.7 kB. A provider can be asked about that many in a minute."""
 
 PER_REFERENCE: Final = 10
-"""Requests a minute that may name one known session or payment. A provider sends one or two; the
-customer, who knows the session, any number."""
+"""Maximum number of requests a minute that name the same known session or payment. A provider sends
+one or two. The customer knows the session, and could send any number."""
 
 MAX_REFERENCES: Final = 100_000
-"""References remembered, the most recently named ones: about 20 MiB."""
+"""Maximum number of references that are remembered, which take about 20 MiB. The references that
+were named last are kept."""
 
 MAX_NAMING_BYTES: Final = 8 * 1024
 MAX_NAMING_VALUES: Final = 200
-"""Maximum number of values of a body that is searched for references; a callback has dozens. Larger
-bodies use the shared allowance."""
+"""Maximum number of values of a body in which references are searched. A callback has dozens.
+Bodies with more values use the shared allowance."""
 
 MAX_UNASKED: Final = 100_000
-"""Maximum number of events of one source never asked about: 83 minutes of questions, about 100 MB.
-If there are more, only requests with a known session or payment are stored."""
+"""Maximum number of events of one source that were never asked about. That many take 83 minutes of
+questions and about 100 MB. If there are more, only requests with a known session or payment are
+stored."""
 
 EVERY_S: Final = 1.0
-"""Seconds between two log lines on how many were not stored."""
+"""Seconds between two log lines on how many requests were not stored."""
 
 
 NAMED_FOR: Final[Duration] = ASK_FOR
-"""Age of the oldest references that a receiver loads when it starts: the time for which an event is
-asked about."""
+"""Maximum age of the references that a receiver loads when it starts. Events are asked about for
+this time."""
 
 LOOK_BACK: Final[Duration] = MINUTE
-"""Overlap of two lookups. Records do not commit in the order of their ids, so one may appear
-late."""
+"""Overlap of two lookups in time. Records are not committed in the order of their ids, so a record
+may become visible late."""
 
 LOOK_S: Final = 1.0
-"""Seconds between lookups of references: shorter than typing a PIN, and a flood stores at most 40
-MiB meanwhile."""
+"""Seconds between two lookups of references. A customer needs longer to type a PIN, and a flood
+stores at most 40 MiB meanwhile."""
 
 
 class UnsignedAllowance:
-    """Allowances of one receiver for unsigned requests, by a monotonic clock.
+    """Allowances of one receiver for unsigned requests. Times are those of a monotonic clock.
 
-    rate  allowances of all addresses together and of each
+    rate  allowances of each address, and of all addresses together
     """
 
     def __init__(self, rate: RejectionRate, *, clock: Callable[[], float] = monotonic) -> None:
@@ -75,18 +78,20 @@ class UnsignedAllowance:
         self._noted: dict[str, float] = {}
 
     def name(self, references: Iterable[tuple[str, str]]) -> None:
-        """Remember (source, reference) pairs of sessions and payments that our side has named."""
+        """Remember references of sessions and payments that records have named. Each is a pair of
+        source and reference."""
         for each in references:
             self._named.setdefault(each, None)
         while len(self._named) > MAX_REFERENCES:
             self._named.popitem(last=False)
 
     def fill(self, sources: Iterable[str]) -> None:
-        """Set which sources have too many waiting requests, and accept only known references."""
+        """Set the sources that have too many waiting requests. Only requests with known references
+        are accepted for them."""
         self._full = frozenset(sources)
 
     def takes(self, source: str, incoming: Incoming) -> bool:
-        """Return whether to store a request, and use up its allowance."""
+        """Return whether to store a request. If so, use up its allowance."""
         now = self._clock()
         size = len(incoming.body) + len(incoming.url)
         size += sum(len(name) + len(value) for name, value in incoming.headers)
@@ -111,8 +116,8 @@ class UnsignedAllowance:
         return False
 
     def to_note(self, source: str) -> int:
-        """Return how many requests of a source were not stored since the last log line; 0 within
-        EVERY_S of it."""
+        """Return how many requests of a source were not stored since the last log line. Return 0 if
+        that line is less than EVERY_S old."""
         now = self._clock()
         if now - self._noted.get(source, now - EVERY_S) < EVERY_S:
             return 0

@@ -1,8 +1,9 @@
 """Steps 3 to 5 of a delivery's path (`receive.py`): verify signature, age, account and environment.
 Also reads stored deliveries.
 
-New requests are verified here, and stored ones that are judged again. The receiver only asks
-whether a request is refused; the content is read later from the stored bytes. Leaves out: storing.
+The receiver uses this module only to decide whether to reject a request. The content of an accepted
+request is read later, from the stored bytes. Stored rejections are verified again here, too. Leaves
+out: storing.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ from reconcile.ledger.events import Event
 
 @dataclass(frozen=True, slots=True)
 class RefusedDelivery:
-    """Reason for a refusal: a rejection verdict, and one sentence for our own log."""
+    """Reason for a rejection: a verdict, and one sentence for the log."""
 
     verdict: str
     problem: str
@@ -31,8 +32,8 @@ class RefusedDelivery:
 def refusal_of(
     source: Source, incoming: Incoming, *, now: Instant, environment: str
 ) -> RefusedDelivery | ProviderReply | None:
-    """Return why a request is refused; None if it is genuine, recent, and for this source's account
-    and environment. Return a ProviderReply for a handshake, which is not stored.
+    """Return why a request is rejected; None if it is genuine, recent, and for this source's
+    account and environment. Return a ProviderReply for a handshake, which is not stored.
 
     now  when the request arrived
     """
@@ -59,10 +60,11 @@ def _not_ours(reading: Belonging | Reading | None, *, environment: str) -> Refus
 
 
 def read_delivery(source: Source | None, received: Received, *, environment: str) -> list[Arrival]:
-    """Return an arrival for each event of an accepted request, in order, with the reason if it
-    cannot be read.
+    """Return an arrival for each event of an accepted request, in order. If the event cannot be
+    read, the arrival has the reason.
 
-    A request that no longer fits the profile or the sources is unreadable, but never refused.
+    A request that no longer fits the profile or the sources becomes unreadable, but is never
+    rejected.
 
     source  configured source of the request; None if it is no longer configured
     """
@@ -119,7 +121,7 @@ def _several(
 
 
 def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
-    """Return (bytes, event, problem) for each event; either event or problem is None."""
+    """Return bytes, event and problem of each event. Either event or problem is None."""
     read = zip(reading.raws, reading.events, strict=True)
     return [(raw, event, None) for raw, event in read] + [
         (raw, None, why) for raw, why in reading.unread

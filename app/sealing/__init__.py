@@ -1,4 +1,4 @@
-"""The stored transparency log: unsealed rows, leaves, tree and heads."""
+"""The stored transparency log: rows to be sealed, leaves, tree and heads."""
 
 __all__ = (
     "departure_store",

@@ -1,7 +1,7 @@
-"""Checkpoints that were published, and the witnesses that cosign them. Leaves out publishing.
+"""Published checkpoints, and the witnesses that cosign them. Leaves out: publishing.
 
-Every departure (a published checkpoint) is kept forever, so that any of them can prove that a log
-was rewritten.
+A departure is the publication of a checkpoint. Departures are never deleted, because any published
+checkpoint can prove that the log was rewritten later.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,7 +15,8 @@ from reconcile.instants import Instant
 from reconcile.transparency.merkle import Hash
 
 DepartureWay = Literal["published", "folder", "mail", "post"]
-"""Channels of publication without a cosignature: shown to the public, or delivered."""
+"""Channels of publication without a cosignature: `published` is shown to the public, and the others
+are ways of delivery."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +24,8 @@ class Departure:
     """One published checkpoint.
 
     way   channel: a DepartureWay, or the verifier key of the witness that cosigned
-    at    when it was published; for a witness, the time that it stated
-    line  line of the note with the cosignature; None for a DepartureWay
+    at    when it was published; for a witness, the time in the cosignature
+    line  signature line of the witness; None for a DepartureWay
     """
 
     size: int
@@ -35,7 +36,7 @@ class Departure:
 
 
 async def add_departure(connection: AsyncConnection, departure: Departure) -> None:
-    """Store that a checkpoint was published on a channel, once."""
+    """Store that a checkpoint was published on a channel, unless that is stored already."""
     await connection.execute(
         text(
             "INSERT INTO log_departures (size, way, head, at, line) "
@@ -48,7 +49,8 @@ async def add_departure(connection: AsyncConnection, departure: Departure) -> No
 async def departures_after(
     connection: AsyncConnection, size: int, way: str, *, limit: int
 ) -> list[Departure]:
-    """Return up to `limit` published checkpoints after (`size`, `way`), by size and channel."""
+    """Return up to `limit` published checkpoints after (`size`, `way`), sorted by size and
+    channel."""
     rows = await connection.execute(
         text(
             "SELECT size, way, head, at, line FROM log_departures "
@@ -113,8 +115,8 @@ async def cosignatures_of(
 async def first_cosigned_over(
     connection: AsyncConnection, number: int, *, witnesses: Collection[str], quorum: int
 ) -> int | None:
-    """Return the size of the smallest checkpoint over a leaf with enough cosignatures of these
-    witnesses; None if there is none."""
+    """Return the size of the smallest checkpoint that covers a leaf and has enough cosignatures of
+    these witnesses; None if there is none."""
     found = await connection.scalar(
         text(
             "SELECT size FROM log_departures WHERE size > :number AND way IN :witnesses "
@@ -128,7 +130,11 @@ async def first_cosigned_over(
 async def last_cosigned(
     connection: AsyncConnection, *, witnesses: Collection[str], quorum: int
 ) -> int:
-    """Return the largest size that a quorum of these witnesses has cosigned; 0 if there is none."""
+    """Return the size of the largest checkpoint that enough of these witnesses have cosigned; 0 if
+    there is none.
+
+    quorum  number of required cosignatures
+    """
     found = await connection.scalar(
         text(
             "SELECT size FROM log_departures WHERE way IN :witnesses "
@@ -143,11 +149,11 @@ async def last_cosigned(
 class WitnessState:
     """Known state of one witness, by its verifier key.
 
-    size         largest checkpoint that it has cosigned; 0 if none
+    size         size of the largest checkpoint that it has cosigned; 0 if none
     cosigned_at  when it cosigned, by its own clock
     next_at      earliest time to ask it again
-    failures     failed requests since its last cosignature
-    since        when the first of these failed
+    failures     number of failed requests since its last cosignature
+    since        time of the first of these failed requests
     problem      code for why the last request failed; None if it did not
     """
 
@@ -174,8 +180,8 @@ async def witness_states(connection: AsyncConnection) -> dict[str, WitnessState]
 async def claim_witness(
     connection: AsyncConnection, witness: str, *, before: Instant | None, until: Instant
 ) -> bool:
-    """Reserve a witness for this worker until `until`, so that only one asks. Return whether that
-    succeeded.
+    """Reserve a witness for this worker until `until`, so that no other worker asks it. Return
+    whether that succeeded.
 
     before  the witness's `next_at` as read; None if it was never asked
     """
@@ -191,7 +197,8 @@ async def claim_witness(
 
 
 async def forget_witnesses(connection: AsyncConnection) -> None:
-    """Delete all witness states. Witnesses know nothing about a log under another origin."""
+    """Delete all witness states. Call this when the log gets a new origin, because witnesses know
+    nothing about it."""
     await connection.execute(text("DELETE FROM log_witnesses"))
 
 

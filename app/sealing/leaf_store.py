@@ -1,13 +1,13 @@
 """Sealed content of each kind of row: the document of a leaf.
 
-A document has the kind, a salt, when the row was written, and `parts`, the digest of salted
-commitments to the row's content. Bodies and headers are represented by their SHA-256. So a document
-holds no readable text, and a deletion leaves the log intact. Numbers are whole and below 2**53;
-times are microseconds since 1970.
+A document has the kind, a salt, the time when the row was written, and `parts`: the digest of
+salted commitments to the parts of the row's content. Bodies and headers are represented by their
+SHA-256. So a document holds no readable text, and data can be deleted without changing the log.
+Numbers are whole and below 2**53. Times are in microseconds since 1970.
 
-A leaf names its order by a commitment (`of`). It states its position among the order's leaves
-(`nth`) and the number of the previous leaf (`after`). So no leaf between two shown leaves can be
-omitted unnoticed. A leaf of the kind `reading` records that a delivery was later read differently
+A leaf identifies its order by a commitment (`of`). It also states its position among the order's
+leaves (`nth`) and the number of the previous leaf (`after`). So it is noticed if a leaf between two
+others is withheld. A leaf of the kind `reading` records that a delivery was later read differently,
 or assigned to an order.
 
 A document is sealed forever. README.md of `app/evidence` specifies its form. Once 0.1.0 is tagged,
@@ -34,10 +34,10 @@ from reconcile.transparency.evidence import value_document
 from reconcile.transparency.merkle import Hash, leaf_hash
 
 Members = dict[str, Any]
-"""A JSON object of text, whole numbers and null."""
+"""A JSON object of texts, whole numbers and null."""
 
 READING: Final = "reading"
-"""Kind of a leaf for a later reading of a delivery. It has no row of its own."""
+"""Kind of a leaf that records a later reading of a delivery. There are no rows of this kind."""
 
 
 class Sealable(NamedTuple):
@@ -45,8 +45,8 @@ class Sealable(NamedTuple):
 
     subject  identifier, unique among the rows of all kinds
     order    reference of the order that the leaf names; None if there is none
-    said     parts of the row's content; None for a tree of all orders. For a delivery, its event as
-             a row of EVENT_COLUMNS, or None if unreadable
+    said     parts of the row's content; None for a tree of all orders. For a delivery, this is its
+             event as a row of EVENT_COLUMNS, or None if the delivery is unreadable
     """
 
     kind: str
@@ -56,8 +56,8 @@ class Sealable(NamedTuple):
     said: Sequence[Any] | commitments.Parts | None = None
 
     def written(self) -> commitments.Written | None:
-        """Return the canonical JSON of the parts. Raises TypeError or ValueError for an altered row
-        without canonical form."""
+        """Return the canonical JSON of the parts. Raises TypeError or ValueError if the row was
+        altered and has no canonical form."""
         said = self.said
         if said is None:
             return None
@@ -65,8 +65,8 @@ class Sealable(NamedTuple):
 
 
 class LeafPlace(NamedTuple):
-    """Position of a leaf among its order's leaves: the order's commitment in hex, the leaf's
-    ordinal, and the previous leaf's number."""
+    """Position of a leaf among the leaves of its order: the order's commitment in hex, the position
+    counted from 1, and the number of the previous leaf in the log."""
 
     of: str
     nth: int
@@ -83,7 +83,7 @@ class Leaf(NamedTuple):
     hash: Hash
 
     def members(self) -> Members:
-        """Parse the JSON document of the leaf. Raises ValueError if it is no JSON object."""
+        """Parse the JSON document of the leaf. Raises ValueError if it is not a JSON object."""
         found = json.loads(self.document)
         if not isinstance(found, dict):
             raise ValueError("not an object")
@@ -95,9 +95,9 @@ LEAF_SELECT: Final = ", ".join(Leaf._fields)
 
 
 def began_before(chain: Sequence[Leaf], instant: Instant) -> bool:
-    """Return whether the first of an order's leaves is dated before the UTC day of the instant.
+    """Return whether an order's first leaf is older than the UTC day of the instant.
 
-    A first leaf of the kind `reading`, which has no date, counts as older.
+    If the first leaf is of the kind `reading`, it has no date and counts as older.
     """
     at = chain[0].members().get("at") if chain else None
     return at is None or at // DAY < instant // DAY
@@ -108,11 +108,11 @@ class Kind:
     """One kind of sealed rows.
 
     columns   columns of `table`; the first is the key
-    numbered  whether the keys are 1, 2, 3 … in commit order. Otherwise they are ids, and writers
-              must mark new rows
-    sealable  builds the sealed content from the values of `columns` and `beside`
-    beside    columns of another table
-    joined    SQL that joins the other table
+    numbered  whether the keys are 1, 2, 3 … in the order of commits. Otherwise they are ids, and
+              writers must mark new rows
+    sealable  function that builds the sealed content from the values of `columns` and `beside`
+    beside    columns of another table, which are read as well
+    joined    SQL that joins this other table
     """
 
     name: str
@@ -140,7 +140,7 @@ class Kind:
         return f"{self.table}.{self.columns[0]}"
 
     def names(self, subject: str) -> bool:
-        """Return whether a subject may name a row of this kind."""
+        """Return whether a subject has the form of a subject of this kind."""
         return subject.startswith(f"{self.name}:") if self.numbered else ":" not in subject
 
     def subject(self, key: str | int) -> str:
@@ -162,7 +162,7 @@ def leaf_of(
     """Return the leaf that seals a row's present content.
 
     place   position among the order's leaves; None without an order
-    secret  secret behind the salts of the parts; None seals no parts
+    secret  secret from which the salts of the parts are derived; None to seal no parts
     """
     members = {"kind": row.kind, "salt": salt.hex(), **row.members}
     if place is not None:
@@ -206,8 +206,8 @@ def _delivery(row: Sequence[Any]) -> Sealable:
 
 
 def _event_parts(row: Sequence[Any]) -> commitments.Written:
-    """Return the parts of an event from a row of EVENT_COLUMNS, fast, because every delivery is
-    sealed. A test compares them with the event's document."""
+    """Return the parts of an event from a row of EVENT_COLUMNS. This must be fast, because every
+    delivery is sealed. A test compares the result with the event's document."""
     values = (*row, *[_money(row[place - 1], row[place]) for place in _CURRENCIES])
     members = [
         f'"{name}":{write(value)}'
@@ -256,13 +256,13 @@ _PARTS: Final = [
     (name, _PLACES[{"order": "order_ref", commitments.SAID: "digest"}.get(name, name)])
     for name in sorted({commitments.SAID, *commitments.TEXTS})
 ]
-"""Parts of an event with their columns. `said` has the column of the digest, which is never
-empty."""
+"""Parts of an event with the positions of their values. `said` has the position of the digest,
+which is never empty."""
 
 
 def reading_again(delivery: Sealable) -> Sealable:
     """Return the content of a `reading` leaf: what was read from a delivery, and its order. The
-    leaf's number is appended to its subject later."""
+    subject is incomplete: the number of the leaf is appended to it later."""
     return Sealable(
         READING,
         f"{READING}:{delivery.subject}",
@@ -278,8 +278,8 @@ def delivery_sealed_by(subject: str) -> str:
 
 
 def _record(row: Sequence[Any]) -> Sealable:
-    """Return the sealed content of a record, in the form of history.json, with the digest of its
-    stored text."""
+    """Return the sealed content of a record, in the form of history.json. It includes the digest of
+    the record's stored text."""
     columns = dict(zip(mapping.RECORD_COLUMNS, row, strict=True))
     said = None
     with suppress(TypeError, ValueError):  # a kind of a later release, or an altered row
@@ -312,7 +312,8 @@ def _revision(row: Sequence[Any]) -> Sealable:
 
 _SET: Final = (None, 1)
 _FLAGS: Final = {0: False, 1: True}
-"""Values of flags as stored. Any other number shows an altered row, and is sealed unchanged."""
+"""Values of flags as stored. Any other number means that the row was altered, and is sealed
+unchanged."""
 
 
 def _audit_entry(row: Sequence[Any]) -> Sealable:
@@ -344,7 +345,7 @@ _DELIVERY_COLUMNS: Final = (
 )  # fmt: skip
 
 AUDIT_COLUMNS: Final = ("number", "at", "who", "role", "action", "subject", "reason", "facts")
-"""Columns of an audit entry with content. `order_key` names its order."""
+"""Columns with the content of an audit entry. A further column, `order_key`, names its order."""
 
 DELIVERY: Final = Kind(
     name="delivery",

@@ -1,8 +1,9 @@
 """Rows without a leaf in the log: marked rows, numbered rows, and rows that a sweep finds.
 
-Ids do not commit in order. So rows with our own ids are marked in the transaction that writes them,
-and a mark is visible when its rows are. Rows that are numbered in commit order need no mark. A
-sweep over the ids finds all other rows. A row that has a leaf is skipped. Leaves out: sealing.
+Rows whose keys are ids are not committed in the order of their ids. So the transaction that writes
+them also marks them, and a mark becomes visible together with its rows. Rows that are numbered in
+the order of commits need no marks. A sweep over all ids finds any other rows. Rows that have a leaf
+already are skipped. Leaves out: sealing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,27 +19,28 @@ from app.sealing import leaf_store
 from app.sealing.order_store import read_leaves
 
 MARKS_AT_ONCE: Final = 256
-"""Number of marks read at a time. A mark stands for the rows of one transaction, up to some
+"""Number of marks read at a time. A mark is for all rows of one transaction, which can be some
 thousands."""
 
 ALL: Final = 2**62
 """A limit above any number of rows."""
 
 SWEPT: Final = "sealed ids"
-"""Prefix of facts in `meta`, before a kind's name: the id that its sweep has reached, or "" at the
-end."""
+"""Prefix of the fact that has the id up to which a kind of rows was swept. The name of the kind
+follows. The fact is "" when the sweep is complete."""
 
 SEALED: Final = "sealed"
-"""Prefix of counters, before a kind's name: the number up to which its rows are sealed."""
+"""Prefix of the counter that has the number up to which a kind of rows is sealed. The name of the
+kind follows."""
 
 
 def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Sequence[str]) -> None:
-    """Mark new rows to be sealed, in the transaction that writes them."""
+    """Mark new rows as unsealed. Call this in the transaction that writes them."""
     _mark(connection, kind.name, ids)
 
 
 def mark_read_again(connection: PlainConnection, deliveries: Sequence[str]) -> None:
-    """Mark deliveries that may have a new reading or order, so that the change is sealed."""
+    """Mark deliveries that may have a new reading or a new order, so that the change is sealed."""
     _mark(connection, leaf_store.READING, deliveries)
 
 
@@ -54,12 +56,12 @@ def _mark(connection: PlainConnection, kind: str, ids: Sequence[str]) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Unsealed:
-    """Rows without a leaf, and the changes to store with their new leaves.
+    """Rows without a leaf, and the changes to store together with their new leaves.
 
-    size      leaves in the log when the rows were read
-    read      existing leaves on each delivery whose reading may have changed
+    size      number of leaves in the log when the rows were read
+    read      existing leaves of each delivery whose reading may have changed
     marks     numbers of the marks to delete
-    counters  last sealed row of each numbered kind, by the kind's name
+    counters  number of the last sealed row of each numbered kind, by the kind's name
     swept     id that the sweep of each kind has reached, by the kind's name
     full      whether there may be more rows than one round takes
     """
@@ -187,7 +189,7 @@ async def _counter(connection: AsyncConnection, name: str) -> int:
 
 
 async def sweep_again(connection: AsyncConnection) -> None:
-    """Start the sweeps over all ids again, regardless of marks."""
+    """Start the sweeps over all ids again. They find rows even if these have no mark."""
     await connection.execute(
         text("DELETE FROM meta WHERE name IN (:one, :other)"),
         {"one": f"{SWEPT} delivery", "other": f"{SWEPT} record"},
@@ -195,7 +197,7 @@ async def sweep_again(connection: AsyncConnection) -> None:
 
 
 async def without_leaf(connection: AsyncConnection, subjects: Iterable[str]) -> set[str]:
-    """Return the subjects that are not sealed yet, whose data must not be deleted."""
+    """Return those subjects that are not sealed yet. Their data must not be deleted."""
     wanted = set(subjects)
     rows = await select_in(
         connection, sql="SELECT subject FROM log_leaves WHERE subject IN ({})", values=wanted
@@ -209,8 +211,8 @@ _COUNT_NUMBERED: Final = (
 
 
 async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> int:
-    """Count the rows that wait for a leaf, up to `enough`, without those that only a sweep
-    finds."""
+    """Count the rows that wait for a leaf, up to `enough`. Rows that only a sweep would find are
+    not counted."""
     marked: Any = await connection.scalar(
         text("SELECT sum(count) FROM (SELECT count FROM unsealed LIMIT :enough) AS found"),
         {"enough": enough},
@@ -234,8 +236,8 @@ async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> i
 async def rows_to_seal(
     connection: AsyncConnection, kind: leaf_store.Kind, subjects: Iterable[str]
 ) -> dict[str, leaf_store.Sealable]:
-    """Return the present content of the rows with these subjects, even of sealed rows. Missing rows
-    are left out."""
+    """Return the present content of the rows with these subjects, including rows that are sealed
+    already. Missing rows are left out."""
     wanted = [kind.key(each) for each in subjects]
     rows = await select_in(connection, sql=_of(kind, _ROWS_OF), values=wanted)
     return {each.subject: each for each in map(kind.sealable, rows)}

@@ -1,4 +1,5 @@
-"""The log itself: leaves, stored hashes and checkpoints. Rows are only added, never changed."""
+"""Database queries for the log: leaves, stored hashes and checkpoints. Rows are only added, never
+changed."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,13 +27,13 @@ from reconcile.instants import Instant
 from reconcile.transparency.merkle import Hash, Node
 
 Ranges = Iterable[tuple[int, int, int]]
-"""Ranges of stored hashes as (level, first position, position after the last): see
-`reconcile.transparency.merkle`."""
+"""Ranges of stored hashes. Each has the level, the first position and the position after the last
+(see `reconcile.transparency.merkle`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedHead:
-    """A checkpoint: the head over the first `size` leaves, its time, and the signed note."""
+    """A checkpoint: the head of the log's first `size` leaves, its time, and the signed note."""
 
     size: int
     head: Hash
@@ -44,7 +45,7 @@ class SignedHead:
 class Growth:
     """Result of one round of sealing.
 
-    signed  checkpoint of the round; None if it only deletes marks
+    signed  checkpoint of the round; None if the round only deletes marks
     """
 
     found: Unsealed
@@ -104,14 +105,14 @@ async def leaves_of(connection: AsyncConnection, subjects: Iterable[str]) -> dic
 
 
 async def leaves_after(connection: AsyncConnection, number: int, *, limit: int) -> list[Leaf]:
-    """Return the leaves from `number` on, in the log's order."""
+    """Return leaves in the log's order, beginning with the leaf `number`."""
     from_there = select(_LEAVES).where(_LEAVES.c.number >= number)
     rows = await connection.execute(from_there.order_by(_LEAVES.c.number).limit(limit))
     return [Leaf(*row) for row in rows]
 
 
 async def kept_hashes(connection: AsyncConnection, ranges: Ranges) -> dict[Node, Hash]:
-    """Read the stored hashes in these ranges with two queries. Missing hashes are left out."""
+    """Load the stored hashes in these ranges with two queries. Missing hashes are left out."""
     merged: list[tuple[int, int, int]] = []
     for level, start, end in sorted((int(a), int(b), int(c)) for a, b, c in ranges):
         if merged and merged[-1][0] == level and start <= merged[-1][2]:
@@ -155,20 +156,20 @@ async def newest_head(
 
 
 async def head_of(connection: AsyncConnection, size: int) -> SignedHead | None:
-    """Return the checkpoint with exactly this number of leaves; None if none was signed."""
+    """Return the checkpoint of exactly this number of leaves; None if none was signed."""
     of_size = select(_CHECKPOINTS).where(_CHECKPOINTS.c.size == size)
     row = (await connection.execute(of_size)).first()
     return None if row is None else SignedHead(**row._mapping)
 
 
 async def first_head_over(connection: AsyncConnection, number: int) -> SignedHead | None:
-    """Return the first checkpoint that covers a leaf; None if there is no such checkpoint yet. The
-    result never changes later."""
+    """Return the first checkpoint that covers a leaf; None if there is none yet. Once there is one,
+    the result never changes."""
     return next(iter(await heads_after(connection, number, limit=1)), None)
 
 
 async def heads_after(connection: AsyncConnection, size: int, *, limit: int) -> list[SignedHead]:
-    """Return checkpoints over more than `size` leaves, smallest first."""
+    """Return the checkpoints of more than `size` leaves, smallest first."""
     larger = select(_CHECKPOINTS).where(_CHECKPOINTS.c.size > size)
     rows = await connection.execute(larger.order_by(_CHECKPOINTS.c.size).limit(limit))
     return [SignedHead(**row._mapping) for row in rows]
@@ -176,7 +177,7 @@ async def heads_after(connection: AsyncConnection, size: int, *, limit: int) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierOrigin:
-    """A former origin of the log. Checkpoints of up to `size` leaves have this origin."""
+    """Former origin of the log. Checkpoints of up to `size` leaves have this origin."""
 
     origin: str
     size: int
@@ -184,9 +185,9 @@ class EarlierOrigin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Origin of the log, and the public keys in hex that have signed for it, newest last.
+    """Origin of the log, and the public keys in hex that have signed it, newest last.
 
-    earlier       origins before this one, oldest first: see `change_origin`
+    earlier       origins before the present one, oldest first (see `change_origin`)
     endorsements  signature of the previous key over each key, in hex; None if there is none
     """
 
@@ -200,12 +201,12 @@ class Identity:
         return [*(each.origin for each in self.earlier), self.origin]
 
     def origin_at(self, size: int) -> str:
-        """Return the origin that checkpoints have at this number of leaves."""
+        """Return the origin that a checkpoint of this many leaves has."""
         return next((each.origin for each in self.earlier if size <= each.size), self.origin)
 
     def size_as(self, origin: str) -> int | None:
-        """Return the number of leaves when the log gave up an earlier origin; None for the present
-        origin."""
+        """Return how many leaves the log had when this earlier origin was replaced. Return None for
+        the present or an unknown origin."""
         return next((each.size for each in self.earlier if each.origin == origin), None)
 
 
@@ -213,7 +214,8 @@ _ORIGIN: Final = "log origin"
 _EARLIER: Final = "log earlier origins"
 
 ORIGIN_ROWS: Final = (_ORIGIN, _EARLIER)
-"""Names of the rows of meta with the origins; the second has pairs of origin and size in JSON."""
+"""Names of the rows of the table meta that have the origins. The second has pairs of origin and
+size in JSON."""
 
 
 def earlier_origins(rows: Mapping[str, str]) -> tuple[EarlierOrigin, ...]:
@@ -230,7 +232,7 @@ def all_origins(rows: Mapping[str, str]) -> tuple[str, ...]:
 
 
 async def identity(connection: AsyncConnection) -> Identity | None:
-    """Return the log's identity; None before the log has begun."""
+    """Return the log's identity; None if no log has begun."""
     rows = await connection.execute(
         text("SELECT name, value FROM meta WHERE name IN (:origin, :earlier)"),
         {"origin": _ORIGIN, "earlier": _EARLIER},
@@ -264,8 +266,10 @@ async def begin_log(connection: AsyncConnection, *, origin: str, public: str, no
 
 
 async def change_origin(connection: AsyncConnection, known: Identity, *, origin: str) -> None:
-    """Change the origin of checkpoints over more leaves than the log has now. No process may seal
-    meanwhile, because a signer keeps the origin that it was opened with."""
+    """Give the log a new origin, which all checkpoints of more leaves than it has now will have.
+
+    No sealer may run meanwhile, because a signer uses the origin that it was opened with.
+    """
     size = await log_size(connection)
     earlier = (*known.earlier, EarlierOrigin(origin=known.origin, size=size))
     await connection.execute(
@@ -285,7 +289,7 @@ async def change_origin(connection: AsyncConnection, known: Identity, *, origin:
 async def add_key(
     connection: AsyncConnection, *, public: str, now: Instant, endorsement: str | None = None
 ) -> None:
-    """Store the key that signs from now on.
+    """Store a key that signs from now on.
 
     endorsement  signature of the former key over this key, in hex
     """

@@ -1,7 +1,9 @@
-"""Pseudonyms of orders in leaves: a key and a commitment for each order, and its number of leaves.
+"""Pseudonyms of orders in leaves: a key and a commitment for each order, and the number of its
+leaves.
 
 Only a sealer adds or changes rows, in the transaction that adds the leaves. An erasure deletes an
-order's reference and key. The counts stay, because the log's leaves contain them.
+order's reference and key. The numbers of leaves are not deleted, because they follow from the log
+anyway.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -32,15 +34,16 @@ from reconcile.transparency.commitments import sealed_digest
 from reconcile.transparency.order_tree import order_commitment
 
 SECRET: Final = "log secret"  # noqa: S105  # where it is kept
-"""Name in `meta` of the secret for the salts of parts, in hex. It never leaves the database."""
+"""Name in `meta` of the secret from which the salts of parts are derived, in hex. It never leaves
+the database."""
 
 
 @dataclass(slots=True, kw_only=True)
 class NamedOrder:
-    """Pseudonym that names an order in the log's leaves.
+    """Pseudonym of an order in the log's leaves.
 
     leaves  number of the order's leaves
-    last    newest leaf; None if there is none
+    last    number of the order's newest leaf; None if there is none
     fresh   whether the database has no row for the order yet
     """
 
@@ -54,7 +57,7 @@ class NamedOrder:
 
 
 class OrderBook:
-    """Pseudonyms and leaf counts of the orders in one batch, updated with each leaf."""
+    """Pseudonyms and numbers of leaves of the orders in one batch. Each new leaf updates them."""
 
     def __init__(self, orders: Iterable[NamedOrder], *, count: int, secret: bytes | None) -> None:
         self._orders = {each.order: each for each in orders}
@@ -64,7 +67,7 @@ class OrderBook:
         self._secret = new_secret() if secret is None else secret
 
     def leaf(self, row: Sealable, *, number: int, salt: bytes) -> Leaf:
-        """Build the leaf of a row as the next leaf of the row's order."""
+        """Build the leaf of a row, as the next leaf of its order."""
         place, order = None, row.order
         if order is not None:
             named = self._orders.get(order)
@@ -87,8 +90,8 @@ class OrderBook:
     def says_already(self, row: Sealable, leaves: Sequence[Leaf]) -> bool:
         """Return whether a delivery needs no further `reading` leaf. There are two such cases:
 
-        - it has no leaf yet; its first leaf will record everything
-        - its last leaf records the present order and reading
+        - The delivery has no leaf yet, because its first leaf will record everything.
+        - The delivery's last leaf records its present order and reading.
         """
         named = None if row.order is None else self._orders.get(row.order)
         of = None if named is None else named.commitment.hex()
@@ -106,7 +109,7 @@ class OrderBook:
         )
 
     def write(self, connection: PlainConnection) -> None:
-        """Store the pseudonyms and their leaf counts."""
+        """Store the pseudonyms and numbers of leaves."""
         # Only new rows store the order's name, so that a concurrent erasure is not undone.
         insert_rows(
             connection,
@@ -133,7 +136,7 @@ class OrderBook:
 
 
 async def order_book(connection: AsyncConnection, rows: Iterable[Sealable]) -> OrderBook:
-    """Load the pseudonyms for the leaves of these rows."""
+    """Load the pseudonyms that the leaves of these rows need."""
     orders = {row.order for row in rows if row.order is not None}
     count = await connection.scalar(text("SELECT coalesce(max(number), 0) FROM order_keys"))
     return OrderBook(
@@ -160,7 +163,8 @@ async def named_orders(connection: AsyncConnection, orders: Iterable[str]) -> di
 
 
 async def log_secret(connection: AsyncConnection) -> bytes | None:
-    """Return the secret behind the salts of parts; None before the first leaf with parts."""
+    """Return the secret from which the salts of parts are derived; None before the first leaf with
+    parts."""
     found = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": SECRET}
     )
@@ -168,8 +172,8 @@ async def log_secret(connection: AsyncConnection) -> bytes | None:
 
 
 async def forget_order(connection: AsyncConnection, order: str) -> None:
-    """Delete the key of an order's commitment, so that nobody can identify it. Later leaves get a
-    new key."""
+    """Delete the key of an order's commitment, so that nobody can identify the order by it. Later
+    leaves get a new key."""
     await connection.execute(
         text("UPDATE order_keys SET order_key = NULL, key = NULL WHERE order_key = :order"),
         {"order": order},
@@ -184,7 +188,8 @@ _FIRST: Final = statement("SELECT {leaf} FROM log_leaves WHERE subject IN ({})",
 
 
 def read_leaves(connection: PlainConnection, deliveries: Iterable[str]) -> dict[str, list[Leaf]]:
-    """Return the leaves about each delivery's reading, its own leaf first."""
+    """Return the leaves that record what was read from each delivery. The delivery's first leaf
+    comes first."""
     found: dict[str, list[Leaf]] = {each: [] for each in deliveries}
     for row in select_rows(connection, sql=_FIRST, values=found):
         leaf = Leaf(*row)
@@ -234,7 +239,7 @@ AT_ONCE: Final = 1_000
 async def kept_counts(
     connection: AsyncConnection,
 ) -> AsyncIterator[tuple[int, bytes, int, int]]:
-    """Yield each order's number, commitment, count of leaves and number of the newest leaf."""
+    """Yield number, commitment, number of leaves and number of the newest leaf of each order."""
     sql = "SELECT number, commitment, leaves, last FROM order_keys"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         for number, commitment, leaves, last in rows:

@@ -1,8 +1,8 @@
-"""The tree of all orders as of each day: hashes, and changes since the day before.
+"""Tree of all orders as of each day: its hashes, and the changes since the day before.
 
-States and hashes are stored with the size of the log, for which they are correct, whichever process
-stores them and whether or not a tree is completed. The row of `order_trees`, which is sealed, is
-written last.
+States and hashes are stored together with the size of the log that they belong to. So they are
+correct no matter which process stores them, and even if the tree is never completed. The row in
+`order_trees`, which is then sealed, is written last.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from reconcile.transparency import order_tree
 from reconcile.transparency.merkle import Hash
 
 AT_ONCE: Final = 4_096
-"""Rows in one transaction, which then holds the writer for some ten milliseconds."""
+"""Number of rows in one transaction, which then takes some ten milliseconds."""
 
 UPPER: Final = order_tree.LEVELS[1]
 ALL_GROUPS: Final = range(1 << UPPER)
@@ -27,7 +27,7 @@ ALL_GROUPS: Final = range(1 << UPPER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedTree:
-    """The tree of all orders that the first `size` leaves of the log name."""
+    """Tree of all orders that have a leaf among the first `size` leaves of the log."""
 
     number: int
     at: Instant
@@ -58,7 +58,7 @@ async def newest_tree(
 async def all_trees(
     connection: AsyncConnection, *, after: Instant | None = None
 ) -> list[SealedTree]:
-    """Return all trees, or only trees created after an instant, oldest first."""
+    """Return all trees, or only those created after an instant, oldest first."""
     trees = select(_TREES).order_by(_TREES.c.number)
     if after is not None:
         trees = trees.where(_TREES.c.at > after)
@@ -75,7 +75,7 @@ async def all_entries(connection: AsyncConnection) -> AsyncIterator[Rows]:
 def keep_states(
     connection: PlainConnection, size: int, entries: Sequence[order_tree.Counted]
 ) -> None:
-    """Store the leaf counts that some orders have in the log of this size."""
+    """Store the leaf counts of some orders in the log of this size."""
     insert_rows(
         connection,
         table="order_states",
@@ -88,7 +88,7 @@ def keep_states(
 def keep_hashes(
     connection: PlainConnection, size: int, bits: int, hashes: Sequence[order_tree.Keyed]
 ) -> None:
-    """Store the hashes of some groups in the log of this size."""
+    """Store the hashes of some groups of orders in the log of this size."""
     insert_rows(
         connection,
         table="order_nodes",
@@ -129,7 +129,8 @@ _HASHES: Final = (
 async def kept_groups(
     connection: AsyncConnection, bits: int, places: range, *, size: int
 ) -> Mapping[int, Hash]:
-    """Return the stored hashes of these groups for the log of this size, without empty groups."""
+    """Return the stored hashes of these groups of orders for the log of this size. Empty groups are
+    left out."""
     values = {"first": places[0], "last": places[-1], "level": bits, "size": size}
     rows = await connection.execute(text(_HASHES), values)
     return {place: bytes(found) for place, found in rows}
