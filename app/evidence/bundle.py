@@ -318,7 +318,7 @@ def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
     if size > verify.MAX_BYTES * 0.9 or len(members) > verify.MAX_MEMBERS - 2:
         raise UsageError(
             f"this bundle would have {len(members):,} files and {size:,} bytes, more than can be "
-            "checked at once: give an earlier --as-of, or leave personal data out"
+            "checked at once: give an earlier --as-of, or build it without personal data"
         )
     comment = f"evidence of an order as of {instants.format_instant(dossier.as_of)}"
     signature = keys.minisign_signature(key, manifest, comment=comment, about=ABOUT)

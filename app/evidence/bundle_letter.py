@@ -151,20 +151,20 @@ ROWS: Final[Mapping[str, int]] = {
 WORDS: Final[Mapping[str, str]] = {
     "order_placed": "The order was placed",
     "order_canceled": "The shop canceled the order",
-    "order_not_canceled": "The shop said that the order was not canceled",
+    "order_not_canceled": "The shop stated that the order was not canceled",
     "order_fulfilled": "The shop fulfilled the order",
-    "order_not_fulfilled": "The shop said that the order was not fulfilled",
+    "order_not_fulfilled": "The shop stated that the order was not fulfilled",
     "session_requested": "The shop asked the payment service for a session",
     "session_opened": "The payment service opened the session",
     "session_refused": "The payment service refused the session",
     "session_unknown": "The payment service gave no answer",
     "reference_named": "The shop named a payment or session of the order",
     "payment_assigned": "A person assigned a payment to the order",
-    "payment_dismissed": "A person said that a payment belongs to no order",
+    "payment_dismissed": "A person stated that a payment belongs to no order",
     "held": "The order was held back",
     "released": "The order was released",
-    "finding_accepted": "A person accepted what was found",
-    "redated": "A clock that was ahead was put right",
+    "finding_accepted": "A person accepted a finding",
+    "redated": "The date from a clock that was ahead was corrected",
 }
 
 _SENTENCE: Final = 260
@@ -181,8 +181,8 @@ def bundle_letter(ledger: Ledger, facts: LetterFacts) -> str:
     stamp = STAMP if facts.checkpoint.startswith(OF_SANDBOX) else ""
     said = [*_answered(ledger, facts.unheard, times), *_known(ledger, facts.unheard, times)]
     said += [*_moved(ledger, facts, times), *_chain(facts, times), *_CHECKED]
-    about = f"What was known at {times.at(ledger.as_of)}. {times.words()} "
-    about += "Ids of the evidence stand in [brackets]."
+    about = f"As known at {times.at(ledger.as_of)}. {times.words()} "
+    about += "Ids of the evidence are in [brackets]."
     blocks: list[letters.Block] = [
         letters.Heading(title, level=1),
         letters.Paragraph(about, "quiet"),
@@ -222,25 +222,28 @@ def _answered(ledger: Ledger, unheard: Unheard, times: Times) -> list[letters.Bl
         letters.Paragraph(plain, "strong"),
         letters.Heading("What was ordered, and what was paid"),
         letters.LetterTable(rows=[*money, *_money(ledger, unheard)], widths=(0, 1), labels=True),
-        letters.Heading("What happened, and why we say so"),
+        letters.Heading("What happened, and the evidence for it"),
         letters.Listing(shown[: ROWS["explanation"]]),
         *([letters.Paragraph(f"{left} more in explanation.txt.", "quiet")] if left > 0 else []),
     ]
 
 
 def _known(ledger: Ledger, unheard: Unheard, times: Times) -> list[letters.Block]:
-    heard, none = ledger.case.heard, "The payment service has said nothing about this order."
+    heard, none = (
+        ledger.case.heard,
+        ("No message of the payment service about this order is known."),
+    )
     if unheard.messages:
         none = "No message about this order could be read."
     elif unheard.refusing or unheard.not_kept:
-        none = "No message about this order is known, and what comes is refused."
+        none = "No message about this order is known, but messages are being refused."
     elif unheard.gaps:
-        none = "No message about this order is known, and some may be lost."
+        none = "No message about this order is known, but messages may be lost."
     shown: list[letters.Block] = [letters.Paragraph(none)]
     if heard:
         spoken = [Spoken(number=n, at=e.at, received_at=e.first) for n, e in enumerate(heard, 1)]
         rows = [_event(n, each, times) for n, each in enumerate(heard, 1)]
-        head = ("", "Happened, as stated", "Reached us", "What it says", "Event")
+        head = ("", "Happened, as stated", "Reached us", "Message", "Event")
         widths = (0, 0, 1, 1, 1)
         table = _newest("events", rows, "ledger.json, before these", widths=widths, head=head)
         shown = [drawing(spoken, times), *table]
@@ -271,7 +274,7 @@ def _moved(ledger: Ledger, facts: LetterFacts, times: Times) -> list[letters.Blo
         )
         for each in facts.revisions
     ]
-    head = ("When", "What", "Amount", "Rests on")
+    head = ("When", "What", "Amount", "Evidence")
     tables = {
         "Money that moved": _newest(
             "entries", entries, "ledger.json, before these", widths=(0, 1, 0, 1.5), head=head,
@@ -292,7 +295,7 @@ def _moved(ledger: Ledger, facts: LetterFacts, times: Times) -> list[letters.Blo
 def _chain(facts: LetterFacts, times: Times) -> list[letters.Block]:
     """Return the letter's section on how deliveries were verified and stored."""
     unread = len(facts.unheard.messages)
-    arrived: list[letters.Phrases] = ["No request from the payment service on this order arrived."]
+    arrived: list[letters.Phrases] = ["No request of the payment service about this order arrived."]
     if facts.arrivals:
         came = [each.received_at for each in facts.history.as_stored().deliveries]
         arrived = _arrivals(facts.arrivals, came, times)
@@ -300,25 +303,27 @@ def _chain(facts: LetterFacts, times: Times) -> list[letters.Block]:
         requests = counted(unread, "request")
         arrived = [f"{requests} from the payment service arrived but cannot be read."]
     elif facts.unheard.gaps:
-        arrived = ["Requests from the payment service may be lost: see When we knew."]
+        arrived = ["Requests of the payment service may be lost: see “When we knew”."]
     elif facts.unheard.may_lack:
         arrived = [
-            "What arrived was refused: nothing proves that it came from the payment service."
+            "Requests arrived but were refused: nothing proves that the payment service sent them."
         ]
-    sealed: letters.Phrases = "What is here is not sealed in the shop's log yet."
+    sealed: letters.Phrases = "This evidence is not sealed in the shop's log yet."
     if facts.checkpoint:
         origin, size, head = facts.checkpoint.split("\n")[:3]
-        late = f" {facts.unsealed} of the newest are not sealed yet." if facts.unsealed else ""
+        late = f" {facts.unsealed} newer parts are not sealed yet." if facts.unsealed else ""
         here = counted(facts.sealed, "entry", "entries")
         led = f"log.json has {here} of the log {origin}; each has a proof that leads to the signed "
         led += f"head of {counted(int(size), 'entry', 'entries')}, "
         sealed = (letters.Phrase(led), letters.Phrase(head, "code"), letters.Phrase(f".{late}"))
     verified = (
-        letters.Phrase("The conclusion follows only from what is here: "),
+        letters.Phrase("The conclusion follows from this bundle alone: "),
         letters.Phrase("tallyhook evidence verify", "code"),
-        letters.Phrase(" derives it again from history.json, and compares it with ledger.json."),
+        letters.Phrase(" derives it from history.json again and compares it with ledger.json."),
     )
-    signed = "manifest.json states the digest of every file, this one too, and is signed with the "
+    signed = (
+        "manifest.json states the digest of every file, including this one, and is signed with the "
+    )
     listed = [*arrived, sealed, verified, f"{signed}key {facts.key}."]
     return [letters.Heading("The chain of evidence"), letters.Listing(listed, ordered=True)]
 
@@ -327,7 +332,7 @@ _CHECKED: Final[tuple[letters.Block, ...]] = (
     letters.Heading("How to check it"),
     letters.Listing(
         (
-            "Ask the shop for its evidence key by another way, and compare it with "
+            "Ask the shop for its evidence key through another channel, and compare it with "
             "evidence-key.pub.",
             (
                 letters.Phrase("The signature: "),
@@ -338,17 +343,18 @@ _CHECKED: Final[tuple[letters.Block, ...]] = (
                 letters.Phrase("python3 -I verify.py bundle.zip", "code"),
                 letters.Phrase(", or by hand as README.txt shows."),
             ),
-            "The payment service checks its own signatures with its secret: delivery-ID.json "
-            "says how each was made. This needs a full bundle; a redacted one has only the "
+            "The payment service can check its own signatures with its secret: delivery-ID.json "
+            "states how each was made. This needs a full bundle, because a redacted one has only "
             "digests.",
         ),
         ordered=True,
     ),
     letters.Heading("What it does not prove"),
     letters.Paragraph(
-        "Times of arrival are those of the shop's clock. A secret that the shop shares with the "
-        "payment service shows that one of the two wrote a message, not which. The first lines "
-        "of step 3 list what else only the maker of this bundle says."
+        "Times of arrival come from the shop's clock. The shop and the payment service share a "
+        "secret, so a signature with it shows that one of the two wrote a message, but not "
+        "which. The first lines of the output of step 3 list everything else for which there is "
+        "only the word of the bundle's maker."
     ),
 )
 
@@ -364,23 +370,23 @@ def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
     for each in unheard.messages:
         about = "it names this order or its payment"
         if not each.names_order:
-            about = "no value in it can be read, so it may be about any order"
+            about = "no value in it is readable, so it may be about any order"
         said.append(
             f"A message of {each.source}, received at {times.at(each.received_at)}, cannot be read "
             f"({each.problem}): {about}. [{each.delivery}]"
         )
     said += [
         f"A payment of {each.amount}, received at {times.at(each.received_at)}, names no order, "
-        f"and its payer has this customer's number: it may be for this order. [{each.id}]"
+        f"but its payer has this customer's phone number: it may be for this order. [{each.id}]"
         for each in unheard.payments
     ]
     if unheard.not_kept:
         said.append(
-            f"{unheard.not_kept:,} unsigned requests were not kept in this order's time: anyone "
-            "can send these, but genuine ones may be among them."
+            f"{unheard.not_kept:,} unsigned requests were not stored during this order's time: "
+            "anyone can send such requests, but genuine ones may be among them."
         )
     said += [
-        f"What came between {times.at(each.since)} and {times.at(each.until)} may be lost: the "
+        f"Messages between {times.at(each.since)} and {times.at(each.until)} may be lost: the "
         f"shop accepted this gap. [{each.gap}]"
         for each in unheard.gaps
     ]
@@ -388,14 +394,14 @@ def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
         if source.refusing_since is not None:
             said.append(
                 f"Every message to {source.source} has been refused since "
-                f"{times.at(source.refusing_since)} ({source.refused}): genuine ones may be among "
-                "them, and anyone can send these."
+                f"{times.at(source.refusing_since)} ({source.refused}): anyone can send such "
+                "messages, but genuine ones may be among them."
             )
         if source.last_read_at is None:
-            said.append(f"{source.source} has delivered nothing readable yet.")
+            said.append(f"{source.source} has delivered no readable message yet.")
         else:
             at = times.at(source.last_read_at)
-            said.append(f"{source.source} last delivered a message that was read at {at}.")
+            said.append(f"{source.source} last delivered a readable message at {at}.")
     return said
 
 
@@ -429,7 +435,7 @@ def _money(ledger: Ledger, unheard: Unheard = NOTHING) -> list[tuple[str, str]]:
         others = (("Reversed", balance.reversed), ("Lost in disputes", balance.lost))
         rows += [(w, str(Money(minor=minor, currency=currency))) for w, minor in others if minor]
         rows.append(("Left with the shop", str(Money(minor=left, currency=currency))))
-    rows += [(f"Of this, on top of the price: {p.kind}", str(p.money)) for p in ledger.on_top]
+    rows += [(f"Of this, paid on top of the price: {p.kind}", str(p.money)) for p in ledger.on_top]
     heard = not (unheard.messages or unheard.may_lack or unheard.payments)
     paid = "nothing" if heard else "not known"
     return rows if ledger.balances else [*rows, ("Paid", paid)]
@@ -480,11 +486,14 @@ def _arrivals(
     one, first, last = len(came) == 1, times.at(min(came)), times.at(max(came))
     when = f"at {first}" if first == last else f"from {first} to {last}"
     kept = f"{counted(len(came), 'request')} of the payment service arrived, {when}. "
-    kept += f"{'It' if one else 'Each'} was verified over its raw bytes, by its source's profile, "
-    kept += "before anything was read from it, and stored durably before it was acknowledged."
+    kept += (
+        f"{'It' if one else 'Each'} was verified over its raw bytes, according to its source's "
+        "profile, "
+    )
+    kept += "before it was parsed, and was stored durably before it was acknowledged."
     if repeated := len(came) - len(arrivals):
-        kept += f" {repeated:,} of them repeated earlier requests: these count once, and are here "
-        kept += "as entries of the log."
+        kept += f" {repeated:,} of them repeated earlier requests: they count only once, and "
+        kept += "only log.json lists them."
     ages = [each.received_at - each.signed_at for each in arrivals if each.signed_at is not None]
     if ages:
         kept += f" The oldest signature was {format_duration(max(ages))} old when it arrived."
@@ -493,8 +502,9 @@ def _arrivals(
     checked = sum(each.key is not None for each in arrivals) - brought
     again = f"The signatures of {checked} of them were checked again for this letter"
     if brought:
-        said = f"{'It' if one else f'{brought} of them'} brought the secret that the payment "
-        said += "service shares with the shop: that tells who sent it, not what"
+        said = f"{'It' if one else f'{brought} of them'} contained the secret that the payment "
+        said += "service shares with the shop: this shows who sent the request, but not that its "
+        said += "content was unchanged"
         said += f". {again}" if checked else ""
     elif one:
         said = f"Its signature was {'' if checked else 'not '}checked again for this letter"

@@ -30,12 +30,12 @@ FAMILY_WORDS: Final[Mapping[Family, str]] = {
     "not_received": "the customer says that nothing was delivered",
     "not_as_described": "the customer says that what was delivered is not what was sold",
     "duplicate": "the customer says that they were charged more than once",
-    "credit_not_processed": "the customer says that money due back was not given back",
+    "credit_not_processed": "the customer says that a refund that was due was not paid",
     "subscription_canceled": "the customer says that they were charged for a subscription after "
     "they had canceled it",
     "debit_not_authorized": "the customer says that they did not authorize this debit",
     "processing_error": "the bank says that the payment was processed with an error",
-    "other": "for a reason that is named in the bank's own message",
+    "other": "for a reason that the bank's own message states",
 }
 
 # The families are those of https://docs.stripe.com/disputes/categories, which groups the networks'
@@ -115,7 +115,8 @@ class CaseDisputeDocument(TypedDict):
     opened_at: InstantText
     state: State
     still_lost: Annotated[
-        MoneyDocument | None, "For a dispute won or lost in part: the amount that stays lost."
+        MoneyDocument | None,
+        "For a dispute that was won or lost in part: the amount that remains lost.",
     ]
     respond_by: InstantText | None
 
@@ -154,7 +155,7 @@ class ReportedDispute:
     def words(self) -> str:
         """Return the dispute's state as the end of a sentence. After a partial decision, add the
         lost amount."""
-        part = "" if self.still_lost is None else f" in part, and {self.still_lost} of it stay lost"
+        part = "" if self.still_lost is None else f" in part: {self.still_lost} remains lost"
         return STATE_WORDS[self.state] + part
 
     def document(self) -> CaseDisputeDocument:
@@ -183,17 +184,16 @@ def deadline_words(
     respond_by  the deadline, formatted; None if unknown
     """
     if dispute is not None and dispute.state != "open":
-        return f"The dispute is {dispute.words}: no answer is due any more."
+        return f"The dispute is {dispute.words}. No answer is due."
     if respond_by is None:
         return "The bank's deadline for an answer is not known."
     if not overdue:
         return f"The bank accepts an answer until {respond_by}."
     return (
-        f"The deadline has passed: the bank took an answer until {respond_by}, and need not take "
-        "one any more. Ask the payment service today whether it still takes one, and send the "
-        "letter if it does. If it does not, the dispute will be decided without an answer: what is "
-        "left is to wait for the decision, to settle it with the customer, or to appeal where the "
-        "service offers that."
+        f"The deadline has passed: the bank accepted an answer until {respond_by}. Ask the "
+        "payment service today whether it still accepts one, and send the letter if it does. If "
+        "it does not, the dispute will be decided without your answer. You can then wait for the "
+        "decision, settle the dispute with the customer, or appeal if the service offers that."
     )
 
 
@@ -358,7 +358,7 @@ def _attached(kind: str, what: str, facts: CaseFacts, *others: str) -> Item:
 
 def _answers(facts: CaseFacts) -> dict[Family, list[Item]]:
     proof = _attached("delivery", "Proof that it was delivered to the customer", facts)
-    wrote = _attached("correspondence", "What the customer and the shop wrote each other", facts)
+    wrote = _attached("correspondence", "The correspondence of the customer and the shop", facts)
     tracked = Item(
         name="tracking",
         sentence="The carrier and the tracking number are named.",
@@ -376,7 +376,7 @@ def _answers(facts: CaseFacts) -> dict[Family, list[Item]]:
         sentence="At least two earlier orders of the same customer were paid, and nobody "
         "disputed them.",
         there=facts.earlier >= 2,
-        do="they cannot be attached; another order that the customer does not deny would help",
+        do="Tallyhook finds earlier orders itself, so nothing can be attached",
     )
     one_payment = Item(
         name="one_payment",

@@ -107,8 +107,8 @@ class CaseDocument(TypedDict):
     family: disputes.Family
     about: str
     respond_by: InstantText | None
-    overdue: Annotated[bool, "An answer is still due, and `respond_by` is over."]
-    deadline: Annotated[str, "Until when an answer is taken, and what if that is over."]
+    overdue: Annotated[bool, "Whether an answer is still due although `respond_by` has passed."]
+    deadline: Annotated[str, "Until when an answer is accepted, and what to do after that."]
     missing: Count
     items: list[disputes.CaseItemDocument]
     earlier_orders: list[EarlierOrderDocument]
@@ -116,8 +116,8 @@ class CaseDocument(TypedDict):
     limits: LetterLimitsDocument
     behind_s: Annotated[
         NotRequired[Count],
-        "Age in seconds of accepted deliveries that are not read yet, and may be about it; "
-        "there only where there are some.",
+        "Age in seconds of the oldest accepted delivery that has not been read yet and may be "
+        "about the order. Missing if there is none.",
     ]
 
 

@@ -40,7 +40,7 @@ STATED_WORDS: Final[Mapping[str, str]] = {
     "sold": "What was sold", "name": "Customer", "email": "Email address",
     "account": "Account at the shop", "billing": "Billing address",
     "shipping": "Shipping address", "ip": "IP address", "device": "Device",
-    "avs": "Check of the address (AVS)", "cvv": "Check of the card code (CVV)",
+    "avs": "Address check (AVS)", "cvv": "Card code check (CVV)",
     "three_ds": "3-D Secure",
 }  # fmt: skip
 """Labels of stated facts about a payment."""
@@ -61,10 +61,10 @@ _RECORDS: Final[Mapping[str, str]] = {
 _CLAIMS: Final[Mapping[str, str]] = {
     "authorized": "{money} was reserved on the customer's account",
     "succeeded": "The customer paid {money}",
-    "declined": "A try to pay was declined",
+    "declined": "A payment attempt was declined",
     "refunded": "{money} was given back to the customer",
     "refund_failed": "A refund of {money} failed",
-    "reversed": "The payment of {money} was taken back",
+    "reversed": "The payment of {money} was reversed",
     "disputed": "The customer disputed {money}",
     "dispute_won": "The dispute was decided for the shop",
     "dispute_lost": "The dispute was decided for the customer",
@@ -161,14 +161,14 @@ class LetterTextDocument(TypedDict):
     stamp: Literal["SANDBOX", ""]
     environment: str
     merchant: MerchantDocument
-    missing: Annotated[list[str], "Settings of the merchant that say nothing."]
+    missing: Annotated[list[str], "The merchant's settings that are empty."]
     order: str
     as_of: LetterMomentDocument
     zone: str
     dispute: LetterDisputeDocument | None
     stated: Annotated[
         list[StatedDocument],
-        "What messages state of the payment; nothing of who the customer is.",
+        "What messages state about the payment, without personal data of the customer.",
     ]
     not_stated: list[str]
     asked_for: str
@@ -345,12 +345,16 @@ class _Writer:
     def _asked_for(self) -> str:
         found = self._case.dispute
         if found is None or found.state != "open":
-            return "Nothing is asked for: no dispute of it is open, as far as is known."
+            return (
+                "This letter asks for nothing: as far as is known, no dispute of the order is open."
+            )
         about = "the dispute" if found.reference is None else f"dispute {found.reference}"
         if not any(each.captured - each.refunded for each in self._case.ledger.balances):
-            return f"We ask the bank to close {about}: the money has been given back."
+            return f"We ask the bank to close {about}: the money has been refunded."
         of = "the disputed amount" if found.money is None else str(found.money)
-        return f"We ask the bank to decide {about} for the shop, and to leave {of} with it."
+        return (
+            f"We ask the bank to decide {about} in the shop's favor, so that the shop keeps {of}."
+        )
 
     # --- facts -----------------------------------------------------------------------------------
 
@@ -373,7 +377,7 @@ class _Writer:
                 words = _RECORDS[each.kind] + (f" of {price}" if priced else "")
                 noted = dispute_case.local_words(each.recorded_at, self._zone)
                 entry = self._entry(each.record_id)
-                yield each.at, words, f"The shop's own record, noted {noted}{entry}"
+                yield each.at, words, f"The shop's own record, made {noted}{entry}"
 
     def _entry(self, subject: str) -> str:
         place = self._leaves.get(subject)
@@ -411,7 +415,7 @@ class _Writer:
             words = capital(_CLAIMS[claim].format(money=stated))
             if claim in ("dispute_won", "dispute_lost"):
                 lost = dispute.still_lost([each], self._case.ledger)
-                words += "" if lost is None else f" in part, and {lost} of it stayed lost"
+                words += "" if lost is None else f" in part: {lost} remained lost"
             if claim == "disputed" and thing in seen:
                 words = f"The disputed amount was stated as {event.money}"
             seen |= {thing, what}
@@ -453,13 +457,13 @@ _MOVES: Final = {"captured": "succeeded", "refunded": "refunded", "reversed": "r
 
 def _signature_words(evidence: gather_evidence.DeliveryEvidence | None, standing: Standing) -> str:
     if standing in ANSWERS:
-        return "the shop had asked for it, and such an answer is not signed"
+        return "the shop requested it, and such an answer is not signed"
     if standing == UNCONFIRMED:
         return "it was not signed"
     if evidence is None or evidence.proven.key is None:
         return "it was verified when it arrived"
     if evidence.proven.scheme in TOKENS:
-        return "it brought the secret that the payment service shares with the shop"
+        return "it contained the secret that the payment service shares with the shop"
     return "its signature was checked again for this letter"
 
 
@@ -469,7 +473,7 @@ def _money(ledger: Ledger, *, unheard: Unheard) -> list[list[str]]:
     for balance in ledger.balances:
         amounts = (
             ("Paid", balance.captured, True), ("Given back", balance.refunded, True),
-            ("Taken back", balance.reversed, False), ("Lost in disputes", balance.lost, False),
+            ("Reversed", balance.reversed, False), ("Lost in disputes", balance.lost, False),
         )  # fmt: skip
         rows += [
             [what, str(Money(minor=minor, currency=balance.currency))]

@@ -117,9 +117,9 @@ class NetworkRuleDocument(TypedDict):
     rule: Annotated[str, Keywords(examples=["Visa Compelling Evidence 3.0"])]
     qualifies: bool
     sentence: str
-    orders: Annotated[list[str], "Earlier orders that show it."]
+    orders: Annotated[list[str], "The earlier orders by which the payment qualifies."]
     source: Annotated[str, "The pages that state the rule."]
-    read: Annotated[str, "The day on which they were read."]
+    read: Annotated[str, "The day on which these pages were read."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,8 +166,10 @@ def _judged(
     if network is None:
         return Qualification(rule=rule, because="no message states the card network")
     if codes != (rule.code,):
-        stated = f"the reason code is {' and '.join(codes)}" if codes else "no message states it"
-        return Qualification(rule=rule, because=f"it is for reason code {rule.code}, and {stated}")
+        stated = f"this dispute has {' and '.join(codes)}" if codes else "no message states it"
+        return Qualification(
+            rule=rule, because=(f"the rule is for reason code {rule.code}, and {stated}")
+        )
     paid_at = disputed.processed_at
     if paid_at is None:
         return Qualification(rule=rule, because="no message dates the disputed payment")
@@ -183,10 +185,10 @@ def _judged(
                 < (rule.latest_days + 1) * DAY
             ),
         ),
-        ("of these was captured and kept in full", lambda each: each.settled),
+        ("of these was captured in full and not refunded", lambda each: each.settled),
         ("of these is free of a dispute", lambda each: not each.disputed),
         (
-            "of these is stated to be by the same card",
+            "of these is known to be by the same card",
             lambda each: each.shares("credential", disputed),
         ),
     )
@@ -194,21 +196,21 @@ def _judged(
         others = [each for each in others if holds(each)]
         if len(others) < 2:
             count = "no earlier payment" if not others else "only one earlier payment"
-            return Qualification(rule=rule, because=f"{count} {words}, and it takes two")
+            return Qualification(rule=rule, because=f"{count} {words}, but two are required")
     for pair in combinations(sorted(others, key=lambda each: each.order), 2):
         matching = _matching(rule, disputed, pair)
         if matching:
             return Qualification(
                 rule=rule,
                 because=f"orders {pair[0].order} and {pair[1].order} were paid by the same card "
-                f"{within}, no dispute of them is known, and they have its "
-                f"{' and '.join(MEMBER_WORDS[each] for each in matching)}",
+                f"{within}, no dispute of them is known, and they share with this "
+                f"payment: {' and '.join(MEMBER_WORDS[each] for each in matching)}",
                 orders=tuple(each.order for each in pair),
             )
     needed = "two matching elements, one of them IP address or device"
     if len(rule.groups) > 1:
-        needed = "a matching element each of device, delivery and identity"
-    because = f"no two earlier payments by the same card share with it {needed}"
+        needed = "one matching element each for device, delivery and identity"
+    because = f"no two earlier payments by the same card share with this payment {needed}"
     return Qualification(rule=rule, because=because)
 
 

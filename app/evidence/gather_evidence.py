@@ -264,21 +264,26 @@ def _proven(
     whole = body if row.envelope is None else row.whole
     if is_answer(row.headers):
         return ProvenSignature(
-            sentence="Fetched by us from the provider itself, over TLS: not signed."
+            sentence="Tallyhook fetched this from the provider over TLS. It is not signed."
         )
     if keys is None:
         return ProvenSignature(
-            sentence="Its source is no longer configured: nothing can be checked again."
+            sentence=(
+                "The source is no longer configured, so the signature cannot be checked again."
+            )
         )
     account = keys.account
     if account.profile.signature.mac == UNSIGNED:
         return ProvenSignature(
-            sentence="This provider signs nothing: its own answer, fetched, counts."
+            sentence=(
+                "This provider does not sign messages: only an answer that Tallyhook fetched "
+                "from it counts."
+            )
         )
     if whole is None or row.pruned_at is not None:
         return ProvenSignature(
-            sentence="Its body was deleted: its signature was right when it arrived, and cannot be "
-            "checked again."
+            sentence="The signature was verified when the delivery arrived. It cannot be checked "
+            "again, because the body was deleted."
         )
     kept = read_request(row.headers, whole)
     secrets, rule = account.secrets, account.profile.signature
@@ -290,8 +295,8 @@ def _proven(
     signer = keys.signer_of(request, now=row.received_at)
     over = covered(account, request)
     proven = ProvenSignature(
-        sentence="No configured secret makes this signature any more: its secret was removed "
-        "since. The signature was right when it arrived.",
+        sentence="No configured secret produces this signature, because its secret was removed "
+        "since. The signature was verified when the delivery arrived.",
         scheme=rule.mac,
         signed=rule.signed,
         where=rule.where,
@@ -301,12 +306,22 @@ def _proven(
     if signer is None:
         return proven
     key = signer.fingerprint
-    how = "over what stands here" if rule.mac in SCHEMES else "as the provider's own scheme says"
-    said = f"Signed with the shared secret {key}, {how}; the provider, who has it, can check it."
+    how = (
+        "over the content in this document"
+        if rule.mac in SCHEMES
+        else ("according to the provider's own scheme")
+    )
+    said = (
+        f"Signed with the shared secret {key}, {how}; the provider has this secret and can check "
+        "the signature."
+    )
     if signer.public is not None:
-        said = f"Signed with the key {key}; anyone can check it with key-{key}.pem."
+        said = f"Signed with the key {key}; anyone can check the signature with key-{key}.pem."
     if rule.mac in TOKENS:
-        said = f"The request brought the secret {key} itself: that tells who sent it, not what."
+        said = (
+            f"The request contained the secret {key} itself: this shows who sent the request, "
+            "but does not protect its content."
+        )
     return replace(proven, key=key, public=signer.public, sentence=said)
 
 

@@ -109,7 +109,7 @@ def load_key(path: Path) -> EvidenceKey | None:
             [f"{VARIABLE}: does not name an ed25519 key in PEM without a password"]
         ) from error
     if not isinstance(private, Ed25519PrivateKey):
-        raise ConfigurationError([f"{VARIABLE}: names a key of another kind than ed25519"])
+        raise ConfigurationError([f"{VARIABLE}: names a key that is not an ed25519 key"])
     return EvidenceKey(private)
 
 
@@ -201,7 +201,7 @@ def trusted_comment(public: PublicKey, data: bytes, text: str) -> str:
         raise NotSigned("this is not a minisign signature: its comment is missing")
     raw, overall = _decoded(lines[1], length=74), _decoded(lines[3], length=64)
     if raw[:2] != _PREHASHED:
-        raise NotSigned("the signature is of another kind than BLAKE2b and ed25519")
+        raise NotSigned("the signature does not use BLAKE2b and ed25519")
     if raw[2:10] != minisign_id(public):  # 2
         raise NotSigned("the signature names another key")
     comment = lines[2].removeprefix(_TRUSTED)

@@ -106,7 +106,7 @@ async def letter_in(letter: Letter, form: LetterForm, *, name: str = "letter.pdf
         content, pages = await _pdf(letter)
         fault = _fault(letter, content, pages, name)
     if fault is not None:
-        raise UsageError(f"the letter exceeds what {letter.case.limits.who} accepts: {fault}")
+        raise UsageError(f"{letter.case.limits.who} would not accept the letter: {fault}")
     return content
 
 
@@ -234,7 +234,9 @@ def blocks_of(letter: Letter, pages: Mapping[int, int]) -> letters.LetterDocumen
             ),
         ]
     shown = {
-        each.number: "Behind this letter, made smaller." if each.smaller else "Behind this letter."
+        each.number: "Appended to this letter, at a lower resolution."
+        if each.smaller
+        else ("Appended to this letter.")
         for each in letter.exhibits
         if each.text or pages.get(each.number)
     }
@@ -264,7 +266,7 @@ def _at(moment: LetterMomentDocument) -> str:
 def _of_dispute(found: Mapping[str, Any] | None) -> list[tuple[str, letters.Phrases]]:
     if found is None:
         return []
-    late = "; it had passed when this was written" if found["overdue"] else ""
+    late = "; it had passed when this letter was written" if found["overdue"] else ""
     due = (letters.Phrase(f"{_at(found['respond_by'])}{late}", "strong"),)
     return [
         ("Dispute", found["reference"] or "no reference was given"),
@@ -296,7 +298,7 @@ def _of_payment(said: Mapping[str, Any]) -> list[letters.Block]:
 
 def _happened(said: Mapping[str, Any]) -> list[letters.Block]:
     if not said["facts"]:
-        return [letters.Paragraph("Nothing is known of it yet.")]
+        return [letters.Paragraph("Nothing is known about this order yet.")]
     left = said["facts_left_out"]
     note = f"{left} earlier facts are in the evidence bundle of this order."
     rows = []
@@ -310,7 +312,7 @@ def _happened(said: Mapping[str, Any]) -> list[letters.Block]:
         rows.append(
             (when, _unbroken(each["fact"]), (letters.Phrase(f"{each['rests_on']}.", "quiet"),))
         )
-    head = ("When", "What", "What it rests on")
+    head = ("When", "What", "Evidence")
     table = letters.LetterTable(rows=rows, widths=(0, 1, 1.25), head=head)
     return [*([letters.Paragraph(note, "quiet")] if left else []), table]
 
@@ -334,13 +336,13 @@ def _listed(exhibits: Sequence[Mapping[str, Any]], shown: Mapping[int, str]) -> 
 
 def _checked(log: SealedHeadDocument | None) -> letters.Phrases:
     said = (
-        "Each message was verified as it came, by its source's profile, before anything was read "
-        "from it. The shop's evidence bundle of this order holds the messages' digests, the "
-        "proofs and a program that checks them without the shop"
+        "Each message was verified when it arrived, before it was parsed. The shop's evidence "
+        "bundle of this order contains the digests of the messages, the proofs, and a program "
+        "that checks them without the shop"
     )
     if log is None:
         return f"{said}."
-    lie = f"{said}; the entries named above lie in the log {log['origin']} of {log['size']} "
+    lie = f"{said}. The entries named above are in the log {log['origin']} of {log['size']} "
     signed = f". The shop's evidence key is {log['key']}."
     return (
         letters.Phrase(f"{lie}entries, whose signed head is "),

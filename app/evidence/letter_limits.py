@@ -69,7 +69,7 @@ class LetterLimits:
         ]
         formats = f" as {', '.join(each.upper() for each in self.formats)}" if self.formats else ""
         if not said and not formats:
-            return f"No source was found for what {self.who} accepts."
+            return f"No page was found that states what {self.who} accepts."
         most = f" at most {', '.join(said)}" if said else ""
         return f"{self.who} takes{most}{formats}."
 
@@ -190,13 +190,16 @@ def fault_of_sending(
         largest = max(exhibits, key=lambda each: each.size)
         drop = f"drop {largest.name} ({megabytes(largest.size)}), or attach a smaller scan"
     if limits.size is not None and size > limits.size:
-        return f"it has {megabytes(size)}, but may have {megabytes(limits.size)}: {drop}"
+        return f"its size is {megabytes(size)}, but the maximum is {megabytes(limits.size)}: {drop}"
     for each in (letter, *alone):
         if limits.each is not None and each.size > limits.each:
-            most, thing = megabytes(limits.each), "it" if each is letter else each.name
+            most, thing = megabytes(limits.each), "the letter" if each is letter else each.name
             if each is not letter:
                 drop = f"drop {each.name}, or attach a smaller scan"
-            return f"{thing} has {megabytes(each.size)}, but a file may have {most}: {drop}"
+            return (
+                f"the size of {thing} is {megabytes(each.size)}, but the maximum for a file is "
+                f"{most}: {drop}"
+            )
     if limits.pages is not None and letter.pages > limits.pages:
         behind = [each for each in exhibits if each.behind]
         longest = max(behind, key=lambda each: (each.pages, each.size), default=None)
@@ -204,13 +207,13 @@ def fault_of_sending(
         if longest is not None:
             count = f" ({counted(longest.pages, 'page')})" if longest.pages else ""
             what = f"drop {longest.name}{count}"
-        return f"it has {letter.pages} pages, but may have {limits.pages}: {what}"
+        return f"it has {letter.pages} pages, but the maximum is {limits.pages}: {what}"
     if limits.files is not None and len(alone) >= limits.files:
         count = f"{counted(1 + len(alone), 'file')}, but at most {limits.files} are accepted"
-        return f"with the files sent separately it is {count}: drop {alone[-1].name}"
+        return f"with the separate files it has {count}: drop {alone[-1].name}"
     for each in (letter, *alone):
         if limits.formats and each.ending not in limits.formats:
-            what = "name one that ends in .pdf" if each is letter else f"drop {each.name}"
+            what = "name a file that ends in .pdf" if each is letter else f"drop {each.name}"
             return f"a file that ends in .{each.ending} is not accepted: {what}"
     stem = letter.name.removesuffix(f".{letter.ending}")
     most_chars = limits.name_chars

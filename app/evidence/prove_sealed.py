@@ -104,8 +104,8 @@ async def proofs_of(
     missing = sorted(set(subjects) - leaves.keys())
     if missing:
         raise NotFoundError(
-            f"{missing[0]} is not sealed, or the id does not exist: check the id, or run "
-            f"`tallyhook log seal`"
+            f"{missing[0]} does not exist or is not sealed yet: check the id, or run `tallyhook "
+            "log seal`"
         )
     last = max((leaf.number for leaf in leaves.values()), default=0)
     if earliest:

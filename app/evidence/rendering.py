@@ -26,64 +26,66 @@ from reconcile.ledger.plain import plain_answer, plain_finding
 README: Final = """\
 EVIDENCE OF ONE ORDER
 
-This archive shows what a shop received from its payment service about one order, when it arrived,
-by what it was judged to be genuine, and what the shop concluded from it. It was made by Tallyhook.
-Every step below can be done on another computer, without a network, and needs no trust in the
-shop's systems. What no step can show is said at the end, and must not be taken from here as proven.
+This archive shows what a shop received from its payment service about one order. It shows when each
+message arrived, how the shop checked that the message was genuine, and what the shop concluded. The
+program Tallyhook made the archive. You can do every step below on another computer, without a
+network and without trusting the shop's systems. Read "What it does not prove" before you rely on
+the archive.
 
-Begin with report.html: two pages for people. manifest.json says of which order and as of which
-moment this is, and whether it is redacted.
+Begin with report.html: two pages in plain words. manifest.json states the order, the time as of
+which the archive was made, and whether it is redacted.
 
 
 WHAT IS HERE
 
 README.txt           this text
-report.html          what happened, for people; opens in any browser, needs no network
-explanation.txt      the conclusion in plain words, then with what each sentence rests on, the ids
-                     of the evidence in [brackets]
+report.html          what happened, for people; opens in any browser without a network
+explanation.txt      the conclusion in plain words, and then sentence by sentence, each with the ids
+                     of its evidence in [brackets]
 ledger.json          the conclusion as data: outcome, totals, attempts, entries, timeline, findings
-history.json         all that the conclusion follows from: deliveries as they were read, the shop's
-                     own records, and the shop's policy on time limits
-delivery-ID.json     an event's first arrival: when, from where, the verdict, the signature and the
-                     key, its age; of redeliveries history.json says when they came ("again"), and
-                     log.json has their entries
-delivery-ID.body     its bytes as they came          \\
-delivery-ID.whole    the request it was a part of     | only in a full bundle; a redacted one has
-delivery-ID.headers  its headers as they came         | their digests, under "left_out"
-delivery-ID.signed   the bytes its signature is over /
-key-FINGERPRINT.pem  a public key that a payment service signs with
-sessions.json        what the shop asked the payment service for, with the idempotency key, and the
-                     answer; never the shop's token
+history.json         everything from which the conclusion follows: the deliveries as they were read,
+                     the shop's own records, and the shop's time limits
+delivery-ID.json     the first arrival of an event: its time, its origin, the shop's verdict, the
+                     signature with its key and age. If the event arrived again, history.json has
+                     the times ("again"), and log.json has the log entries.
+delivery-ID.body     the body, byte for byte             \\
+delivery-ID.whole    the request that contained the body  | only in a full bundle; the manifest of a
+delivery-ID.headers  the headers, byte for byte           | redacted bundle has their digests under
+delivery-ID.signed   the bytes that were signed          /  "left_out"
+key-FINGERPRINT.pem  a public key of a payment service, which verifies its signatures
+sessions.json        the shop's requests to the payment service, with their idempotency keys, and
+                     the answers; the shop's token is never included
 revisions.json       what was published to the shop's systems about this order, and when
-books.json           lines of the shop's order books and of settlement files that were matched
-attachments.json     each file that people of the shop attached, and whether it was removed: its
-                     digest, and the audit entries that the log counts among the order's
-attachment-ID.*      such a file as it was attached (pdf, png, jpg, txt), and what was said of it
-                     (details); only in a full bundle
-sources.json         which profile reads which source; profile-N.toml is that profile: how the
-                     service signs, names, dates and prices its events
-heard.json           when each source last delivered something that was read; messages that may be
-                     about the order and could not be read, and how many were refused
-log.json             each delivery, record, revision and audit entry as a leaf of the shop's log,
-                     with its proof; the key by which leaves name this order, the salts of what they
-                     say, and how many leaves the order has, as the day's tree of all orders says
-checkpoint.txt       the signed head of that log, to which the proofs lead
-times.json           the shop's time zone, in which report.html and the plain words give times, and
-                     how many seconds it was from UTC from which moment on; else all is in UTC
-manifest.json        SHA-256 and size of every file here, and of those that were left out
+books.json           the matched lines of the shop's order books and of settlement files
+attachments.json     the files that people of the shop attached: their digests, whether they were
+                     removed, and the entries of the shop's audit trail about them
+attachment-ID.*      an attached file (pdf, png, jpg or txt), and its description (details); only in
+                     a full bundle
+sources.json         the profile that was used to read each source; profile-N.toml is such a
+                     profile: how the service signs, names, dates and prices its events
+heard.json           for each source, when it last delivered a readable message; the unreadable
+                     messages that may be about the order; the number of refused messages
+log.json             the leaf of the shop's log for each delivery, record, revision and audit entry,
+                     with its inclusion proof; the key of the order's pseudonym in the log; the
+                     salts of the sealed values; and the number of the order's leaves, according to
+                     the daily tree of all orders
+checkpoint.txt       the signed head of the log, to which all inclusion proofs lead
+times.json           the shop's time zone with its offsets from UTC; report.html and the plain words
+                     use this zone. All other times are in UTC.
+manifest.json        the SHA-256 and size of every file here, and of every file that was left out
 manifest.json.minisig, evidence-key.pub, evidence-key.pem
-                     the signature over the manifest, and the key, in two forms
-verify.py            does steps 1 to 3, and 5 to 8, of the eleven that it lists; some 1400 lines, to
-                     be read first
+                     the signature of the manifest, and the public key in two formats
+verify.py            a program that checks this archive; its first lines list eleven steps, of which
+                     it does 1 to 3 and 5 to 8. It has some 1500 lines: read them before you run it.
 
 
 HOW TO CHECK IT
 
-1. Ask the shop for its evidence key, by another way than this archive. The key that is in here
-   only proves that nothing was changed since it was signed; whose key it is, the archive cannot
-   prove. Compare:  cat evidence-key.pub
+1. Ask the shop for its evidence key through another channel. The key in this archive proves only
+   that nothing was changed after signing. It does not prove whose key it is. Compare the shop's key
+   with this one:  cat evidence-key.pub
 
-2. The signature over the manifest, with minisign (https://jedisct1.github.io/minisign):
+2. Verify the signature of the manifest with minisign (https://jedisct1.github.io/minisign):
 
      minisign -V -p evidence-key.pub -m manifest.json
 
@@ -94,72 +96,80 @@ HOW TO CHECK IT
      openssl pkeyutl -verify -pubin -inkey evidence-key.pem -rawin -in manifest.hash \\
        -sigfile manifest.sig
 
-3. Everything else but signatures, with Python 3.8 or later:
+3. Check everything except the signatures with Python 3.8 or later:
 
      python3 -I verify.py bundle.zip
 
-   or by hand: sha256sum of each file against manifest.json. The verify.py in here is the word of
-   whoever made this: compare its SHA-256 with app/evidence/verify.sha256 in Tallyhook's repository,
-   at the release that manifest.json names, or run `python3 -m app.evidence.verify` there.
+   or compare the sha256sum of each file with manifest.json. The maker of this archive could have
+   changed verify.py. So compare its SHA-256 with app/evidence/verify.sha256 in Tallyhook's
+   repository, at the release that manifest.json names, or run `python3 -m app.evidence.verify`
+   there.
 
-4. The signature of the checkpoint, which says which log all proofs lead to:
+4. Verify the signature of the checkpoint, which identifies the log to which all proofs lead:
 
      head -n 3 checkpoint.txt > check.body
      sed -n 5p checkpoint.txt | cut -d ' ' -f 3 | openssl base64 -d -A | tail -c 64 > check.sig
      openssl pkeyutl -verify -pubin -inkey evidence-key.pem -rawin -in check.body \\
        -sigfile check.sig
 
-   Where that fails, the checkpoint may be of before the shop changed its key: log.json has the keys
-   of before, and what each of them signed of the next.
+   If this fails, the checkpoint may have been signed before the shop changed its key. log.json has
+   the earlier keys, and the signature with which each key endorsed the next one.
 
-   A checkpoint that the shop gave you at an earlier time must be of the same log, which `tallyhook
-   evidence verify --checkpoint` compares: then nothing that it covers can have been changed, taken
-   out or put in since. Further lines of checkpoint.txt that begin
-   with a dash are cosignatures of witnesses, who see each checkpoint of this log and cosign none
-   that does not go on from the one before (https://c2sp.org/tlog-cosignature). Whoever trusts one
-   gives its key to `tallyhook evidence verify --witness`.
+   If the shop gave you a checkpoint earlier, run `tallyhook evidence verify --checkpoint` to check
+   that both belong to the same log. If they do, nothing that your checkpoint covers was changed,
+   removed or inserted since.
 
-5. Whoever has Tallyhook runs `tallyhook evidence verify bundle.zip`, which does all of this, reads
-   the bodies again where they are here, and folds the history again to the same ledger.
+   Further lines of checkpoint.txt that begin with a dash are cosignatures of witnesses
+   (https://c2sp.org/tlog-cosignature). A witness cosigns a checkpoint only if it extends the one
+   that the witness cosigned before. If you trust a witness, give its key to `tallyhook evidence
+   verify --witness`.
+
+5. If you have Tallyhook, run `tallyhook evidence verify bundle.zip`. It does all of these checks,
+   reads the bodies again if they are included, and derives the ledger from the history again.
 
 
 WHO CAN CHECK WHAT
 
-Anyone                that nothing here was changed since it was signed; that every delivery lies in
-                      the log; that the conclusion follows from the history; and, where there is a
-                      key-FINGERPRINT.pem, that the payment service signed what it signed.
-The payment service   that it signed the deliveries under a shared secret, which it has and nobody
-                      else should: delivery-ID.json names the key by its fingerprint, the first 8
-                      bytes of the SHA-256 of the words "tallyhook secret fingerprint" directly
-                      followed by the secret; delivery-ID.signed are the bytes that are signed. This
-                      takes the full bundle.
-The shop              that a redacted bundle and a full one are of the same deliveries: all files
-                      that both have are equal (but where a customer's number stands in one, which
-                      is masked), and the digests of the rest are in the manifest.
+Anyone                can check that nothing here was changed after signing, that the log contains
+                      every delivery, and that the conclusion follows from the history. If there is
+                      a key-FINGERPRINT.pem, anyone can also check the signatures that the payment
+                      service made with that key.
+The payment service   can check the signatures that it made with a shared secret, because nobody
+                      but the service and the shop should have the secret. This takes a full bundle.
+                      delivery-ID.signed has the signed bytes. delivery-ID.json names the secret by
+                      its fingerprint: the first 8 bytes of the SHA-256 of the words "tallyhook
+                      secret fingerprint" directly followed by the secret.
+The shop              can check that a redacted bundle and a full one contain the same deliveries.
+                      All files that both contain are equal, except for masked phone numbers of
+                      customers. The manifest has the digests of the other files.
 
 
 WHAT IT DOES NOT PROVE
 
-Not everything here is sealed in the log. The first lines of a verification list what is only the
-word of whoever made the bundle, such as the lines of books and settlement files, how a delivery was
-addressed where its headers are left out, and that nothing came after what is here. This text,
-report.html, explanation.txt and verify.py follow from the rest: `tallyhook evidence verify` of the
-release that manifest.json names renders them again, and nothing else can tell that they do.
+Not everything here is sealed in the log. The first lines of a verification list the parts for which
+you have only the word of the person who made the bundle. Such parts are the lines of order books
+and settlement files, the address of a delivery whose headers are left out, and the claim that
+nothing arrived later. Steps 1 to 4 do not check that this text, report.html, explanation.txt and
+verify.py agree with the other files. Only `tallyhook evidence verify` of the release that
+manifest.json names can check that: it makes these four files again and compares them.
 
-All of it hangs together as well if somebody has made it up under a key of their own: that it is the
-shop's, only a key shows that you have from the shop by another way than this archive. And times are
-the shop's: that something was in the log by a day is shown by a checkpoint of that day that
-somebody else has kept, or by witnesses, and by nothing that is in here alone.
+Someone else could have invented all of this and signed it with a key of their own. Only a key that
+the shop gave you through another channel proves that the archive is the shop's.
 
-A shared secret is known to two. It shows the payment service that its own word is here; it cannot
-show a third party which of the two wrote it. What the payment service never sent, nobody has.
+All times are those of the shop's clock. Nothing in this archive alone proves that an entry was in
+the log by a certain day. A checkpoint of that day that somebody else kept proves it, and so does a
+cosignature of a witness.
+
+A shared secret is known to two parties. So the signature convinces the payment service that it
+wrote the message itself, but cannot show a third party which of the two wrote it. The archive
+cannot contain what the payment service never sent.
 
 
 BEFORE YOU HAND IT ON
 
-A full bundle holds the customer's data as they came. A redacted one does not, but for digests:
-whoever knows all of a body but the phone number in it can try numbers until its digest fits. Hand
-either to nobody but those whom the order concerns.
+A full bundle contains the customer's unmasked data. A redacted bundle contains only digests of
+them. But somebody who knows a whole body except for the phone number can try numbers until the
+digest matches. Give either bundle only to people whom the order concerns.
 """
 
 VERIFIER: Final = Path(__file__).with_name("verify.py")

@@ -415,7 +415,7 @@ def _replaced_key(
             path.rename(path.with_name(f"{path.name}{_ASIDE}{now}"))
         except OSError as error:
             raise ConfigurationError(
-                [f"{VARIABLE}: the old key cannot be set aside ({error.strerror})"]
+                [f"{VARIABLE}: the file of the old key cannot be renamed ({error.strerror})"]
             ) from error
     return before, made_key(path, owner=owner)
 

@@ -119,7 +119,8 @@ class StandIns:
             )
         if len(leaf) > _KEPT_MAX or leaf.lstrip()[:1] in ("{", "["):
             raise UsageError(
-                f"no scenario can be made: a value lies inside a text of the body, {shown(path)}"
+                f"no scenario can be made: the value {shown(path)} lies inside another text of "
+                "the body"
             )
         return document
 
@@ -329,7 +330,9 @@ def _playable(dossier: Dossier) -> tuple[list[DeliveryEvidence], list[str]]:
     played, left_out = [], []
     for evidence in dossier.deliveries:
         if is_answer(evidence.arrived.headers):
-            left_out.append("what was fetched from the provider: a replay asks nobody")
+            left_out.append(
+                "answers that were fetched from the provider, because a replay asks nobody"
+            )
         elif evidence.body is None:
             raise UsageError("bodies of this order were deleted: nothing can be replayed")
         elif evidence.arrived.envelope is not None:
@@ -337,7 +340,7 @@ def _playable(dossier: Dossier) -> tuple[list[DeliveryEvidence], list[str]]:
         else:
             played.append(evidence)
     if any(record.kind not in REPORTED for record in dossier.history.records):
-        left_out.append("its checkout session: a replay begins with the first webhook")
+        left_out.append("its checkout session, because a replay begins with the first webhook")
     return played, sorted(set(left_out))
 
 

@@ -2,7 +2,7 @@
 """Checks an evidence bundle:  python3 -I verify.py bundle.zip
 
 Needs only Python 3.8 or later, and no network or configuration. Every bundle contains this file. It
-has some 1400 lines: read them before you trust it, or do each step with other tools, as README.txt
+has some 1500 lines: read them before you trust it, or do each step with other tools, as README.txt
 shows.
 
     1 archive      the ZIP has exactly the bytes that packing its files gives, so that nothing is
@@ -73,7 +73,7 @@ def digests(bundle: Bundle) -> str:
     for name, said in bundle.manifest["files"].items():
         data = bundle.members[name]
         if said != {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}:
-            raise Wrong(f"{name} is not the file that was signed")
+            raise Wrong(f"{name} differs from the file that was signed")
     for name in bundle.manifest["files"]:
         if name.endswith(".json"):
             bundle.document(name)
@@ -88,19 +88,21 @@ def deliveries(bundle: Bundle) -> str:
     for name, each in heard.items():
         stated = bundle.document(f"delivery-{name}.json")
         if (stated["delivery"], stated["received_at"]) != (name, each["received_at"]):
-            raise Wrong(f"delivery {name} is stated in two ways")
+            raise Wrong(f"history.json and delivery-{name}.json disagree on the id or the arrival")
         if stated["sha256"] != each["event"]["digest"]:
-            raise Wrong(f"delivery {name} has another body than the one that was read")
+            raise Wrong(f"the event of delivery {name} was read from another body")
         for part in filter(None, (stated[each] for each in PARTS)):
             if known.get(part["file"]) != {"sha256": part["sha256"], "size": part["size"]}:
                 raise Wrong(f"a part of delivery {name} differs from the file that arrived")
         body = stated["sha256"] if stated["size"] else NOTHING
         if stated["body"] and stated["body"]["sha256"] != body:
-            raise Wrong(f"the body of delivery {name} is not the one that was read")
+            raise Wrong(f"the body of delivery {name} differs from the one that was read")
         _as_kept(stated, bundle)
         _repeats(each)
     if (history["order"], history["as_of"]) != (bundle.manifest["order"], bundle.manifest["as_of"]):
-        raise Wrong("history.json belongs to another order or another instant")
+        raise Wrong(
+            "history.json and manifest.json disagree on the order or on the time of the bundle"
+        )
     came = [(name, at) for name, at, _ in arrivals(bundle)]
     repeats = len(came) - len(heard)
     came += [(each["record_id"], each["recorded_at"]) for each in history["records"]]
@@ -109,17 +111,20 @@ def deliveries(bundle: Bundle) -> str:
              for entry in (each["attached"], each["removed"]) if entry]  # fmt: skip
     counts = redated(bundle)
     if any(counts.get(name, micros(at)) > micros(history["as_of"]) for name, at in came):
-        raise Wrong("something here came later than the bundle's instant")
+        raise Wrong("the bundle contains data that is newer than the time of the bundle")
     _sessions(bundle, history)
     _attachments(bundle)
     _nothing_else(bundle, history)
     noun = "delivery" if len(heard) == 1 else "deliveries"
     moved = len(counts.keys() & {name for name, _ in came})
     more = f", with {repeats} redeliveries" if repeats else ""
-    said = f"{len(heard)} {noun}{more}: what was read, headers and bodies belong together."
+    said = f"{len(heard)} {noun}{more}: the events, headers and bodies agree with each other."
     if not moved:
         return said
-    return f"{said} A clock that was ahead dated {moved} parts; they count from when it was right."
+    return (
+        f"{said} The dates of {moved} parts come from a clock that was ahead; their corrected "
+        "dates count."
+    )
 
 
 def _repeats(heard: dict[str, Any]) -> None:
@@ -127,7 +132,10 @@ def _repeats(heard: dict[str, Any]) -> None:
     first = micros(heard["received_at"]), heard["delivery_id"]
     for name, at in heard.get("again", ()):
         if (micros(at), name) <= first:
-            raise Wrong(f"delivery {name} repeats one that came later, or is out of order")
+            raise Wrong(
+                f"redelivery {name} arrived before the first delivery of its event, or is out of "
+                "order"
+            )
         first = micros(at), name
 
 
@@ -145,7 +153,10 @@ def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
             shown.append([name, value])
     named = [name for name, _ in stated["headers_shown"]] == [name for name, _ in shown]
     if stated["method"] != method or not named or not _same(stated["headers_shown"], shown):
-        raise Wrong(f"delivery {stated['delivery']} is stated with another method or other headers")
+        raise Wrong(
+            f"the method or headers in delivery-{stated['delivery']}.json differ from the file "
+            "of headers"
+        )
 
 
 def _same(shown: Any, kept: Any) -> bool:
@@ -166,17 +177,19 @@ def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
     wanted = {name for name, each in records.items() if each["kind"].startswith("session_")}
     listed = bundle.document("sessions.json")
     if len(listed) != len(wanted) or {each["record_id"] for each in listed} != wanted:
-        raise Wrong("sessions.json does not list the sessions of the history")
+        raise Wrong("sessions.json and history.json list different sessions")
     for each in listed:
         name = each["record_id"]
         if {key: each[key] for key in each if key != "details"} != records[name]:
-            raise Wrong(f"sessions.json differs from the history about {name}")
+            raise Wrong(f"sessions.json and history.json disagree on {name}")
         file = f"record-{name}.details"
         if file in bundle.manifest["left_out"]:
             continue
         kept = bundle.members[file].decode("utf-8") if file in bundle.members else None
         if each["details"] != kept:
-            raise Wrong(f"sessions.json has details of {name} that were not kept beside it")
+            raise Wrong(
+                f"the details of {name} in sessions.json differ from the file of its details"
+            )
 
 
 def _attachments(bundle: Bundle) -> None:
@@ -189,13 +202,15 @@ def _attachments(bundle: Bundle) -> None:
         if foreign or entry["action"] != "attached":
             raise Wrong(f"attachment {name} was not attached to this order")
         if removed and (removed["action"], removed["facts"]["attachment"]) != ("detached", name):
-            raise Wrong(f"attachment {name} was not removed by the entry that is named")
+            raise Wrong(f"the audit entry of its removal does not belong to attachment {name}")
         if (content is None) != (details is None) or (removed and content):
-            raise Wrong(f"attachment {name} is incomplete, or is here although it was removed")
+            raise Wrong(f"attachment {name} is incomplete, or is included although it was removed")
         if content and details and (content["sha256"], content["size"], details["sha256"]) != (
             facts["sha256"], facts["size"], facts["details"]
         ):  # fmt: skip
-            raise Wrong(f"attachment {name} is not the one that was attached")
+            raise Wrong(
+                f"the digests of attachment {name} differ from the audit entry of attaching it"
+            )
         for part in filter(None, (content, details)):
             if known.get(part["file"]) != {"sha256": part["sha256"], "size": part["size"]}:
                 raise Wrong(f"attachment {name} differs from the file that was attached")
@@ -232,11 +247,12 @@ def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
     for name in sorted(
         {*bundle.manifest["files"], *bundle.manifest["left_out"]} - shown - personal
     ):
-        raise Wrong(f"nothing here refers to the file {name}")
+        raise Wrong(f"no document of the bundle refers to the file {name}")
     redacted, there = bundle.manifest["redacted"], bundle.manifest["files"].keys() & personal
     for name in sorted(there if redacted else bundle.manifest["left_out"]):
-        raise Wrong(f"{name} is here, but the manifest says that it is redacted" if redacted else
-                    f"{name} is left out, but the manifest says that nothing is")  # fmt: skip
+        fault = "included" if redacted else "left out"
+        whole = "redacted" if redacted else "not redacted"
+        raise Wrong(f"{name} is {fault}, but the manifest says that the bundle is {whole}")
 
 
 # --- the conclusion, and all steps ----------------------------------------------------------
@@ -253,8 +269,10 @@ def ledger(bundle: Bundle) -> tuple[bool | None, str]:
     except (ValueError, OverflowError, RecursionError) as error:
         raise Wrong(f"history.json cannot be folded: {error}") from None
     if found != bundle.document("ledger.json"):
-        raise Wrong("ledger.json is not what follows from history.json")
-    return True, f"Folding the history here again gives this ledger: {found['outcome']}."
+        raise Wrong("folding history.json does not give ledger.json")
+    return True, (
+        f"Folding history.json again gives ledger.json, with the outcome {found['outcome']}."
+    )
 
 
 class VerifyStep(NamedTuple):
@@ -267,16 +285,18 @@ class VerifyStep(NamedTuple):
 
 def signature(bundle: Bundle) -> tuple[bool | None, str]:
     """Skip step 4, which needs a separate tool."""
-    return None, "That takes minisign or openssl: README.txt shows how."
+    return None, "Use minisign or openssl for this step: README.txt has the commands."
 
 
 def rendered(bundle: Bundle) -> tuple[bool | None, str]:
     """Skip step 11, which needs the program that made the bundle."""
     said = (
-        "report.html, explanation.txt, README.txt and verify.py come from release "
+        "report.html, explanation.txt, README.txt and verify.py were made by release "
         f"{release(bundle)}"
     )
-    return None, f"{said}: its `tallyhook evidence verify` renders them again and compares."
+    return None, (
+        f"{said}: `tallyhook evidence verify` of that release makes them again and compares them."
+    )
 
 
 def release(bundle: Bundle) -> str:
@@ -293,19 +313,19 @@ CHECKS: list[tuple[str, Callable[[Bundle], Any]]] = [
 # --- unproven parts -------------------------------------------------------------------------
 
 
-NOT_LISTED = "anything: part of it is malformed, so what nothing proves cannot be listed"
+NOT_LISTED = "anything: a part of the bundle is malformed, so the unproven parts cannot be listed"
 NOT_ANEW = (
-    "that the log was not rewritten: only a checkpoint that left the shop earlier can show that"
+    "that the log was not rewritten: only a checkpoint that left the shop earlier can prove that"
 )
 NOTHING_LEFT_OUT = "that nothing about the order was left out"
 SAID = "claims, money, references (history.json)"
 COSIGNED = "that witnesses have cosigned the log"
 WHOSE = (
-    "that it is the shop's: compare evidence-key.pub with a key that you have from the shop by "
-    "another way"
+    "that the bundle is the shop's: compare evidence-key.pub with a key that you got from the "
+    "shop through another channel"
 )
-LETTER = "that report.html, explanation.txt and README.txt say what the data here say"
-READ_AGAIN = "that history.json says what the bodies here say"
+LETTER = "that report.html, explanation.txt and README.txt agree with the data in the bundle"
+READ_AGAIN = "that history.json agrees with the bodies"
 PROFILES = "which profile reads which source, and how (sources.json, profile-N.toml)"
 
 
@@ -334,7 +354,7 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
     masked = sum("hash" in part for name, opened in log["parts"].items() for part in opened.values()
                  if name not in heard and not name.startswith("reading:"))  # fmt: skip
     keys = [name for name in bundle.members if name.startswith("key-")]
-    earlier = ", ".join(f"{name} beyond number {size:,}" for name, size in earlier_origins(log))
+    earlier = ", ".join(f"{name} from leaf {size:,} on" for name, size in earlier_origins(log))
     away = sum(not (each["content"] or each["removed"]) for each in attached(bundle))
     beside = json.dumps([[each["headers_shown"] for each in deliveries],
                          bundle.document("sessions.json")], ensure_ascii=False)  # fmt: skip
@@ -342,38 +362,40 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
         *_sealed_unproven(bundle, left),
         NOT_ANEW,
         WHOSE,
-        f"{LETTER}: `tallyhook evidence verify` of release {release(bundle)} renders them again",
+        f"{LETTER}: `tallyhook evidence verify` of release {release(bundle)} makes them again "
+        "and compares them",
         # If the log continued under another origin, after a restore from a backup.
-        f"what was sealed under an earlier origin of the log: {earlier}" if earlier else "",
+        f"leaves that were sealed under an earlier origin of the log: {earlier}" if earlier else "",
         _cosigners(bundle),
         *_said_unproven(bundle, deliveries),
-        _of(plain, "method and headers (delivery-ID.json)", len(deliveries)),
-        "address, verdict, signature and what it is over (delivery-ID.json)" if deliveries else "",
-        _of(repeats, "how further deliveries of an event were addressed and signed (log.json has "
-            "their entries)", repeats),
+        _of(plain, "the method and headers of deliveries (delivery-ID.json)", len(deliveries)),
+        "the address, verdict, signature and signed bytes of deliveries (delivery-ID.json)"
+        if deliveries else "",
+        _of(repeats, "the address and signature of redeliveries (log.json has only their entries)",
+            repeats),
         "that a body was deleted, and when (delivery-ID.json)"
         if any(each["let_go_at"] for each in deliveries) else "",
         "why a body could not be read (delivery-ID.json)"
         if any(each["problem"] for each in deliveries) else "",
-        "what is masked in headers and answers: the files beside it are unmasked "
+        "masked texts of headers and answers; the bundle also has files with the unmasked texts "
         "(delivery-ID.json, sessions.json)"
         if MASKED in beside and not bundle.manifest["redacted"] else "",
         "that key-FINGERPRINT.pem is the payment service's own key" if keys else "",
         "the answers of the payment service (sessions.json)" if answers else "",
         "lines of order books and settlement files (books.json)" if bundle.document("books.json")
         else "",
-        "what the attached files show, and who made them: the log has when somebody of the shop "
+        "what the attached files show, and who made them: the log proves only when the shop "
         "attached them (attachments.json)" if attached(bundle) else "",
-        _of(away, "what attached files show that are not here (attachments.json)",
+        _of(away, "what attached files show that are not in the bundle (attachments.json)",
             len(attached(bundle))),
         *_unheard(bundle.document("heard.json")),
         PROFILES if bundle.document("sources.json") else "",
-        f"what is masked in records, revisions and audit entries, {masked} texts (history.json, "
+        f"masked texts of records, revisions and audit entries, {masked} in all (history.json, "
         "revisions.json, attachments.json)" if masked else "",
         "the shop's time limits (policy in history.json)",
-        "how far the shop's clocks were from UTC (times.json)" if "times.json" in bundle.members
-        else "",
-        f"not sealed yet, {len(log['unsealed'])}: {', '.join(log['unsealed'][:4])}"
+        "the shop's time zone and its offsets from UTC (times.json)"
+        if "times.json" in bundle.members else "",
+        f"parts that are not sealed yet, {len(log['unsealed'])}: {', '.join(log['unsealed'][:4])}"
         if log["unsealed"] else "",
     ]  # fmt: skip
 
@@ -382,24 +404,27 @@ def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
     """Return reasons why parts of the order may be missing, or may belong to another order."""
     found, key = bundle.once(order_chain), (bundle.document("log.json")["order"] or {}).get("key")
     if not found.entries:
-        return [f"{NOTHING_LEFT_OUT}, and that what is here is of it: the key by which entries of "
-                "the log name the order is not here, and may have been erased"]  # fmt: skip
-    after = "beside its entries here, which no tree of all orders counts yet"
+        return [
+            f"{NOTHING_LEFT_OUT}, and that everything in the bundle belongs to it: the key of the "
+            "order's pseudonym in the log is missing, perhaps because it was erased"
+        ]
+    after = ": no tree of all orders counts its entries yet"
     if found.tree:
         index, at = found.tree
-        after = f"since {at}"
+        after = f" since {at}"
         if index >= left:
             after += (
-                "; and what was before that is proven only if a checkpoint of at least "
-                f"{index + 1} of the log's leaves had left the shop before the dispute"
+                f"; up to then, it is proven only if a checkpoint of at least {index + 1} leaves "
+                "left the shop before the dispute"
             )
     return [
-        f"{NOTHING_LEFT_OUT} {after}",
-        "" if key else "that it is this order that the log's entries name: its reference is masked",
-        _some("that these belong to this order", found.others, "the log has them under another, or "
-              "under none"),
-        _some("that these, which are not here, do not belong to this order", found.moved,
-              "the log had them under it before it had them under another, or under none"),
+        f"{NOTHING_LEFT_OUT}{after}",
+        "" if key else "that the log's entries belong to this order: its reference is masked",
+        _some("that these parts belong to this order", found.others,
+              "in the log they belong to another order or to none"),
+        _some("that these parts, which are not in the bundle, do not belong to this order",
+              found.moved,
+              "in the log they belonged to it first, and later to another order or to none"),
     ]  # fmt: skip
 
 
@@ -407,16 +432,16 @@ def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list
     """Return sentences on bodies that are left out, or whose reading is not sealed."""
     bare = [each["delivery"] for each in deliveries
             if not (each["body"] and each["body"]["file"] in bundle.members)]  # fmt: skip
-    said = "what the bodies said, which are left out"
+    said = "what the left-out bodies stated"
     found = bundle.once(readings_of)
     first = {each["delivery"] for each in deliveries}
     dark = len({*found.bare} & {*bare})
     loose = ({*found.bare, *found.masked, *found.several} & first) - {*bare}
-    several = f"what the bodies said, which were read in more than one way: {SAID}"
+    several = f"what bodies stated that were read in more than one way: {SAID}"
     return [
-        _of(len(loose), f"{READ_AGAIN}, where the log does not show it: `tallyhook evidence "
-            "verify` reads them again", len(deliveries)),
-        _of(dark, f"{said}, and which the log does not show: {SAID}", len(deliveries)),
+        _of(len(loose), f"{READ_AGAIN}, if the log does not prove it: `tallyhook evidence "
+            "verify` reads the bodies again", len(deliveries)),
+        _of(dark, f"{said}, if the log does not prove it: {SAID}", len(deliveries)),
         _of(len({*found.masked} & {*bare}), f"{said}, in texts that are masked (history.json)",
             len(deliveries)),
         _of(len({*found.several} & {*bare}), several, len(deliveries)),
@@ -428,22 +453,23 @@ def _unheard(heard: dict[str, Any]) -> list[str]:
     unread, refused = heard["unread"], heard["refused"]
     refusing = [each for each in heard["sources"] if each["refusing_since"]]
     return [
-        _some("what the unreadable messages say",
+        _some("what these unreadable messages state",
               [each["delivery"] for each in unread], "they may be about this order (heard.json)"),
         _some("that these payments without an order are not for this order",
               [each["payment"] for each in heard["unallocated"]],
-              "their amount and their payer's number fit (heard.json)"),
+              "their amount and their payer's phone number match the order (heard.json)"),
         *[(
-            f"that nothing more came from {each['source']}: everything from it has been "
+            f"that nothing more arrived from {each['source']}: every delivery from it has been "
             f"refused since {each['refusing_since']} (heard.json)"
         ) for each in refusing],
-        f"that nothing more came: {heard['not_kept']} unsigned requests were not stored "
+        f"that nothing more arrived: {heard['not_kept']} unsigned requests were not stored "
         "(heard.json)" if heard["not_kept"] else "",
-        *[f"that nothing more came between {each['since']} and {each['until']}, and that nothing "
-          "of that time is lost: the shop accepted a gap (heard.json)" for each in heard["gaps"]],
-        f"what refused messages say, {refused}: they do not count, and anyone can send them "
-        "(heard.json)" if refused else "",
-        "when each source last delivered something that was read (heard.json)",
+        *[f"that nothing more arrived between {each['since']} and {each['until']}: data of that "
+          "time may be lost, and the shop accepted this gap (heard.json)"
+          for each in heard["gaps"]],
+        f"what refused messages state, {refused} in all: they do not count, and anyone can send "
+        "them (heard.json)" if refused else "",
+        "when each source last delivered a readable message (heard.json)",
     ]  # fmt: skip
 
 
@@ -462,8 +488,8 @@ def _cosigners(bundle: Bundle) -> str:
     if not names:
         return ""
     return (
-        f"{COSIGNED}, as checkpoint.txt says of {', '.join(names)}: `tallyhook evidence verify "
-        "--witness KEY` checks it with a key of theirs"
+        f"{COSIGNED}: checkpoint.txt names {', '.join(names)}, and `tallyhook evidence verify "
+        "--witness KEY` checks a cosignature with the witness's key"
     )
 
 
@@ -483,16 +509,24 @@ def check_steps(
     steps: list[VerifyStep] = []
     try:
         members = unpack(archive)
-        steps.append(VerifyStep("archive", True, f"The ZIP has exactly its {len(members)} files."))
+        steps.append(
+            VerifyStep(
+                "archive", True, (f"The ZIP contains {len(members)} files and nothing else.")
+            )
+        )
     except Wrong as error:
-        return None, [VerifyStep("archive", False, f"This is not an unchanged bundle: {error}.")]
+        return None, [
+            VerifyStep("archive", False, (f"The archive was changed, or is not a bundle: {error}."))
+        ]
     try:
         bundle = opened(members, now)
     except Wrong as error:
         return None, [*steps, VerifyStep("manifest", False, f"The manifest is wrong: {error}.")]
     count = len(members) - 2
     steps.append(
-        VerifyStep("manifest", True, f"The manifest names exactly the {count} other files.")
+        VerifyStep(
+            "manifest", True, (f"The manifest names the {count} other files and nothing else.")
+        )
     )
     return bundle, steps + [_step(name, check, bundle) for name, check in checks]
 
@@ -516,7 +550,7 @@ def report_lines(steps: list[VerifyStep], not_proven: Sequence[str] = ()) -> lis
     numbered = [f"{_plain(each)}: {words[each.passed]}. {each.sentence}" for each in steps]
     lines = [verdict(steps)]
     if not_proven:
-        lines.append("Not proven; only the maker of the bundle says so:")
+        lines.append("Not proven, but only stated by the maker of the bundle:")
         lines += [f"- {each}" for each in not_proven]
     return [*lines, *(f"{number}. {line}" for number, line in enumerate(numbered, 1))]
 
@@ -532,9 +566,7 @@ def verdict(steps: Sequence[VerifyStep]) -> str:
         return f"DO NOT RELY ON IT: {failed} failed."
     left = ", ".join(_plain(each) for each in steps if each.passed is None)
     return (
-        f"Everything that was checked holds; not checked: {left}."
-        if left
-        else "Every check passed."
+        f"Every check that was made passed; not checked: {left}." if left else "Every check passed."
     )
 
 
@@ -543,7 +575,7 @@ def main(words: list[str]) -> int:
     if len(words) not in (1, 2) or not all(map(instant, words[1:])):
         sys.stderr.write(
             "usage: python3 -I verify.py bundle.zip [NOW]\n"
-            "NOW, such as 2026-11-29T12:00:00Z, counts instead of this computer's clock.\n"
+            "NOW, such as 2026-11-29T12:00:00Z, replaces the time of this computer's clock.\n"
         )
         return 2
     try:

@@ -78,38 +78,41 @@ def unpack(archive: bytes) -> dict[str, bytes]:
     Nothing is decompressed, so no file can be larger than the bundle.
     """
     if len(archive) > MAX_BYTES:
-        raise Wrong(f"it is larger than the {MAX_BYTES} bytes that a bundle may have")
+        raise Wrong(f"it has more than {MAX_BYTES} bytes, the maximum for a bundle")
     members: dict[str, bytes] = {}
     offset, last = 0, ""
     while archive[offset : offset + 4] == b"PK\3\4":
         name, data, offset = _member(archive, offset)
         if name <= last:
-            raise Wrong(f"{name} comes twice or out of order")
+            raise Wrong(f"the file {name} is duplicated or out of order")
         if len(members) == MAX_MEMBERS:
             raise Wrong(f"it has more than {MAX_MEMBERS} files")
         members[name], last = data, name
     if not members:
-        raise Wrong("it is not a ZIP that begins with a file")
+        raise Wrong("it is not a ZIP, or it does not begin with a file")
     if archive != pack(members):
-        raise Wrong("a header, its directory, or what follows it, does not match the files")
+        raise Wrong(
+            "its headers or its directory do not match its files, or other data follow the "
+            "directory"
+        )
     return members
 
 
 def _member(archive: bytes, offset: int) -> tuple[str, bytes, int]:
     if offset + _LOCAL.size > len(archive):
-        raise Wrong("it ends in the middle of a file's header")
+        raise Wrong("the header of a file is cut off")
     (_, _, flags, method, _, _, _, packed, size, label, extra) = _LOCAL.unpack_from(archive, offset)
     begin = offset + _LOCAL.size + label
     name = archive[offset + _LOCAL.size : begin].decode("ascii", "replace")
     if not NAME.fullmatch(name):
-        raise Wrong(f"it has a file with the name {name[:100]!r}, which no bundle has")
+        raise Wrong(f"it contains a file named {name[:100]!r}, which is not allowed in a bundle")
     if method or flags or extra or packed != size:
         raise Wrong(
-            f"{name} is compressed, encrypted, streamed or has extra fields, which no file of "
-            "a bundle is"
+            f"{name} is compressed, encrypted, streamed or has extra fields, which is not "
+            "allowed in a bundle"
         )
     if begin + size > len(archive):
-        raise Wrong(f"{name} claims more bytes than there are")
+        raise Wrong(f"{name} is cut off: its header states more bytes than the file has")
     return name, archive[begin : begin + size], begin + size
 
 
@@ -131,7 +134,7 @@ class Bundle:
         if name not in self._read:
             form = DELIVERY if name.startswith("delivery-") else DOCUMENTS.get(name)
             if form is None:
-                raise Wrong(f"{name} is a document that no bundle has")
+                raise Wrong(f"{name} is not allowed in a bundle")
             self._read[name] = read_document(self.members[name], name, form)
         return self._read[name]
 
@@ -151,9 +154,9 @@ def opened(members: dict[str, bytes], now: int) -> Bundle:
         raise Wrong(f"{MANIFEST} or {SIGNATURE} is missing")
     manifest = read_document(members[MANIFEST], MANIFEST, DOCUMENTS[MANIFEST])
     if manifest["format"] != FORMAT:
-        raise Wrong(f"{MANIFEST} is not of the format {FORMAT!r}")
+        raise Wrong(f"{MANIFEST} does not have the format {FORMAT!r}")
     if micros(manifest["as_of"]) > now + AHEAD_S * 1_000_000:
-        raise Wrong(f"its instant, {manifest['as_of']}, is ahead of this computer's clock")
+        raise Wrong(f"its time, {manifest['as_of']}, is later than this computer's clock")
     there = members.keys() - {MANIFEST, SIGNATURE}
     for name in sorted(there ^ manifest["files"].keys()):
         fault = "not in the manifest" if name in there else "missing"
@@ -190,7 +193,9 @@ def redated(bundle: Bundle) -> dict[str, int]:
     for each in bundle.document("history.json")["records"]:
         if each["kind"] == "redated":
             if not each["at"] == each["recorded_at"] < each.get("expires_at", ""):
-                raise Wrong(f"{each['record_id']} redates something to another instant")
+                raise Wrong(
+                    f"the record {each['record_id']} corrects a date to a time other than its own"
+                )
             thing, at = each.get("replaces"), micros(each["at"])
             found[thing] = min(found.get(thing, at), at)
     return found

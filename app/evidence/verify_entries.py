@@ -35,11 +35,11 @@ because sealing takes a moment."""
 def root_of(found: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
     """Compute a tree's root from a leaf's hash and its inclusion proof (RFC 9162, 2.1.3.2)."""
     if not 0 <= index < size:
-        raise Wrong("a proof belongs to a leaf that the log does not have")
+        raise Wrong("a proof names a leaf beyond the end of the log")
     place, last = index, size - 1
     for step in proof:
         if last == 0:
-            raise Wrong("a proof is longer than the log is high")
+            raise Wrong("a proof is too long for the size of the log")
         if place & 1 or place == last:
             found = hashlib.sha256(b"\1" + step + found).digest()
             while place and not place & 1:
@@ -48,7 +48,7 @@ def root_of(found: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
             found = hashlib.sha256(b"\1" + found + step).digest()
         place, last = place >> 1, last >> 1
     if last:
-        raise Wrong("a proof is shorter than the log is high")
+        raise Wrong("a proof is too short for the size of the log")
     return found
 
 
@@ -61,7 +61,7 @@ def checkpoint_of(text: bytes) -> tuple[int, bytes]:
             return size, root
         raise ValueError
     except (ValueError, IndexError):
-        raise Wrong("checkpoint.txt is not a checkpoint") from None
+        raise Wrong("checkpoint.txt does not contain a checkpoint") from None
 
 
 def earlier_origins(log: dict[str, Any]) -> list[tuple[str, int]]:
@@ -88,38 +88,45 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
     """Check that every leaf is in the log, in order, and agrees with the files (step 6)."""
     log, things = bundle.document("log.json"), bundle.once(_things)
     if not log["leaves"]:
-        raise Wrong("log.json has no leaf: nothing here is proved by the log")
+        raise Wrong("log.json has no leaf: the log proves nothing in this bundle")
     size, root = checkpoint_of(bundle.members.get("checkpoint.txt", b""))
     last, masked, named = -1, 0, set()
     for each, leaf in bundle.once(_leaves):
         name, index, proof = each["id"], each["index"], map(bytes.fromhex, each["proof"])
         found = hashlib.sha256(b"\0" + each["leaf"].encode()).digest()
         if index <= last or root_of(found, index, size, list(proof)) != root:
-            raise Wrong(f"the leaf of {name} is not in the log of the checkpoint, or out of order")
+            raise Wrong(
+                f"the leaf of {name} is not in the log of the checkpoint, or is out of order"
+            )
         if name in named:
             raise Wrong(f"two entries of the log have the name {name}")
         if name != _own_name(leaf, index):
-            raise Wrong(f"the leaf of {name} belongs to something else")
+            raise Wrong(f"the leaf of {name} names something else")
         if name in things:  # where nothing is here, completeness says why
             masked += _compare(name, leaf, things[name], bundle)
         last = index
         named.add(name)
     for name in sorted(things.keys() - named - {*log["unsealed"]}):
-        raise Wrong(f"{name} is not both here and in the log")
+        raise Wrong(f"{name} is missing from log.json")
     sealed_by = micros(bundle.manifest["as_of"]) - SEALED_WITHIN_S * 1_000_000
     counts = redated(bundle)
     for name in log["unsealed"]:
         if counts.get(name, things[name].leaf["at"]) < sealed_by:
-            raise Wrong(f"{name} came long before the bundle's instant and was not sealed")
+            raise Wrong(
+                f"{name} is not sealed, although it arrived long before the time of the bundle"
+            )
     readings = {name for name in log["parts"] if _delivery_of(name) in things}
     for name in sorted(log["parts"].keys() - {*things, *readings}):
-        raise Wrong(f"log.json opens {name}, but nothing of it is here")
-    late = f"; not sealed yet: {len(log['unsealed'])} more" if log["unsealed"] else ""
-    said = "leaf lies" if len(log["leaves"]) == 1 else "leaves lie"
-    said = f"{len(log['leaves'])} {said} in the log of {size}{late}"
+        raise Wrong(f"log.json has the salts of {name}, which is not in the bundle")
+    late = f"; {len(log['unsealed'])} more parts are not sealed yet" if log["unsealed"] else ""
+    said = "leaf is" if len(log["leaves"]) == 1 else "leaves are"
+    said = f"{len(log['leaves'])} {said} in the log of {size} leaves{late}"
     if not masked:
-        return True, f"{said}, and match what is here."
-    return None, f"{said}; {masked} masked parts of what they say are not shown."
+        return True, f"{said}. The bundle agrees with the log."
+    return None, (
+        f"{said}. The bundle agrees with the log, except for {masked} masked parts, which cannot "
+        "be compared."
+    )
 
 
 class _Thing(NamedTuple):
@@ -139,7 +146,7 @@ class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base ha
 
     def __setitem__(self, name: str, thing: _Thing) -> None:
         if name in self:
-            raise Wrong(f"two things here have the name {name}")
+            raise Wrong(f"two parts of the bundle have the name {name}")
         super().__setitem__(name, thing)
 
 
@@ -172,7 +179,7 @@ def _opened(each: dict[str, Any]) -> Any:
     leaf = read_json(data, name)
     in_form(leaf, data, name, LEAVES.get(leaf["kind"]))
     if len(leaf.keys() & {"of", "nth", "after"}) not in (0, 3):
-        raise Wrong(f"{name} names an order in part")
+        raise Wrong(f"{name} has only some of the members that name an order")
     return leaf
 
 
@@ -203,17 +210,17 @@ def _compare(name: str, leaf: dict[str, Any], thing: _Thing, bundle: Bundle) -> 
     for member, said in thing.leaf.items():
         away = member == "headers" and leaf[member] is None
         if leaf[member] != said and not away:
-            raise Wrong(f"the log says otherwise about {name}: {member}")
+            raise Wrong(f"{name} differs from its leaf in the log: {member}")
     if thing.document is None:
         return 0
     if "of" not in leaf:
-        raise Wrong(f"the log names no order of {name}")
+        raise Wrong(f"the leaf of {name} names no order")
     opened = bundle.document("log.json")["parts"].get(name)
     if opened is None:
-        raise Wrong(f"log.json does not open what the log says of {name}")
+        raise Wrong(f"log.json lacks the salts of {name}")
     digest, masked = _digest(thing.document, PARTS_OF[leaf["kind"]], opened, bundle)
     if digest != leaf["parts"]:
-        raise Wrong(f"the log says otherwise about {name}: what it says")
+        raise Wrong(f"{name} differs from its leaf in the log: its content")
     return masked
 
 
@@ -236,7 +243,7 @@ def _digest(
     parts["said"] = {name: document[name] for name in document if name not in names}
     hashes, masked = {}, 0
     if opened.keys() != parts.keys():
-        raise Wrong("log.json opens other parts than a document here has")
+        raise Wrong("log.json has salts of other parts than the document has")
     for name, value in parts.items():
         part = opened[name]
         shown = canonical(value)
@@ -248,7 +255,7 @@ def _digest(
             part_document = {"part": name, "salt": part["salt"], "value": value}
             hashes[name] = hashlib.sha256(canonical(part_document)).hexdigest()
         else:
-            raise Wrong(f"log.json does not open the part {name} of a document that is shown")
+            raise Wrong(f"log.json lacks the salt of a document's part {name}")
     return hashlib.sha256(canonical(hashes)).hexdigest(), masked
 
 
@@ -284,11 +291,12 @@ def readings_of(bundle: Bundle) -> Readings:
             continue
         if opened != [*known][-1:]:
             raise Wrong(
-                f"log.json must open the last leaf of {name} and no other leaf, but does not"
+                f"log.json must have the salts of the last leaf of {name} and of no other leaf "
+                "of it"
             )
         digest, masked = _digest(each["event"], TEXTS, log["parts"][opened[0]], bundle)
         if digest != known[opened[0]]:
-            raise Wrong(f"the log says otherwise about {name}: what was read of it")
+            raise Wrong(f"{name} differs from its leaf in the log: the event that was read from it")
         (found.masked if masked else found.proved).append(name)
         if len({digest for digest in known.values() if digest}) > 1:
             found.several.append(name)
@@ -300,10 +308,13 @@ def readings(bundle: Bundle) -> tuple[bool | None, str]:
     found = bundle.once(readings_of)
     whole, good = sum(map(len, found[:3])), len(found.proved)
     if good == whole:
-        return True, f"The history matches the seal for {whole}."
+        return True, (
+            f"For {whole} of {whole} deliveries, the event in history.json equals the sealed event."
+        )
     return None, (
-        f"The history matches the seal for {good} of {whole}, and except for masked texts for "
-        f"{len(found.masked)} more; {len(found.bare)} are not sealed yet."
+        f"For {good} of {whole} deliveries, the event in history.json equals the sealed event; "
+        f"for {len(found.masked)} more, it does except for masked texts. {len(found.bare)} "
+        "events are not sealed yet."
     )
 
 
@@ -340,9 +351,9 @@ def order_chain(bundle: Bundle) -> Chain:
     of, key = order["commitment"], order["key"]
     said = reference.encode("utf-8", "surrogatepass")
     if key and hmac.new(bytes.fromhex(key), said, hashlib.sha256).hexdigest() != of:
-        raise Wrong("the order's key does not produce the order's name in the log")
+        raise Wrong("the order's key does not produce the order's pseudonym in the log")
     if log["order"] and not key and MASKED not in reference:
-        raise Wrong("the key for the order's name in the log is missing")
+        raise Wrong("the key of the order's pseudonym in the log is missing")
     # Revisions are of no other order: what names it where its key was erased, or is not shown.
     chains: dict[str, list[tuple[int, str]]] = {of: entries}
     chains.update({leaf["of"]: [] for _, leaf in shown.values()
@@ -354,33 +365,39 @@ def order_chain(bundle: Bundle) -> Chain:
             before = chain[-1][0] if chain else None
             if leaf["nth"] != len(chain) + 1 or leaf["after"] != before:
                 raise Wrong(
-                    f"entry {index} of the log is not number {len(chain) + 1} of this order, "
-                    "after the previous one here: one is missing, or was inserted"
+                    f"entry {index} of the log should be number {len(chain) + 1} of this order "
+                    "and follow the previous one: an entry is missing or was inserted"
                 )
             chain.append((index, name))
     things = bundle.once(_things)
     if of and not entries and things.keys() - {*log["unsealed"]}:
-        raise Wrong("no entry of the log has the order's name that the key produces")
+        raise Wrong("no entry in log.json has the order's pseudonym")
     moved = []
     for ours, name in sorted({(ours, _delivery_of(name)) for ours, chain in chains.items()
                               for _, name in chain}):  # fmt: skip
         if name in things or _came_later(shown.get(name, (0, {}))[1], bundle):
             continue
         if named[name][-1] == ours:
-            raise Wrong(f"the log has an entry of this order, {name}, but nothing of it is here")
+            raise Wrong(
+                f"the log has the entry {name} of this order, but the bundle does not contain it"
+            )
         moved.append(name)
     if entries and entries[-1][1] not in things and _came_later(shown[entries[-1][1]][1], bundle):
-        raise Wrong("the newest entry of this order came later than the bundle's instant")
+        raise Wrong("the newest entry of this order is newer than the time of the bundle")
     others = [name for name in things if of not in named.get(name, ())]
     tree = _tree(log["tree"], of, shown, bundle) if log["tree"] else None
     if tree:
         counted = [index for index, _ in entries if index < shown[log["tree"]["leaf"]][1]["size"]]
         if (len(counted), counted[-1:]) != (log["tree"]["leaves"], [log["tree"]["last"]]):
-            raise Wrong("the tree of all orders counts other entries of this order than are here")
+            raise Wrong(
+                "the tree of all orders counts other entries of this order than the bundle contains"
+            )
     day = micros(bundle.manifest["as_of"]) // DAY
     made = shown[log["tree"]["leaf"]][1]["at"] // DAY if tree else 0
     if entries and made < day and (shown[entries[0][1]][1].get("at") or 0) // DAY < day:
-        raise Wrong("the order began before the bundle's day, but no tree of that day counts it")
+        raise Wrong(
+            "the order is older than the day of the bundle, but no tree of that day counts it"
+        )
     return Chain(entries, sorted({*others} - {*log["unsealed"]}), moved, tree)
 
 
@@ -400,10 +417,10 @@ def _tree(
         both = side + found if one else found + side
         found = hashlib.sha256(b"\1" + bytes([shared]) + both).digest()
         if shared >= below:
-            raise Wrong("the order's entry does not lead upwards in the tree of all orders")
+            raise Wrong("the order's proof in the tree of all orders is out of order")
         below = shared
     if found.hex() != leaf.get("root"):
-        raise Wrong("the order's entry does not lead to the root of the tree of all orders")
+        raise Wrong("the order's proof does not lead to the root of the tree of all orders")
     moment = EPOCH + timedelta(
         microseconds=min(leaf["at"], micros(bundle.manifest["as_of"]))
     )  # what came later than the bundle's instant is only counted
@@ -420,10 +437,14 @@ def completeness(bundle: Bundle) -> tuple[bool | None, str]:
     if not found.entries:
         return (
             None,
-            "The key for the order's name in the log is not here: its entries cannot be counted.",
+            "The bundle lacks the key of the order's pseudonym in the log, so the order's "
+            "entries cannot be counted.",
         )
-    said = f"Entries 1 to {len(found.entries)} of the log for this order are here without a gap"
+    said = (
+        f"The bundle contains the log's entries 1 to {len(found.entries)} for this order without "
+        "a gap"
+    )
     if found.tree:
-        said += f", with all that the tree of all orders of {found.tree[1]} counts"
+        said += f", including all that the tree of all orders of {found.tree[1]} counts"
     key = bundle.document("log.json")["order"]["key"]
     return (True, f"{said}.") if key else (None, f"{said}; its reference is masked.")

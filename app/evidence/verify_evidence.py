@@ -108,11 +108,11 @@ def bodies(bundle: verify.Bundle) -> Found:
         return None, "No profile in the bundle can read the bodies."
     if left:
         return None, (
-            f"{counted(count, 'body', 'bodies')} read again: the history says the same. Bodies "
-            f"that no profile in here can read: {left:,}."
+            f"{counted(count, 'body', 'bodies')} read again: history.json agrees with them. No "
+            f"profile in the bundle can read {left:,} more."
         )
     noun = ("body", "bodies")
-    return _counted(bundle, count, noun=noun, done="read again: the history says the same")
+    return _counted(bundle, count, noun=noun, done="read again: history.json agrees")
 
 
 def provider_signatures(bundle: verify.Bundle) -> Found:
@@ -145,15 +145,18 @@ def provider_signatures(bundle: verify.Bundle) -> Found:
         count += 1
     if count and left:
         return None, (
-            f"{counted(count, *SIGNATURES)} checked with the public keys here. "
-            f"{counted(left, 'more takes', 'more take')} a secret that is not here."
+            f"{counted(count, *SIGNATURES)} checked with the public keys in the bundle. "
+            f"{counted(left, 'more signature needs', 'more signatures need')} a secret, which no "
+            "bundle contains."
         )
     if left:
         return None, (
             "This check needs the secret that the payment service shares with the shop. Unsigned "
             "messages, and answers that the shop fetched itself, have no signature to check."
         )
-    return _counted(bundle, count, noun=SIGNATURES, done="checked with the public keys here")
+    return _counted(
+        bundle, count, noun=SIGNATURES, done=("checked with the public keys in the bundle")
+    )
 
 
 SIGNATURES: Final = ("signature of a payment service", "signatures of payment services")
@@ -163,9 +166,9 @@ def _counted(bundle: verify.Bundle, count: int, *, noun: tuple[str, str], done: 
     if bundle.manifest["redacted"]:
         return None, "A redacted bundle has no bodies."
     if not bundle.document("history.json")["deliveries"]:
-        return None, "No delivery is here: the shop knew none about this order."
+        return None, "The bundle has no delivery, because the shop knew of none about this order."
     if not count:
-        return None, "No bodies are kept any more: they were deleted before this was built."
+        return None, "The bundle has no bodies, because they were deleted before it was built."
     return True, f"{counted(count, *noun)} {done}."
 
 
@@ -200,8 +203,9 @@ def _profiles(bundle: verify.Bundle) -> dict[str, Profile] | None:
 
 def _other_language(bundle: verify.Bundle) -> str:
     return (
-        f"Another program ({verify.release(bundle)}) than this one ({rendering.release()}) made "
-        "the bundle, and this one cannot read its profiles: verify it with that program."
+        f"Another version of Tallyhook ({verify.release(bundle)}) made the bundle, and this "
+        f"version ({rendering.release()}) cannot read its profiles: verify the bundle with that "
+        "version."
     )
 
 
@@ -447,14 +451,14 @@ def _not_anew(
         moments = sorted(at for _, at in _cosigned(bundle, witnesses) if at is not None)
         origin = seal.read_checkpoint(_decoded(bundle, "checkpoint.txt")).origin
         yield (
-            f"that the log {origin} was not rewritten before "
-            f"{format_instant(moments[witnesses.quorum - 1])}, when the witnesses cosigned it, "
-            "and that the shop keeps no other beside it"
+            f"that the log {origin} was not rewritten before the witnesses cosigned it at "
+            f"{format_instant(moments[witnesses.quorum - 1])}, and that the shop has no second "
+            "log"
         )
     elif left:
         yield (
             f"that the log was not rewritten after the {counted(left, *LEAF)} of the checkpoint "
-            f"that you kept: {later} of the {len(numbers)} here came later"
+            f"that you kept: {later} of the {len(numbers)} leaves in the bundle came later"
         )
     else:
         yield verify.NOT_ANEW
@@ -476,15 +480,16 @@ def rendered(bundle: verify.Bundle) -> Found:
     """Check that the rendered files equal what this program renders."""
     if bundle.manifest.get("program") != rendering.program():
         return None, (
-            "report.html, explanation.txt, README.txt and verify.py come from another program "
-            f"({verify.release(bundle)}) than this one ({rendering.release()}): only that program "
-            "can tell whether they follow from the rest."
+            f"Another version of Tallyhook ({verify.release(bundle)}) made report.html, "
+            f"explanation.txt, README.txt and verify.py. This version ({rendering.release()}) "
+            "cannot check whether they agree with the other files: verify the bundle with that "
+            "version."
         )
     files = rendered_again(bundle)
     for name, data in files.items():
         if bundle.members.get(name) != data:
-            raise verify.Wrong(f"{name} does not follow from the rest of the bundle")
-    return True, f"{', '.join(sorted(files))} follow from the rest, byte for byte."
+            raise verify.Wrong(f"{name} does not agree with the other files of the bundle")
+    return True, f"{', '.join(sorted(files))} agree with the other files, byte for byte."
 
 
 def rendered_again(bundle: verify.Bundle) -> dict[str, bytes]:
@@ -533,15 +538,17 @@ def _arrival(stated: Mapping[str, Any], bundle: verify.Bundle) -> bundle_letter.
 
 
 _NOT_WHOSE: Final = (
-    "This proves that nothing was changed since, not whose key it is: compare the key with one "
-    "that you have from the shop by another way (--key)."
+    "This proves that nothing was changed after signing, but not whose key it is: give --key "
+    "with a key that you got from the shop through another channel."
 )
 
 
 def _signature(bundle: verify.Bundle, trusted: PublicKey | None) -> Found:
     public, text = _key(bundle), _decoded(bundle, verify.SIGNATURE)
     if not text.startswith(f"untrusted comment: {ABOUT}\n"):
-        raise verify.Wrong("the signature's first line, which no signature covers, was changed")
+        raise verify.Wrong(
+            "the first line of the signature was changed; the signature does not cover this line"
+        )
     try:
         keys.trusted_comment(public, bundle.members[verify.MANIFEST], text)
     except keys.NotSigned as error:
@@ -550,18 +557,18 @@ def _signature(bundle: verify.Bundle, trusted: PublicKey | None) -> Found:
         ) from None
     name = keys.key_name(public)
     if trusted is None:
-        return True, f"Signed with the key {name} that is in the bundle. {_NOT_WHOSE}"
+        return True, f"Signed with the key {name} from the bundle. {_NOT_WHOSE}"
     other = keys.key_name(trusted)
     if trusted == public:
         return True, f"Signed with the key {name}, which is the trusted key."
     if trusted in _endorsed_keys(bundle, public):
         return True, (
-            f"Signed with the key {name}. The trusted key, {other}, signed that this key "
-            "continues the log."
+            f"Signed with the key {name}. The trusted key {other} endorsed this key as its "
+            "successor."
         )
     raise verify.Wrong(
-        f"it is signed with the key {name}, not with {other}, the trusted key; a key that the "
-        "shop has replaced since is no forgery: ask the shop for its earlier keys, too"
+        f"it is signed with the key {name}, not with the trusted key {other}; the shop may have "
+        "replaced its key since, so ask it for its earlier keys, too"
     )
 
 
@@ -571,7 +578,7 @@ def _key(bundle: verify.Bundle) -> PublicKey:
     except keys.NotSigned as error:
         raise verify.Wrong(f"{KEY}: {error}") from None
     if public.pem() != _decoded(bundle, KEY_PEM):
-        raise verify.Wrong(f"{KEY} and {KEY_PEM} are not the same key")
+        raise verify.Wrong(f"{KEY} and {KEY_PEM} contain different keys")
     return public
 
 
@@ -582,7 +589,7 @@ def _checkpoint(bundle: verify.Bundle) -> Found:
     Without endorsements, a bundle could name any key as an earlier key.
     """
     if "checkpoint.txt" not in bundle.members:
-        raise verify.Wrong("checkpoint.txt is missing: nothing here is proved by the log")
+        raise verify.Wrong("checkpoint.txt is missing: the log proves nothing in this bundle")
     note, newest = _decoded(bundle, "checkpoint.txt"), _key(bundle)
     try:
         found = seal.read_checkpoint(note)
@@ -594,13 +601,16 @@ def _checkpoint(bundle: verify.Bundle) -> Found:
         if not seal.note_holds(note, name=found.origin, public=public):
             continue
         if public == newest:
-            return True, f"Signed with the same key: {log}."
+            return True, f"Signed with the key of the manifest: {log}."
         name = keys.key_name(public)
         if public in endorsed:
-            return True, f"Signed with {name}, which signed that the same key follows it: {log}."
+            return True, (
+                f"Signed with the earlier key {name}, which endorsed the key of the manifest: "
+                f"{log}."
+            )
         return None, (
-            f"Signed with {name}, which the bundle calls an earlier key, and nothing here proves "
-            f"that it was one: {log}. Compare it with a key that you have from the shop."
+            f"Signed with {name}: {log}. The bundle states that this is an earlier key of the "
+            "shop, but does not prove it. Compare it with a key that you got from the shop."
         )
     raise verify.Wrong("the checkpoint is not signed with a key of this log")
 
@@ -621,27 +631,29 @@ def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey |
     earlier, later = sorted((ours, theirs), key=lambda each: each.size)
     if kept.path is None and earlier.size != later.size:
         return None, (
-            f"The kept checkpoint has {counted(theirs.size, *LEAF)} and the bundle's {ours.size}: "
-            f"give --consistency what `tallyhook log consistency {earlier.size} {later.size}` "
-            "prints at the shop."
+            f"The kept checkpoint has {counted(theirs.size, *LEAF)} and the bundle's checkpoint "
+            f"has {ours.size}: ask the shop for the output of `tallyhook log consistency "
+            f"{earlier.size} {later.size}`, and give it with --consistency."
         )
     if not consistency_holds(
         old=earlier.size, old_head=earlier.head, size=later.size, head=later.head,
         proof=kept.path or (),
     ):  # fmt: skip
-        raise verify.Wrong("the kept checkpoint and the bundle belong to different logs")
+        raise verify.Wrong(
+            "the kept checkpoint and the bundle's checkpoint belong to different logs"
+        )
     leaves = bundle.document("log.json")["leaves"]
     within = sum(each["index"] < theirs.size for each in leaves)
     fits = (
         f"it belongs to the bundle's log, at {counted(theirs.size, *LEAF)}: {within} of the "
-        f"{counted(len(leaves), *LEAF)} here were in it by then."
+        f"{counted(len(leaves), *LEAF)} in the bundle are covered by it."
     )
     signers = (newest, *_endorsed_keys(bundle, newest), *(() if trusted is None else (trusted,)))
     if any(seal.note_holds(kept.note, name=theirs.origin, public=each) for each in signers):
         return True, f"The checkpoint that you kept is signed by this log's key, and {fits}"
     return None, (
-        "The checkpoint that you kept is signed with a key that this bundle does not prove to be "
-        f"the shop's: compare it with the keys that you have from the shop. By its hashes {fits}"
+        "The bundle does not prove that the key of the checkpoint that you kept is the shop's: "
+        f"compare it with the keys that you got from the shop. According to its hashes, {fits}"
     )
 
 
@@ -656,9 +668,9 @@ def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Che
     ended = dict(verify.earlier_origins(log)).get(theirs.origin)
     if ended is not None and theirs.size > ended:
         raise verify.Wrong(
-            f"as {theirs.origin} the bundle's log had {counted(ended, *LEAF)} when a backup was "
-            f"restored, but the kept checkpoint has {theirs.size:,}: the leaves between are not "
-            "in this log"
+            f"the bundle's log had {counted(ended, *LEAF)} under the origin {theirs.origin} when "
+            f"a backup was restored, but the kept checkpoint has {theirs.size:,}: this log lacks "
+            "the leaves in between"
         )
 
 
@@ -672,8 +684,8 @@ def _cosigned(
         return [(key, cosigned_at(note, key)) for key in witnesses.keys]
     except WrongCosignature as error:
         raise verify.Wrong(
-            f"checkpoint.txt has a line in the name of the witness {error} that is not its "
-            "signature of this checkpoint"
+            f"checkpoint.txt has a line of the witness {error} that is not a signature of this "
+            "checkpoint by this witness"
         ) from None
 
 
@@ -688,8 +700,8 @@ def _witnessed(bundle: verify.Bundle, witnesses: TrustedWitnesses) -> Found:
     count = sum(at is not None for _, at in each)
     if count < witnesses.quorum:
         raise verify.Wrong(
-            f"{count} of the {counted(len(each), 'witness', 'witnesses')} that you trust cosigned "
-            f"the log that all proofs here lead to, but {witnesses.quorum} must: {found}"
+            f"{count} of the {counted(len(each), 'witness', 'witnesses')} that you trust "
+            f"cosigned the bundle's checkpoint, but {witnesses.quorum} must: {found}"
         )
     return True, f"The checkpoint is cosigned: {found}."
 

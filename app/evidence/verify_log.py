@@ -96,19 +96,19 @@ def misfit(
         if leaf_hash(leaf.document.encode("utf-8", "surrogatepass")) == leaf.hash:
             sealed = leaf.members()
     if sealed is None:  # 1
-        return f"{name} does not have its hash: the leaf was changed"
+        return f"{name} does not match its hash: the leaf was changed"
     if row is None or (row.kind, row.kind) != (leaf.kind, sealed.get("kind")):  # 2
-        return f"{name} seals a row that is gone: it was deleted"
+        return f"{name} seals a row that is missing: the row was deleted"
     for member in sorted((sealed.keys() | row.members.keys()) - OWN):  # 3
         now = row.members.get(member)
         deleted = member == "headers" and content is not None and content.pruned
         if now != sealed.get(member) and not deleted:
-            return f"{name} sealed another {member} than its row has: one of the two was changed"
+            return f"{name} and its row disagree on {member}: one of the two was changed"
     if content is not None and content.body is not None:  # 4
         if digest_of(content.body, read_request(content.headers).url) != content.digest:
-            return f"{name} has another body than was sealed: it was changed"
+            return f"{name} does not match its body: the body was changed"
     elif content is not None and content.verdict != "duplicate" and not content.pruned:
-        return f"{name} has lost its body, and was not pruned: it was deleted"
+        return f"{name} has lost its body, although it was not pruned: the body was deleted by hand"
     return None
 
 
@@ -152,8 +152,8 @@ class Tree:
                 first, end = place << level, (place + 1) << level
                 yield (
                     first,
-                    f"the stored hash of leaves {first} to {end - 1} does not match them: it, or "
-                    "a leaf together with its row, was changed",
+                    f"the stored hash of leaves {first} to {end - 1} does not match them: the "
+                    "hash was changed, or a leaf together with its row",
                 )
         self.made.clear()
 
@@ -164,12 +164,15 @@ class Tree:
         try:
             stated = seal.read_checkpoint(head.note)
         except seal.NotACheckpoint:
-            return f"{name} is not a signed note any more: it was changed"
+            return f"{name} is not a signed note: it was changed"
         origin = self._known.origin_at(head.size)
         if not self.signed(head.note, origin=origin) or stated.origin != origin:
             return f"{name} is not signed by a key of this log: it was changed"
         if (stated.size, stated.head) != (head.size, head.head):
-            return f"{name} was signed with another size or head than it is kept with"
+            return (
+                f"{name} states another size or head than its stored row: one of the two was "
+                "changed"
+            )
         if head.head == self._frontier.head():
             self.sound = head.size
             return None
@@ -177,9 +180,9 @@ class Tree:
         if self._wrong_heads > 1:
             return None
         return (
-            f"{name}, signed {format_instant(head.at)}, is not the head of these leaves: "
-            f"something between leaves {self.sound} and {head.size - 1} was changed, added or "
-            "reordered after it was signed"
+            f"{name}, signed {format_instant(head.at)}, does not match the leaves: after it was "
+            f"signed, leaves between {self.sound} and {head.size - 1} were changed, added or "
+            "reordered"
         )
 
     def wrong_departure(self, left: departure_store.Departure) -> str | None:
@@ -197,7 +200,7 @@ class Tree:
         if left.head == self._frontier.head():
             return None
         return (
-            f"the first {counted(left.size, 'leaf is', 'leaves are')} not as in "
+            f"the first {counted(left.size, 'leaf is', 'leaves are')} different from "
             f"{witnesses.departure_sentence(left)}: the log was rewritten since"
         )
 
@@ -212,7 +215,7 @@ class Tree:
         if self._kept.head == self._frontier.head():
             return None
         return (
-            f"the first {counted(self.size, 'leaf is', 'leaves are')} not as in the kept "
+            f"the first {counted(self.size, 'leaf is', 'leaves are')} different from the kept "
             "checkpoint: the log was rewritten since"
         )
 
@@ -280,20 +283,23 @@ class VerifiedLog:
             self.problems.append(problem)
 
     def sentence(self) -> str:
-        verdict = counted(self.found, "does not fit", "do not fit") if self.found else "all fit"
+        verdict = counted(self.found, "problem", "problems") if self.found else "all valid"
         more = ""
         if self.waiting:
-            more = f", {counted(self.waiting, 'row waits', 'rows wait')} to be sealed"
+            more = f"; {counted(self.waiting, 'row is', 'rows are')} not sealed yet"
         if self.reread:
             read = counted(self.reread, "delivery is", "deliveries are")
-            more += f", {read} read differently by now (`db check` compares them with their bodies)"
+            more += (
+                f"; {read} read differently since sealing (`db check` compares them with their "
+                "bodies)"
+            )
         looked = counted(self.leaves, *LEAF)
         left = (
             ""
             if self.left is None
-            else f" The last that left: {witnesses.departure_sentence(self.left)}."
+            else f" Last published: {witnesses.departure_sentence(self.left)}."
         )
-        lost = f" What was sealed {spans_of(self.gaps)} may be lost." if self.gaps else ""
+        lost = f" Leaves that were sealed {spans_of(self.gaps)} may be lost." if self.gaps else ""
         checkpoints = counted(self.checkpoints, "checkpoint")
         return f"{looked} and {checkpoints}: {verdict}{more}.{left}{lost}"
 
@@ -323,7 +329,7 @@ async def verify_log(
     async with context.database.reading() as connection:
         known = await log_store.identity(connection)
         if known is None:
-            raise NotFoundError("nothing is sealed yet; `tallyhook log seal` seals what waits")
+            raise NotFoundError("nothing is sealed yet; run `tallyhook log seal`")
         kept = None
         if against is not None:
             try:
@@ -342,8 +348,8 @@ async def verify_log(
         if own is not None and own.raw.hex() != known.keys[-1]:
             verified.add(
                 f"the signing key, {seal.fingerprint_of(known.keys[-1])}, is not the key of this "
-                f"machine, {own.fingerprint}: somebody may have put in their own key and "
-                "rewritten the log with it; or the key was replaced on another machine"
+                f"machine, {own.fingerprint}: somebody may have rewritten the log with their own "
+                "key, or the key was replaced on another machine"
             )
         if against is not None and kept is not None:  # 6
             verification.check_keep(against, kept, known)
@@ -472,21 +478,24 @@ class _Verification:
         if self._heads:
             most = counted(self._heads[0].size, *LEAF)
             self.verified.add(
-                f"the checkpoint of {most} covers more than the {size:,} that exist: the end of "
-                "the log was cut off, or a checkpoint was inserted"
+                f"the checkpoint of {most} covers more than the {size:,} existing leaves: the "
+                "end of the log was cut off, or a checkpoint was inserted"
             )
         if self._left:
             self.verified.left = self._left[0]
             self.verified.add(
                 f"{witnesses.departure_sentence(self._left[0])}, covers more than the {size:,} "
-                "leaves that exist: the end of the log was cut off",
+                "existing leaves: the end of the log was cut off",
                 leaf=size,
             )
         newest = await log_store.newest_head(self._connection)
         if size and (newest is None or newest.size < size):
             signed = 0 if newest is None else newest.size
-            self.verified.add(f"leaves from {signed} on are in no checkpoint: they were added by "
-                              "hand, or a checkpoint was deleted", leaf=signed)  # fmt: skip
+            self.verified.add(
+                f"no checkpoint covers the leaves from {signed} on: they were added by hand, or a "
+                "checkpoint was deleted",
+                leaf=signed,
+            )
         wanted = sum(size >> level for level in range(STEP, 64, STEP))
         if await store.node_count(self._connection) > wanted:
             self.verified.add("hashes are stored for leaves that do not exist")
@@ -494,13 +503,13 @@ class _Verification:
     async def _check_unsealed(self) -> None:
         for subject in await store.strays(self._connection, limit=self.verified.tell):
             self.verified.add(
-                f"{subject} has no leaf, and nothing waits to seal it: it was inserted by hand, "
-                "or its leaf was cut off; `tallyhook log seal` seals it as it is now"
+                f"{subject} has no leaf and is not queued for sealing: it was inserted by hand, "
+                "or its leaf was cut off; `tallyhook log seal` seals it in its present state"
             )
         async for rows in store.whole_bodies(self._connection):
             for digest, body in rows:
                 if hashlib.sha256(body).hexdigest() != digest:
-                    self.verified.add(f"the whole body {digest} was changed")
+                    self.verified.add(f"the stored request with the digest {digest} was changed")
         self.verified.waiting = await log_queue_store.count_unsealed(self._connection)
 
     def check_keep(self, note: str, kept: seal.Checkpoint, known: log_store.Identity) -> None:
@@ -509,15 +518,15 @@ class _Verification:
             self.verified.add("the kept checkpoint is not signed by a key of this log")
         elif (had := known.size_as(kept.origin)) is not None and kept.size > had:
             self.verified.add(
-                f"as {kept.origin} this log has {counted(had, *LEAF)}, but the kept checkpoint "
-                f"has {kept.size:,}: a backup was restored since, and the leaves between are not "
-                "in this log",
+                f"this log has {counted(had, *LEAF)} under the origin {kept.origin}, but the "
+                f"kept checkpoint has {kept.size:,}: a backup was restored since, and this log "
+                "lacks the leaves in between",
                 leaf=had,
             )
         elif self._whole and kept.size > self._tree.size:
             self.verified.add(
                 f"the log has {counted(self._tree.size, *LEAF)}, but the kept checkpoint has "
-                f"{kept.size:,}: the end was cut off, from leaf {self._tree.size} on",
+                f"{kept.size:,}: the end of the log was cut off, from leaf {self._tree.size} on",
                 leaf=self._tree.size,
             )
 
@@ -596,8 +605,8 @@ def wrong_content(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names)
     if what == "content" and not names.says_otherwise(sealed, row):
         return None
     return (
-        f"leaf {leaf.number} ({leaf.subject}) sealed another {what} than its row has: one of the "
-        "two was changed"
+        f"leaf {leaf.number} ({leaf.subject}) and its row disagree on the {what}: one of the two "
+        "was changed"
     )
 
 
@@ -623,8 +632,8 @@ class OrderCounts:
         if (sealed.get("nth"), sealed.get("after")) == (count + 1, last):
             return None
         return (
-            f"leaf {leaf.number} ({leaf.subject}) is not the next one of the order that it names: "
-            "one before it was removed or inserted"
+            f"leaf {leaf.number} ({leaf.subject}) is not the next leaf of its order: an earlier "
+            "leaf was removed or inserted"
         )
 
     def wrong_trees(self, size: int) -> Iterator[str]:
@@ -635,8 +644,8 @@ class OrderCounts:
             if (tree.size, tree.orders, tree.root) != (size, self._tree.count, self._tree.root()):
                 yield (
                     f"the tree of all orders of {format_instant(tree.at)} does not match the "
-                    f"log's first {counted(tree.size, 'leaf', 'leaves')}: the tree, or one of the "
-                    "leaves, was changed"
+                    f"log's first {counted(tree.size, 'leaf', 'leaves')}: the tree or a leaf was "
+                    "changed"
                 )
 
     async def wrong_kept(self, connection: Connection, size: int) -> list[str]:
@@ -661,7 +670,7 @@ class OrderCounts:
         kept += ["order_states"] if states != self._tree.count else []
         return [
             f"the stored tree of all orders of {format_instant(self._newest.at)} does not match "
-            f"its leaves: a row of {table} was changed or deleted, and the next tree would be "
+            f"its leaves: a row of {table} was changed or deleted, so the next tree would be "
             "wrong"
             for table in sorted(set(kept))
         ]
@@ -669,9 +678,9 @@ class OrderCounts:
     async def wrong_counts(self, connection: Connection) -> list[str]:
         """Return a sentence for each order with a wrong stored number of leaves."""
         problems = [
-            f"the tree of all orders of {format_instant(tree.at)} has "
-            f"{counted(tree.size, 'leaf', 'leaves')}, more than exist: the end of the log was cut "
-            "off"
+            f"the tree of all orders of {format_instant(tree.at)} covers "
+            f"{counted(tree.size, 'leaf', 'leaves')}, more than exist: the end of the log was "
+            "cut off"
             for tree in self._trees
         ]
         known = 0
@@ -680,12 +689,12 @@ class OrderCounts:
             known += found is not None
             if found != (leaves, last):
                 problems.append(
-                    f"the stored data of order {number} of the log does not match its leaves: it "
-                    "was changed"
+                    f"the stored number of leaves of the log's order {number} does not match its "
+                    "leaves: the stored row was changed"
                 )
         if known != self._tree.count:
             problems.append(
-                f"the log's leaves name {counted(self._tree.count, 'order')}, but {known:,} of "
+                f"the log has leaves of {counted(self._tree.count, 'order')}, but {known:,} of "
                 "them are stored: a row of order_keys was deleted or changed"
             )
         return problems

@@ -42,17 +42,18 @@ CLOCK: Final[instants.Duration] = 10 * instants.MINUTE
 PROBLEMS: Final[Mapping[str, str]] = {
     "unreachable": "it cannot be reached: check its address in TALLYHOOK_EVIDENCE__WITNESSES",
     "log_unknown": "it does not know this log: give its operator what `tallyhook log key` prints",
-    "key_unknown": "it does not know the key that signs now: give its operator what `tallyhook log "
-    "key` prints",
+    "key_unknown": "it does not know the log's present key: give its operator what `tallyhook "
+    "log key` prints",
     "refused": "it refuses the request: ask its operator",
-    "answer_not_in_form": "its answer is not a witness's: check its address",
-    "not_its_signature": "its answer is not signed with its key: compare the key in "
-    "TALLYHOOK_EVIDENCE__WITNESSES with its operator's",
+    "answer_not_in_form": "its answer is not that of a witness: check its address",
+    "not_its_signature": "its answer is not signed with the configured key: ask its operator "
+    "whether the key in TALLYHOOK_EVIDENCE__WITNESSES is right",
     "clock_off": "its clock, or this machine's, is more than ten minutes off",
-    "log_damaged": "no proof can be made for it, since hashes of the log are missing: run "
+    "log_damaged": "no proof can be computed for it, because hashes of the log are missing: run "
     "`tallyhook log verify`",
     "log_is_shorter": "it has cosigned more leaves than this log has: the log was cut off, or "
-    "restored from a backup (`tallyhook log rename`), or another installation signs with its key",
+    "restored from a backup (`tallyhook log rename`), or another installation "
+    "uses this log's key",
     "log_is_another": "it has cosigned another log than this one: the log was rewritten, or "
     "restored from a backup (`tallyhook log rename`)",
 }
@@ -153,11 +154,11 @@ WitnessState = Literal["waiting", "cosigns", "fails", "contradicts"]
 
 class WitnessDocument(TypedDict):
     witness: Annotated[str, Keywords(examples=["witness.example/w1"])]
-    key: Annotated[str, "Its verifier key, in the form of C2SP signed-note."]
+    key: Annotated[str, "The witness's verifier key, in the format of C2SP signed-note."]
     state: WitnessState
     leaves: Annotated[Count, "Leaves of the largest checkpoint that it has cosigned."]
     cosigned_at: InstantText | None
-    since: Annotated[InstantText | None, "Since when it cosigns nothing."]
+    since: Annotated[InstantText | None, "Since when it has cosigned nothing."]
     problem: Annotated[str | None, "Why it does not cosign, as a code."]
     sentence: Annotated[str | None, "The reason in words, and what to do."]
 
@@ -243,7 +244,7 @@ def departure_way(departure: departure_store.Departure) -> str:
 def departure_sentence(departure: departure_store.Departure) -> str:
     """Return a sentence on how and when a checkpoint was published."""
     how = {
-        "published": "shown under /.well-known/tallyhook/",
+        "published": "published under /.well-known/tallyhook/",
         "folder": "put into a folder",
         "mail": "mailed",
         "post": "posted",

@@ -203,13 +203,14 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "Refund of no payment": STATED,
     },
     "app/evidence/bundle_letter.py": {
+        "No message of the payment service about this order is known.": READ,
         "No message about this order could be read.": READ,
-        "No message about this order is known, and what comes is refused.": READ,
-        "No message about this order is known, and some may be lost.": READ,
-        "No request from the payment service on this order arrived.": ALL,
+        "No message about this order is known, but messages are being refused.": READ,
+        "No message about this order is known, but messages may be lost.": READ,
+        "No request of the payment service about this order arrived.": ALL,
     },
     "app/evidence/dispute_letter.py": {
-        "no dispute of it is open, as far as is known": BOUNDED,
+        "as far as is known, no dispute of the order is open": BOUNDED,
     },
     "app/evidence/first_party.py": {
         "no message states it": READ,
@@ -221,11 +222,11 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "no dispute of any of them is known": BOUNDED,
         "No message that was read states": BOUNDED,
         "no message states one": READ,
-        "Nothing is known of it yet.": READ,
+        "Nothing is known about this order yet.": READ,
     },
     "app/evidence/rendering.py": {"EVIDENCE OF ONE ORDER": ALL},
     "app/evidence/tell_scenario.py": {"nothing is known about this order": READ},
-    "app/evidence/verify_evidence.py": {"the shop knew none about this order": BOUNDED},
+    "app/evidence/verify_evidence.py": {"the shop knew of none about this order": BOUNDED},
     "app/finance/break_choice.py": {"no break": INPUT},
     "app/finance/place_payment.py": {"nothing is known of order": READ},
     "app/finance/reports/layout.py": {

@@ -74,11 +74,11 @@ def test_a_change_is_reported_and_ends_with_1(
     run: Run, filled: dict[str, str], tmp_path: Path
 ) -> None:
     run("log", "seal")
-    assert run("log", "verify").out.endswith("all fit.\n")
+    assert run("log", "verify").out.endswith("all valid.\n")
     change(tmp_path, f"UPDATE deliveries SET source='x' WHERE id='{filled['paid']}'")
     found = run("log", "verify")
     assert found.code == 1
-    assert f"({'delivery ' + filled['paid']}) sealed another source" in found.out
+    assert f"({'delivery ' + filled['paid']}) and its row disagree on source" in found.out
     assert run("log", "verify", "--format", "json").document["found"] == 1
     (tmp_path / "kept").write_bytes(b"\xff")
     assert run("log", "verify", "--against", str(tmp_path / "kept")).code == 2

@@ -197,7 +197,7 @@ def test_a_log_that_forks_gets_another_origin(run: Run, tmp_path: Path) -> None:
     assert second != first
     assert second in ended.err
     checked = run("log", "verify")
-    assert (checked.code, "all fit" in checked.out) == (0, True), checked
+    assert (checked.code, "all valid" in checked.out) == (0, True), checked
     (entry, *_) = run("audit", "list", "--action", "restored", "--format", "json").document
     assert entry["facts"]["log"] == second
     # Once more, and again with nothing sealed since: what the first origin signed has ended there.

@@ -102,13 +102,13 @@ async def test_an_answer_is_due_while_the_dispute_is_open(console: RunningConsol
         await console.driver.send(event("evt_w", "dispute_won", refund=refund, occurred_at=later))
         decided = await page()
     assert ["Answer due" in each for each in (undisputed, opened, decided)] == [False, True, False]
-    why = "for a reason that is named in the bank's own message."
+    why = "for a reason that the bank's own message states."
     assert f"The payment is disputed {why}" in opened
     assert f"The payment was disputed {why}" in decided
-    over = "The dispute is decided for the shop: no answer is due any more."
+    over = "The dispute is decided for the shop. No answer is due."
     assert [over in each for each in (undisputed, opened, decided)] == [False, False, True]
-    assert "The deadline has passed: the bank took an answer until 2026-11-20 11:" in late
-    assert "Ask the payment service today whether it still takes one" in late
+    assert "The deadline has passed: the bank accepted an answer until 2026-11-20 11:" in late
+    assert "Ask the payment service today whether it still accepts one" in late
 
 
 async def test_a_dispute_that_was_won_for_a_part_is_shown_with_what_stays_lost(
@@ -122,8 +122,8 @@ async def test_a_dispute_that_was_won_for_a_part_is_shown_with_what_stays_lost(
         await console.driver.send(body)
     async with console.signed_in("support") as client:
         page = shown((await client.get("/cases/ORD-1")).text)
-    assert "won in part, and KES 900.00 of it stay lost" in page
-    assert "The dispute is decided for the shop in part, and KES 900.00 of it stay lost" in page
+    assert "won in part: KES 900.00 remains lost" in page
+    assert "The dispute is decided for the shop in part: KES 900.00 remains lost" in page
 
 
 async def test_a_letters_deadline_is_typed_as_the_clocks_of_the_zone_show_it(

@@ -352,7 +352,7 @@ class SealingContract:
         await seal(inbox)
         found = await verified(inbox)
         assert found.first == 1
-        assert "is not the next one of the order that it names" in found.problems[0]
+        assert "is not the next leaf of its order" in found.problems[0]
 
     @pytest.mark.parametrize(
         ("sql", "table"),

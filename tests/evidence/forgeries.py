@@ -219,8 +219,8 @@ IN_LOG: tuple[Forgery, ...] = (
     Forgery("the log shows no leaf", of("log.json", lambda log: log.update(leaves=[])),
             "inclusion"),
     Forgery("a proof is reordered", other_proof(list.reverse), "inclusion"),
-    Forgery("a proof is shorter", other_proof(list.pop), "inclusion"),
-    Forgery("a proof is longer", other_proof(lambda proof: proof.append("0" * 64)), "inclusion"),
+    Forgery("a proof is too short", other_proof(list.pop), "inclusion"),
+    Forgery("a proof is too long", other_proof(lambda proof: proof.append("0" * 64)), "inclusion"),
     Forgery("a proof has no step", other_proof(list.clear), "inclusion"),
     Forgery("a proof is in capital letters",
             other_proof(lambda proof: proof.__setitem__(0, "A" * 64)), "digests"),
@@ -684,7 +684,7 @@ LINE = {
     "payout": None,
 }  # fmt: skip
 
-STATED = "address, verdict, signature and what it is over (delivery-ID.json)"
+STATED = "the address, verdict, signature and signed bytes of deliveries (delivery-ID.json)"
 
 UNPROVEN: tuple[Unproven, ...] = (
     Unproven("a line of a settlement file is invented",
@@ -692,10 +692,10 @@ UNPROVEN: tuple[Unproven, ...] = (
              "lines of order books and settlement files (books.json)"),
     Unproven("a delivery had a header more",
              of_delivery("refunded", lambda e: e["headers_shown"].append(["x-paid", "yes"])),
-             "method and headers (delivery-ID.json)", full=False),
+             "the method and headers of deliveries (delivery-ID.json)", full=False),
     Unproven("a delivery came by another method",
              of_delivery("refunded", lambda stated: stated.update(method="PUT")),
-             "method and headers (delivery-ID.json)", full=False),
+             "the method and headers of deliveries (delivery-ID.json)", full=False),
     Unproven("a delivery came to another address",
              of_delivery("refunded", lambda stated: stated.update(address="https://x.example")),
              STATED),
@@ -722,30 +722,30 @@ UNPROVEN: tuple[Unproven, ...] = (
              "the shop's time limits (policy in history.json)"),
     Unproven("more was refused than is said",
              of("heard.json", lambda heard: heard.update(refused=7)),
-             "what refused messages say, 7: they do not count"),
+             "what refused messages state, 7 in all: they do not count"),
     Unproven("a masked text was another",
              of("attachments.json",
                 lambda listed: listed[0]["attached"].update(who="\N{BULLET}a")),
-             "what is masked in records, revisions and audit entries", full=False),
+             "masked texts of records, revisions and audit entries", full=False),
     Unproven("the refund was read as another order's later, and is left out", moved,
-             "that these, which are not here, do not belong to this order, 1: dlv_"),
+             "that these parts, which are not in the bundle, do not belong to this order, 1: dlv_"),
     Unproven("the dispute was read as its end later", read_again,
-             "what the bodies said, which were read in more than one way: claims, money, "
+             "what bodies stated that were read in more than one way: claims, money, "
              "references (history.json), of 1 of 6", full=False),
     Unproven("a tree that counts less is appended", tree_of_less,
-             "and what was before that is proven only if a checkpoint of at least"),
+             "up to then, it is proven only if a checkpoint of at least"),
     Unproven("it is as of the order's first day, and no tree is shown", all_of(
         ON_THE_FIRST_DAY, dated("2026-11-20T23:59:59.999999Z")),
-        "beside its entries here, which no tree of all orders counts yet"),
+        ": no tree of all orders counts its entries yet"),
     Unproven("the last event is said to wait for its seal, for a minute", all_of(
         unsealed(delivery("dispute_won")), unsealed(revision(-1)), dated("2026-11-21T10:02:00Z")),
-        "- not sealed yet, 2: dlv_"),
+        "- parts that are not sealed yet, 2: dlv_"),
     Unproven("the log is said not to name the order",
              of("log.json", lambda log: log.update(order=None, tree=None)),
-             "that what is here is of it: the key by which entries of the log name"),
+             "that everything in the bundle belongs to it: the key of the order's"),
     Unproven("another program has made it", unrendered(
         manifest(lambda e: e.update(program="0" * 64, release="9.9"), listed=True),
         note(lambda data: b"<h1>Paid in full</h1>", "report.html")),
-        "that report.html, explanation.txt and README.txt say what the data here say: `tallyhook "
-        "evidence verify` of release 9.9"),
+        "that report.html, explanation.txt and README.txt agree with the data in the bundle: "
+        "`tallyhook evidence verify` of release 9.9"),
 )  # fmt: skip

@@ -269,7 +269,7 @@ def test_the_verdict_says_what_an_attachment_proves(exhibits: Bundles) -> None:
         return any("attached files show" in each for each in found.not_proven)
 
     assert of(verify_evidence(exhibits.full))
-    said = "what attached files show that are not here (attachments.json), of 2 of 3"
+    said = "what attached files show that are not in the bundle (attachments.json), of 2 of 3"
     assert said in verify_evidence(exhibits.again).not_proven
 
 

@@ -88,10 +88,10 @@ def test_one_delivery_came_at_one_time(came: list[int], said: list[str]) -> None
 def test_a_secret_that_a_request_brings_is_no_signature() -> None:
     """It tells who sent the request, and nothing of what is in it."""
     one, brought = page_of(arrival(1, "token")), "the secret that the payment service shares with"
-    assert f"It brought {brought}" in one
+    assert f"It contained {brought}" in one
     assert "ignature was" not in one
     some = page_of(arrival(1, "basic"), arrival(2), arrival(3, key=None))
-    assert f"1 of them brought {brought}" in some
+    assert f"1 of them contained {brought}" in some
     assert "The signatures of 1 of them were checked again" in some
 
 

@@ -79,11 +79,11 @@ def test_a_bundle_says_until_when_nothing_is_missing(world: World) -> None:
         assert found.valid
         passed, said = steps(found)["completeness"]
         assert passed
-        assert "with all that the tree of all orders of 2026-" in said
+        assert "including all that the tree of all orders of 2026-" in said
         line = first_line_left_open(found)
         said = "- that nothing about the order was left out since 2026-12-31T10:00:00Z"
         assert line.startswith(said)
-        assert "only if a checkpoint of at least 9 of the log's leaves had left the shop" in line
+        assert "only if a checkpoint of at least 9 leaves left the shop before" in line
     note = unpack(world.full)["checkpoint.txt"].decode()
     found = verify_evidence(world.full, kept=KeptCheckpoint(note=note), trusted=world.key.public)
     assert first_line_left_open(found).endswith("left out since 2026-12-31T10:00:00Z")
@@ -181,7 +181,7 @@ def test_the_tree_of_the_bundles_day_cannot_be_left_out(world: World) -> None:
     )
     assert steps(verify_evidence(forged))["completeness"] == (
         False,
-        "The order began before the bundle's day, but no tree of that day counts it.",
+        "The order is older than the day of the bundle, but no tree of that day counts it.",
     )
 
 
@@ -191,7 +191,7 @@ def test_on_its_first_day_an_order_may_be_in_no_tree(world: World) -> None:
     )
     assert steps(verify_evidence(forged))["completeness"][0]
     line = first_line_left_open(verify_evidence(forged))
-    assert line.endswith("beside its entries here, which no tree of all orders counts yet")
+    assert line.endswith(": no tree of all orders counts its entries yet")
 
 
 def test_a_bundle_of_an_earlier_instant_says_until_then_that_nothing_is_missing(

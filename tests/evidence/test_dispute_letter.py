@@ -254,7 +254,7 @@ def test_facts_are_written_in_order_to_the_second_with_what_they_rest_on(letter:
     facts = letter.document["facts"]
     assert [each["fact"] for each in facts] == [
         "The customer placed the order of KES 1,500.00.",
-        "A try to pay was declined.",
+        "A payment attempt was declined.",
         "The customer paid KES 1,500.00.",
         "The shop shipped the order.",
         "The customer disputed KES 1,500.00.",
@@ -267,7 +267,7 @@ def test_facts_are_written_in_order_to_the_second_with_what_they_rest_on(letter:
         paid["rests_on"],
     )
     assert facts[0]["rests_on"].startswith(
-        "The shop's own record, noted 20 Nov 2026, 13:00:00; entry"
+        "The shop's own record, made 20 Nov 2026, 13:00:00; entry"
     )
 
 
@@ -312,7 +312,7 @@ async def test_a_pdf_has_two_pages_and_the_exhibits_behind_them(letter: Letter) 
     assert "merchant's contact is not set" in front
     assert "\u200b" not in front
     assert "DHL JD01" in front
-    assert front.count("Behind this letter") == 3
+    assert front.count("Appended to this letter") == 3
     assert front.count("Sent as a separate file") == 1
     assert "Delivered, page 1" in pages[3]
     assert "#panic()" in pages[5]
@@ -352,7 +352,10 @@ async def test_a_pdf_that_ends_its_reader_is_sent_by_itself(letter: Letter) -> N
     hostile = Exhibit(number=1, media="application/pdf", content=text.encode())
     made = await letter_in(replace(letter, exhibits=(hostile, *letter.exhibits[1:])), "pdf")
     front = " ".join(" ".join(texts(made)[:2]).split())
-    assert (front.count("Behind this letter"), front.count("Sent as a separate file")) == (2, 2)
+    assert (front.count("Appended to this letter"), front.count("Sent as a separate file")) == (
+        2,
+        2,
+    )
 
 
 async def test_a_page_needs_nothing_beside_it(letter: Letter) -> None:
@@ -441,7 +444,7 @@ async def test_a_dispute_stands_in_it_as_in_the_ledger(tmp_path: Path, end: str)
     shop = {"lost": "customer", "won": "shop"}[end]
     assert whole(found.document)["dispute"]["state"] == f"decided for the {shop}"
     assert found.document["title"] == "Statement on a payment dispute that was decided"
-    assert found.document["asked_for"].startswith("Nothing is asked for")
+    assert found.document["asked_for"].startswith("This letter asks for nothing")
     assert "Answer due" not in (await letter_in(found, "html")).decode()
 
 
@@ -458,13 +461,13 @@ async def test_a_dispute_that_was_won_for_a_part_is_told_with_what_stays_lost(
             await driver.send(_body("ORD-1042", f"d{number}", kind, "pay_1", at, refund=refund))
         driver.clock.put(T + DAY)
         found = await write(driver, tmp_path)
-    part = "decided for the shop in part, and KES 900.00 of it stay"
+    part = "decided for the shop in part: KES 900.00"
     assert found.document["facts"][-2]["fact"] == "The dispute was decided for the customer."
-    assert whole(found.document)["dispute"]["state"] == f"{part} lost"
-    assert found.document["facts"][-1]["fact"] == f"The dispute was {part}ed lost."
+    assert whole(found.document)["dispute"]["state"] == f"{part} remains lost"
+    assert found.document["facts"][-1]["fact"] == f"The dispute was {part} remained lost."
     assert ["Lost in disputes", "KES 900.00"] in found.document["money"]
     assert whole(found.case.document())["dispute"]["still_lost"]["amount"] == "900.00"
-    assert f"is {part} lost: no answer is due" in found.case.document()["deadline"]
+    assert f"is {part} remains lost. No answer is due" in found.case.document()["deadline"]
 
 
 @pytest.mark.parametrize("open_at", ["shop", "till"])
@@ -505,10 +508,10 @@ async def test_a_dispute_that_was_lost_in_part_is_told_with_what_was_lost(tmp_pa
             await driver.send(_body("ORD-1042", f"d{number}", kind, "pay_1", at, refund=refund))
         driver.clock.put(T + DAY)
         found = await write(driver, tmp_path)
-    part = "decided for the customer in part, and KES 400.00 of it stay"
-    assert whole(found.document)["dispute"]["state"] == f"{part} lost"
+    part = "decided for the customer in part: KES 400.00"
+    assert whole(found.document)["dispute"]["state"] == f"{part} remains lost"
     assert whole(found.document)["dispute"]["words"] == "KES 1,500.00"
-    assert found.document["facts"][-1]["fact"] == f"The dispute was {part}ed lost."
+    assert found.document["facts"][-1]["fact"] == f"The dispute was {part} remained lost."
     assert ["Lost in disputes", "KES 400.00"] in found.document["money"]
     assert whole(found.case.document())["dispute"]["still_lost"]["amount"] == "400.00"
 
@@ -545,12 +548,10 @@ async def test_a_deadline_that_is_over_is_said_to_be_with_what_still_can_be_done
     assert [each.case.overdue for each in (last, late, decided)] == [False, True, False]
     assert last.case.deadline == f"The bank accepts an answer until {due}."
     assert late.case.deadline.startswith(
-        f"The deadline has passed: the bank took an answer until {due}, "
+        f"The deadline has passed: the bank accepted an answer until {due}. "
     )
-    assert "Ask the payment service today whether it still takes one" in late.case.deadline
-    assert decided.case.deadline == (
-        "The dispute is decided for the customer: no answer is due any more."
-    )
+    assert "Ask the payment service today whether it still accepts one" in late.case.deadline
+    assert decided.case.deadline == ("The dispute is decided for the customer. No answer is due.")
     assert [whole(each.document)["dispute"]["overdue"] for each in (last, late)] == [False, True]
     for form in ("html", "pdf"):
         words = [await _words(each, form) for each in (last, late)]
@@ -566,8 +567,8 @@ async def _words(letter: Letter, form: LetterForm) -> str:
     ("standing", "scheme", "words"),
     [
         ("said", "hmac-sha256", "its signature was checked again for this letter"),
-        ("said", "token", "it brought the secret that the payment service shares with the shop"),
-        ("fetched", None, "the shop had asked for it, and such an answer is not signed"),
+        ("said", "token", "it contained the secret that the payment service shares with the shop"),
+        ("fetched", None, "the shop requested it, and such an answer is not signed"),
         ("unconfirmed", None, "it was not signed"),
     ],
 )
@@ -640,13 +641,14 @@ def test_it_says_what_messages_state_of_the_payment_and_what_none_states(of_card
         "Email address": ["amina@example.com"], "Billing address": ["Moi Avenue 12, Nairobi"],
         "Account at the shop": [masked_phone(PHONE)], "IP address": ["192.0.2.7"],
         "Device": ["D-5512-AB"], "Shown on the bank statement": ["DUKA BORA NAIROBI"],
-        "Network transaction id": ["976910110049114"], "Check of the address (AVS)": ["pass"],
-        "Check of the card code (CVV)": ["pass"], "3-D Secure": ["authenticated"],
+        "Network transaction id": ["976910110049114"], "Address check (AVS)": ["pass"],
+        "Card code check (CVV)": ["pass"], "3-D Secure": ["authenticated"],
     }  # fmt: skip
     assert of_card.document["not_stated"] == ["ARN", "Shipping address"]
     assert whole(of_card.document)["dispute"]["code"] == "10.4"
     assert of_card.document["asked_for"] == (
-        "We ask the bank to decide dispute dp_77 for the shop, and to leave KES 1,500.00 with it."
+        "We ask the bank to decide dispute dp_77 in the shop's favor, so that the shop "
+        "keeps KES 1,500.00."
     )
     assert PHONE not in json.dumps(of_card.document)
 
@@ -670,7 +672,7 @@ async def test_a_letter_that_is_only_looked_at_names_no_customer(tmp_path: Path)
     text = json.dumps(seen.document)
     assert "Two solar lamps" in text
     assert [each for each in ("Amina", "amina@", "192.0.2.7", "Moi Avenue") if each in text] == []
-    assert "for reason code 10.4, and the reason code is 13.1" in text
+    assert "for reason code 10.4, and this dispute has 13.1" in text
 
 
 # --- what the bank's channel takes ----------------------------------------------------------------
@@ -691,8 +693,8 @@ def noise(width: int, height: int) -> bytes:
 
 @pytest.mark.parametrize(
     ("size", "refused"),
-    [((2400, 330), None), ((1000, 760), r"^the letter exceeds what checkout for Visa accepts: it "
-      r"has 2\.\d MB, but may have 2 MB: drop exhibit 1, scan\.png \(2\.3 MB\), or attach")],
+    [((2400, 330), None), ((1000, 760), r"^checkout for Visa would not accept the letter: its "
+      r"size is 2\.\d MB, but the maximum is 2 MB: drop exhibit 1, scan\.png \(2\.3 MB\)")],
 )  # fmt: skip
 async def test_a_picture_is_made_smaller_or_the_letter_is_refused_with_what_to_drop(
     tmp_path: Path, size: tuple[int, int], refused: str | None
@@ -713,7 +715,9 @@ async def test_a_picture_is_made_smaller_or_the_letter_is_refused_with_what_to_d
         return
     made = await letter_in(found, "pdf")
     assert len(content) > 2_000_000 > len(made)
-    assert "Behind this letter, made smaller." in " ".join(" ".join(texts(made)[:2]).split())
+    assert "Appended to this letter, at a lower resolution." in " ".join(
+        " ".join(texts(made)[:2]).split()
+    )
     case = replace(found.case, limits=replace(found.case.limits, name_chars=16))
     with pytest.raises(UsageError, match=r"such as letter\.pdf"):
         await letter_in(replace(found, case=case), "pdf", name="letter-ORD-1042.pdf")

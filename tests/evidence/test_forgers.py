@@ -85,29 +85,29 @@ def test_what_nothing_proves_of_a_true_bundle_is_listed(world: ForgersWorld) -> 
     assert {*redacted.not_proven} == NOT_PROVEN | NOT_PROVEN_OF_REDACTED
     said = {each.name: each.sentence for each in redacted.steps}
     assert said["deliveries"].startswith("6 deliveries, with 3 redeliveries: ")
-    assert said["inclusion"].endswith("; 5 masked parts of what they say are not shown.")
+    assert said["inclusion"].endswith(", except for 5 masked parts, which cannot be compared.")
     assert said["readings"] == (
-        "The history matches the seal for 7 of 9, and except for masked texts for 2 more; 0 are "
-        "not sealed yet."
+        "For 7 of 9 deliveries, the event in history.json equals the sealed event; for 2 "
+        "more, it does except for masked texts. 0 events are not sealed yet."
     )
 
 
 NOT_PROVEN = {
     "that nothing about the order was left out since 2026-11-21T10:00:00Z",
-    "address, verdict, signature and what it is over (delivery-ID.json)",
-    "how further deliveries of an event were addressed and signed (log.json has their entries)",
-    "what the attached files show, and who made them: the log has when somebody of the shop "
-    "attached them (attachments.json)",
-    "when each source last delivered something that was read (heard.json)",
+    "the address, verdict, signature and signed bytes of deliveries (delivery-ID.json)",
+    "the address and signature of redeliveries (log.json has only their entries)",
+    "what the attached files show, and who made them: the log proves only when the shop attached "
+    "them (attachments.json)",
+    "when each source last delivered a readable message (heard.json)",
     "which profile reads which source (sources.json)",
     "the shop's time limits (policy in history.json)",
 }
 NOT_PROVEN_OF_REDACTED = {
-    "what the bodies said, which are left out, in texts that are masked (history.json), of 1 of 6",
-    "method and headers (delivery-ID.json)",
+    "what the left-out bodies stated, in texts that are masked (history.json), of 1 of 6",
+    "the method and headers of deliveries (delivery-ID.json)",
     "the answers of the payment service (sessions.json)",
-    "what attached files show that are not here (attachments.json), of 1 of 2",
-    "what is masked in records, revisions and audit entries, 5 texts (history.json, "
+    "what attached files show that are not in the bundle (attachments.json), of 1 of 2",
+    "masked texts of records, revisions and audit entries, 5 in all (history.json, "
     "revisions.json, attachments.json)",
 }
 
@@ -129,7 +129,7 @@ def test_whose_key_it_is_is_reported_first(
     bundles: Bundles, forge: Forge, forger: EvidenceKey
 ) -> None:
     """A stranger's log hangs together as well as the shop's."""
-    said = "- that it is the shop's: compare evidence-key.pub with a key that you have from the"
+    said = "- that the bundle is the shop's: compare evidence-key.pub with a key that you got from"
     forged = forge(bundles.full, lambda members: None)
     assert failed(forged) == []
     assert said in first_lines(verify_evidence(forged))
@@ -162,4 +162,4 @@ def test_verify_py_alone_finds_it_as_well(
     assert main([str(tmp_path / "forged.zip"), format_instant(NOW)]) == 1
     out = capsys.readouterr().out
     assert out.startswith(f"DO NOT RELY ON IT: {forgery.step}")
-    assert "\nNot proven; only the maker of the bundle says so:\n- " in out
+    assert "\nNot proven, but only stated by the maker of the bundle:\n- " in out

@@ -69,7 +69,7 @@ async def test_what_came_just_before_may_wait_for_its_seal(tmp_path: Path) -> No
         forged = forged_with(signer.key, archive, _unsealed)
     found = verify_evidence(forged)
     assert failed(found) == []
-    assert "not sealed yet, 1: dlv_" in first_lines(found)
+    assert "parts that are not sealed yet, 1: dlv_" in first_lines(found)
 
 
 # --- keys, one after the other --------------------------------------------------------------------
@@ -91,7 +91,7 @@ def test_an_earlier_key_takes_more_than_the_bundles_word(
     found = verify_evidence(forge(bundles.full, change, key=bundles.key))
     step = steps(found)["checkpoint"]
     assert step.passed is None
-    assert "nothing here proves that it was one" in step.sentence
+    assert "but does not prove it" in step.sentence
     assert "checkpoint" in first_lines(found)
 
 
@@ -235,7 +235,9 @@ def test_the_first_lines_say_what_a_log_written_anew_looks_like(grown: Grown) ->
     assert anew in first_lines(verify_evidence(grown.bundles[1]))
     kept = KeptCheckpoint(note=grown.notes[0], path=grown.path)
     lines = first_lines(verify_evidence(grown.bundles[1], kept=kept))
-    assert f"{anew} {after} you kept: 2 of the 3 here came later" in lines, "it covers one of them"
+    assert f"{anew} {after} you kept: 2 of the 3 leaves in the bundle came later" in lines, (
+        "it covers one of them"
+    )
     whole = KeptCheckpoint(note=grown.notes[1])
     assert anew not in first_lines(verify_evidence(grown.bundles[1], kept=whole))
 
@@ -248,7 +250,7 @@ def test_a_checkpoint_of_another_key_is_the_readers_to_compare(
     foreign = signed_checkpoint(forger, read_checkpoint(grown.notes[1]))
     step = kept_step(grown.bundles[0], foreign, grown.path)
     assert step.passed is None
-    assert "compare it with the keys that you have" in step.sentence
+    assert "compare it with the keys that you got" in step.sentence
 
 
 # --- genuine bundles hold -------------------------------------------------------------------------
@@ -275,7 +277,7 @@ async def test_an_order_without_deliveries_says_so(tmp_path: Path) -> None:
         await driver.api("PUT", "/orders/ORD-1", json={"amount": "5.00", "currency": "KES"})
         driver.clock.put(LATER)
         step = steps(await build(driver, reason="why"))["bodies"]
-    assert step.sentence.startswith("No delivery is here")
+    assert step.sentence.startswith("The bundle has no delivery")
 
 
 async def test_a_bundle_that_nobody_could_rely_on_is_not_built(
@@ -307,7 +309,7 @@ def test_another_program_cannot_tell_what_was_rendered(bundles: Bundles, forge: 
 
     found = verify_evidence(forge(bundles.full, change, key=bundles.key, rendering=False))
     assert failed(found) == []
-    assert "another program (9.9)" in steps(found)["rendered"].sentence
+    assert "Another version of Tallyhook (9.9)" in steps(found)["rendered"].sentence
     assert "rendered" in first_lines(found).splitlines()[0]
 
 
@@ -327,7 +329,7 @@ def test_only_this_programs_own_profiles_must_be_readable(
         assert failed(found) == []
         for step in ("bodies", "provider_signatures"):
             assert steps(found)[step].passed is None
-            assert "verify it with that program" in steps(found)[step].sentence
+            assert "verify the bundle with that version" in steps(found)[step].sentence
 
 
 def test_the_files_of_a_bundle_name_the_program(bundles: Bundles) -> None:

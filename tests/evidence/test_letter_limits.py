@@ -43,7 +43,10 @@ def test_limits_are_said_and_so_is_that_no_source_was_found() -> None:
     assert limits_of("stripe", "visa").words == (
         "Stripe for Visa takes at most 100 pages, 2 MB in all, 5 MB a file as PDF."
     )
-    assert limits_of("mpesa_stk", None).words == "No source was found for what mpesa_stk accepts."
+    assert (
+        limits_of("mpesa_stk", None).words
+        == "No page was found that states what mpesa_stk accepts."
+    )
 
 
 def made(name: str = "letter.pdf", size: int = 1000, pages: int = 2) -> SentFile:
@@ -64,16 +67,16 @@ ALONE = SentFile(name="exhibit 3, big", ending="png", size=3_000_000)
     [
         (made(), BEHIND, {}, None),
         (made(size=2_000_001), BEHIND, {"size": 2 * MB},
-         "may have 2 MB: drop exhibit 2, scan (2.4 MB), or attach a smaller scan"),
-        (made(), (*BEHIND, ALONE), {"size": 2 * MB}, "3 MB, but may have 2 MB: drop exhibit 3"),
-        (made(size=2_000_001), BEHIND, {"each": 2 * MB}, "a file may have 2 MB: drop exhibit 2"),
-        (made(), (ALONE,), {"each": 2 * MB}, "exhibit 3, big has 3 MB, but a file may"),
+         "the maximum is 2 MB: drop exhibit 2, scan (2.4 MB), or attach a smaller scan"),
+        (made(), (*BEHIND, ALONE), {"size": 2 * MB}, "3 MB, but the maximum is 2 MB: drop"),
+        (made(size=2_000_001), BEHIND, {"each": 2 * MB}, "for a file is 2 MB: drop exhibit 2"),
+        (made(), (ALONE,), {"each": 2 * MB}, "the size of exhibit 3, big is 3 MB, but"),
         (made(), (BIG_BEHIND, ALONE), {"each": 2 * MB}, "2 MB: drop exhibit 3, big, or attach"),
-        (made(pages=19), (ALONE,), {"pages": 18}, "may have 18: send fewer exhibits with it"),
+        (made(pages=19), (ALONE,), {"pages": 18}, "is 18: send fewer exhibits with it"),
         (made(pages=19), (TEXT,), {"pages": 18}, "may have 18: drop exhibit 5, terms.txt"),
-        (made(pages=19), BEHIND, {"pages": 18}, "but may have 18: drop exhibit 1, terms (9 pages"),
+        (made(pages=19), BEHIND, {"pages": 18}, "maximum is 18: drop exhibit 1, terms (9 pages"),
         (made(), (ALONE, ALONE), {"files": 2}, "3 files, but at most 2 are accepted: drop"),
-        (made("letter.html"), (), {"formats": ("pdf",)}, "name one that ends in .pdf"),
+        (made("letter.html"), (), {"formats": ("pdf",)}, "name a file that ends in .pdf"),
         (made(), (ALONE,), {"formats": ("pdf",)}, ".png is not accepted: drop exhibit 3, big"),
         (made("letter-ORD-1.pdf"), (), {"name_chars": 16}, "such as letter.pdf"),
         (made("answertodispute.pdf"), (), {"name_chars": 16}, "16 characters with the ending"),

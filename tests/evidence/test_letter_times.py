@@ -57,7 +57,7 @@ def test_times_of_another_zone_do_not_give_the_page(bundles: Bundles, forge: For
     assert {each.passed for each in found.steps if each.name == "rendered"} == {False}
     again = verify_evidence(forge(bundles.redacted, laid_beside))
     assert again.valid
-    assert "how far the shop's clocks were from UTC (times.json)" in again.not_proven
+    assert "the shop's time zone and its offsets from UTC (times.json)" in again.not_proven
 
 
 def test_a_zone_of_a_bundle_tells_what_the_real_one_did() -> None:

@@ -116,7 +116,7 @@ def _with_algorithm(name: bytes) -> str:
         (OTHER.public, SIGNED, "another key"),
         (KEY.public, "", "four lines"),
         (KEY.public, SIGNED + "\n", "four lines"),
-        (KEY.public, _with_algorithm(b"Ed"), "another kind"),
+        (KEY.public, _with_algorithm(b"Ed"), "does not use BLAKE2b"),
         (KEY.public, SIGNED.replace("trusted comment: order", "x: order"), "comment is missing"),
     ],
 )

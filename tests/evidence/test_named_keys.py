@@ -57,7 +57,7 @@ async def test_the_key_is_named_by_its_fingerprint_and_never_shown(tmp_path: Pat
     said = b"tallyhook secret fingerprint" + SECRET.encode()
     signature = delivery_in(both)["signature"]
     assert signature["key"] == hashlib.sha256(said).hexdigest()[:16]
-    assert "the provider, who has it, can check it" in signature["sentence"]
+    assert "the provider has this secret and can check the signature" in signature["sentence"]
     assert delivery_in(without)["signature"]["key"] is None
     assert delivery_in(ended)["signature"]["key"] is None
     assert "removed since" in delivery_in(without)["signature"]["sentence"]

@@ -57,7 +57,7 @@ async def test_after_an_erasure_the_bundle_holds_and_has_nothing_personal(tmp_pa
     assert all(found[name] for name in held)
     assert found["completeness"] is None
     unread = [each.sentence for each in verify_evidence(after).steps if each.name == "bodies"]
-    assert unread == ["No bodies are kept any more: they were deleted before this was built."]
+    assert unread == ["The bundle has no bodies, because they were deleted before it was built."]
     old, new = unpack(before), unpack(after)
     for name in ("ledger.json", "history.json", "explanation.txt"):
         assert old[name] == new[name]
@@ -71,7 +71,7 @@ async def test_after_an_erasure_the_bundle_holds_and_has_nothing_personal(tmp_pa
     delivery = json.loads(new[name])
     assert delivery["body"] is delivery["headers"] is delivery["signed"] is None
     assert delivery["let_go_at"] is not None
-    assert "Its body was deleted" in delivery["signature"]["sentence"]
+    assert "the body was deleted" in delivery["signature"]["sentence"]
 
 
 async def test_an_order_that_shares_a_payment_tells_the_other_side(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ async def test_an_order_that_shares_a_payment_tells_the_other_side(tmp_path: Pat
     assert len([each for each in files if each.startswith("delivery-")]) == 2
     found = verify_evidence(archive)
     assert found.valid
-    (said,) = (each for each in found.not_proven if "that these belong to this order" in each)
+    (said,) = (each for each in found.not_proven if "that these parts belong to this order" in each)
     assert "to this order, 1: dlv_" in said
 
 

@@ -94,10 +94,10 @@ async def test_witnesses_cosign_again(tmp_path: Path) -> None:
         found = verified(archive, *keys)
         assert found.valid, found.steps
         assert read_checkpoint(unpack(archive)["checkpoint.txt"].decode()).origin == log
-    lost = "what was sealed under an earlier origin of the log: "
+    lost = "leaves that were sealed under an earlier origin of the log: "
     assert lost not in first_lines(verified(before, *keys))
     for archive in (again, after):
-        assert f"{lost}{origin} beyond number " in first_lines(verified(archive, *keys))
+        assert f"{lost}{origin} from leaf " in first_lines(verified(archive, *keys))
 
 
 async def test_kept_checkpoints_hold_up_to_where_the_origin_ended(tmp_path: Path) -> None:
@@ -114,7 +114,9 @@ async def test_kept_checkpoints_hold_up_to_where_the_origin_ended(tmp_path: Path
             assert (await against(own, note)).problems == [], note
         (problem,) = (await against(own, lost)).problems
         ended = read_checkpoint(last)
-        assert problem.startswith(f"as {ended.origin} this log has {ended.size} leaves, but the")
+        assert problem.startswith(
+            f"this log has {ended.size} leaves under the origin {ended.origin}"
+        )
         assert "a backup was restored since" in problem
         growth = await prove_growth(own.context, old=ended.size, new=ours.size)
     same = kept(after, last, *growth["path"])
@@ -188,7 +190,7 @@ async def test_a_later_key_is_endorsed_for_what_an_earlier_origin_signed(tmp_pat
         found = verify_evidence(archive, trusted=old)
         assert found.valid, found.steps
         assert step(found, "checkpoint")[0] is True
-    assert "which signed that the same key follows it" in step(
+    assert "which endorsed the key of the manifest" in step(
         verify_evidence(archives[0]), "checkpoint"
     )[1]  # fmt: skip
 

@@ -37,7 +37,7 @@ async def test_a_delivery_that_found_its_order_later_is_proved(tmp_path: Path) -
     found = verify_evidence(archive)
     assert found.valid
     assert (steps(found)["readings"], steps(found)["completeness"]) == (True, True)
-    assert not [each for each in found.not_proven if "that these belong to" in each]
+    assert not [each for each in found.not_proven if "that these parts belong to" in each]
     kinds = [json.loads(each["leaf"])["kind"] for each in log_of(archive)["leaves"]]
     assert kinds.count("reading") == 1
 
@@ -65,7 +65,7 @@ async def test_a_reference_that_is_masked_is_proved_but_for_itself(tmp_path: Pat
     assert found.valid
     assert (steps(found)["inclusion"], steps(found)["readings"]) == (True, None)
     not_proven = "\n".join(found.not_proven)
-    assert "it is this order that the log's entries name: its reference is masked" in not_proven
+    assert "the log's entries belong to this order: its reference is masked" in not_proven
     assert "in texts that are masked (history.json)" in not_proven
     assert steps(verify_evidence(full))["readings"] is True
 

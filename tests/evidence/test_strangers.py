@@ -48,12 +48,12 @@ def test_verify_py_runs_where_nothing_is_installed(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     verdict, nothing, *lines = done.stdout.splitlines()
     assert verdict == (
-        "Everything that was checked holds; not checked: signature, checkpoint, ledger, rendered."
+        "Every check that was made passed; not checked: signature, checkpoint, ledger, rendered."
     )
-    assert nothing == "Not proven; only the maker of the bundle says so:"
+    assert nothing == "Not proven, but only stated by the maker of the bundle:"
     assert lines[0] == (
-        "- that nothing about the order was left out since 2026-12-30T10:00:00Z; and what was "
-        "before that is proven only if a checkpoint of at least 32 of the log's leaves had left "
+        "- that nothing about the order was left out since 2026-12-30T10:00:00Z; up to "
+        "then, it is proven only if a checkpoint of at least 32 leaves left "
         "the shop before the dispute"
     )
     steps = [line for line in lines if not line.startswith("- ")]
@@ -63,7 +63,7 @@ def test_verify_py_runs_where_nothing_is_installed(folder: Path) -> None:
         " completeness: passed", " checkpoint: not checked",
         " ledger: not checked", " rendered: not checked",
     ]  # fmt: skip
-    assert re.search(r"\d\d leaves lie in the log of \d\d, and match what is here\.", done.stdout)
+    assert re.search(r"\d\d leaves are in the log of \d\d leaves\.", done.stdout)
 
 
 def test_verify_py_finds_what_was_changed(folder: Path, bundles: Bundles, forge: Forge) -> None:

@@ -39,7 +39,7 @@ async def test_a_message_that_names_the_order_and_cannot_be_read_stands_in_every
         assert UNREAD in page
         assert f"[{name}]" in page
         assert "1 request from the payment service arrived but cannot be read" in page
-        assert "has said nothing about this order" not in page
+        assert "No message of the payment service about this order" not in page
         assert '<td class="number">nothing' not in page
         assert "not known" in page
 
@@ -53,14 +53,14 @@ async def test_a_source_that_refuses_everything_is_named_before_anything_is_call
         await soon(lambda: driver.rows("SELECT count(*) FROM rejections") == [(1,)])
         files, not_proven, page = await built(driver)
         assert files["explanation.txt"].decode().startswith(REFUSED)
-        assert any("everything from it has been refused" in each for each in not_proven)
-        assert "What arrived was refused" in page
-        assert "has said nothing about this order" not in page
+        assert any("every delivery from it has been refused" in each for each in not_proven)
+        assert "Requests arrived but were refused" in page
+        assert "No message of the payment service about this order" not in page
         await driver.send(of_order("ORD-2", "e2"))
         files, not_proven, page = await built(driver)
-        assert "has said nothing about this order" in page
-        assert any("1: they do not count, and anyone can send them" in n for n in not_proven)
-        assert not any("everything from it has been refused" in each for each in not_proven)
+        assert "No message of the payment service about this order" in page
+        assert any("1 in all: they do not count, and anyone can send them" in n for n in not_proven)
+        assert not any("every delivery from it has been refused" in each for each in not_proven)
 
 
 async def test_every_bundle_states_when_its_source_last_delivered_something_that_was_read(
@@ -70,12 +70,12 @@ async def test_every_bundle_states_when_its_source_last_delivered_something_that
         await driver.api("PUT", "/orders/ORD-1", json=PLACED)
         files, _, page = await built(driver)
         assert _last_read(files) is None
-        assert "shop has delivered nothing readable yet" in page
+        assert "shop has delivered no readable message yet" in page
         await driver.send(of_order("ORD-2", "e2"))
         await driver.send({**of_order("ORD-2", "e3"), "id": "\n"})
         files, not_proven, page = await built(driver)
         assert _last_read(files) is not None
-        assert "shop last delivered a message that was read at" in page
+        assert "shop last delivered a readable message at" in page
         assert any(each.startswith("when each source last delivered") for each in not_proven)
 
 

@@ -217,7 +217,7 @@ async def test_every_deleted_row_is_named(copy: Path) -> None:
     change(copy, delete)
     found = await verified(copy)
     assert [name for _, _, name in chosen if not named(found, name)] == []
-    assert all("is gone" in problem for problem in found.problems)
+    assert all("seals a row that is missing" in problem for problem in found.problems)
 
 
 async def test_every_inserted_row_is_named(copy: Path) -> None:
@@ -272,10 +272,10 @@ def swap(connection: sqlite3.Connection, one: int, other: int) -> None:
             ("UPDATE log_leaves SET subject = 'x' WHERE number = 7", "leaf 7 (delivery x)"),
             ("UPDATE log_leaves SET kind = 'record' WHERE number = 8", "leaf 8 (record"),
             ("UPDATE log_leaves SET document = 'no', hash = x'00' WHERE number = 9", "leaf 9"),
-            ("SELECT 1", "something between leaves 0 and 99 was changed"),
+            ("SELECT 1", "leaves between 0 and 99 were changed"),
         ],
         [("DELETE FROM log_leaves WHERE number = 5", "leaf 5 is missing")],
-        [("DELETE FROM log_leaves WHERE number > 600", "than the 601 that exist")],
+        [("DELETE FROM log_leaves WHERE number > 600", "than the 601 existing")],
         [
             ("UPDATE log_nodes SET hash = zeroblob(32) WHERE place = 1", "leaves 256 to 511"),
             ("DELETE FROM log_nodes WHERE place = 0", "leaves 0 to 255"),
@@ -286,17 +286,17 @@ def swap(connection: sqlite3.Connection, one: int, other: int) -> None:
             ("UPDATE log_checkpoints SET head = zeroblob(32) WHERE size = 100", "of 100 leaves"),
             ("UPDATE log_checkpoints SET note = replace(note, char(10) || '200', char(10) || '201')"
              " WHERE size = 200", "of 200 leaves is not signed"),
-            ("UPDATE log_checkpoints SET size = 301 WHERE size = 300", "of 301 leaves was signed"),
+            ("UPDATE log_checkpoints SET size = 301 WHERE size = 300", "of 301 leaves states"),
             ("DELETE FROM log_checkpoints WHERE size = (SELECT max(size) FROM log_checkpoints)",
-             "in no checkpoint"),
+             "no checkpoint covers"),
         ],
         [
             ("UPDATE log_checkpoints SET note = 'x' WHERE size = 200", "not a signed note"),
             ("UPDATE records SET amount = NULL WHERE id = 'rec_00000003'",
-             "(rec_00000003) sealed another content"),
+             "(rec_00000003) and its row disagree on the content"),
             ("UPDATE records SET details = NULL WHERE id = 'rec_00000004'",
-             "(rec_00000004) sealed another content"),
-            ("UPDATE audit SET reason = '' WHERE number = 7", "(deed:7) sealed another content"),
+             "(rec_00000004) and its row disagree on the content"),
+            ("UPDATE audit SET reason = '' WHERE number = 7", "(deed:7) and its row disagree"),
             ("UPDATE deliveries SET body = NULL WHERE id = (SELECT subject FROM log_leaves "
              "WHERE number = 5)", "lost its body"),
         ],
@@ -310,7 +310,7 @@ async def test_each_change_of_the_log_itself_is_named(
     found = await verified(copy)
     for _, said in changes:
         assert any(said in problem for problem in found.problems), (said, found.problems)
-    assert sum("is not the head" in problem for problem in found.problems) <= 1
+    assert sum("does not match the leaves" in problem for problem in found.problems) <= 1
 
 
 def rewrite(connection: sqlite3.Connection) -> None:

@@ -384,14 +384,14 @@ async def test_a_bundle_carries_the_cosignatures_and_they_are_verified(tmp_path:
         f"The checkpoint is cosigned: {ONE} cosigned it at {at}; {TWO} cosigned it at {at}; "
         f"{THREE} has not cosigned it.",
     )
-    assert f"was not rewritten before {at}, when the witnesses" in first_lines(passed)
+    assert f"was not rewritten before the witnesses cosigned it at {at}" in first_lines(passed)
     for refused in (verified(cosigned, *keys), verified(cosigned, keys[2])):
         assert not refused.valid
         assert "DO NOT RELY ON IT: witnesses failed." in first_lines(refused)
     # Without a key of theirs it stands under "not proven" that anybody has cosigned it.
     found = verify_evidence(cosigned)
     assert found.valid
-    assert f"that witnesses have cosigned the log, as checkpoint.txt says of {ONE}, {TWO}" in (
+    assert f"that witnesses have cosigned the log: checkpoint.txt names {ONE}, {TWO}" in (
         first_lines(found)
     )
     assert "that the log was not rewritten" in first_lines(found)
@@ -417,7 +417,7 @@ async def test_what_is_in_a_witnesss_name_and_not_its_own_fails(tmp_path: Path) 
     forged = forged_with(key, archive, change)
     assert verify_evidence(forged).valid  # nobody's key was asked for
     assert not verified(forged, *keys, quorum=1).valid
-    assert "that is not its signature" in step(verified(forged, keys[0]))[1]
+    assert "that is not a signature" in step(verified(forged, keys[0]))[1]
     assert verified(forged, keys[1]).valid
 
 
@@ -526,7 +526,7 @@ async def test_log_verify_compares_with_what_left(tmp_path: Path) -> None:
         await own.asked()
         clean, size = await checked(own.context), (await own.newest()).size
         assert clean.found == 0
-        said = f"The last that left: the checkpoint of {size} leaves, cosigned by {ONE} at"
+        said = f"Last published: the checkpoint of {size} leaves, cosigned by {ONE} at"
         assert said in clean.sentence()
         left = clean.document()["left"]
         assert left is not None

@@ -110,4 +110,4 @@ async def test_the_log_says_what_may_be_lost_of_it(tmp_path: Path) -> None:
         await accepted(driver)
         await seal_all(driver.context, SIGNER)
         found = await verify_log(driver.context, own=SIGNER.key.public, progress=lambda *_: None)
-        assert found.sentence().endswith(f"What was sealed {LOST} may be lost.")
+        assert found.sentence().endswith(f"Leaves that were sealed {LOST} may be lost.")
