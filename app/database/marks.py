@@ -85,7 +85,7 @@ _PROVED: Final = "it proves a closed month"
 ALARM_WORDS: Final = not_personal("Tallyhook's own text; deleted with the alarm")
 ARRIVED: Final = personal("a delivery as it arrived", erased="emptied")
 BANK_WORDS: Final = possibly_personal("the bank's text about the payer", erased="emptied")
-CLOSED: Final = possibly_personal("holds references", because=_PROVED, ground="accounts")
+CLOSED: Final = possibly_personal("references to orders", because=_PROVED, ground="accounts")
 CODES: Final = not_personal(_CODES)
 CODES_DELETED: Final = not_personal(_CODES, erased="deleted", because="")
 COMMITMENT: Final = not_personal("means nothing without the key")
@@ -118,7 +118,7 @@ SET_ASIDE: Final = personal(
 SIGNED_HASHES: Final = not_personal("hashes and signatures")
 STAFF: Final = not_personal("names of staff and programs", because="it records who did what")
 STAFF_ADDRESS: Final = not_personal(
-    "mail addresses of staff", because="it belongs to an operator, who can remove it"
+    "mail addresses of staff", because="operators can remove their own address"
 )
 TRAIL_WORDS: Final = possibly_personal(
     _STAFF_WORDS,

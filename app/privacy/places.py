@@ -28,33 +28,31 @@ FILES: Final[tuple[Place, ...]] = (
             "the tables inbox and suspects, if the database is SQLite", erased="deleted"
         ),
     ),
-    Place("the logs of both (-wal)", marks.personal("rows as written", erased="emptied")),
+    Place("write-ahead logs of both (-wal)", marks.personal("rows as written", erased="emptied")),
     Place(
         "<database>.erasures",
-        marks.not_personal(
-            "ids and keyed digests", because="a backup does not know who was erased after it"
-        ),
+        marks.not_personal("ids and keyed digests", because="a backup lacks later erasures"),
     ),
     Place("*.erasures.key, *.phone.key, *.evidence.key", marks.not_personal("random")),
     Place(
         "log lines and metrics",
         marks.possibly_personal(
             "ids, masked references, sources and verdicts; no numbers, names or bodies",
-            because="an erasure does not reach them: the machine decides how long they are kept",
+            because="an erasure cannot change them; the machine decides how long they stay",
         ),
     ),
     Place(
         "backups",
         marks.personal(
             "a whole database of an earlier day",
-            because="an erasure does not reach them: a restore repeats erasures from the journal",
+            because="an erasure cannot change them; a restore repeats erasures from the journal",
         ),
     ),
     Place(
         "evidence bundles, letters and reports that were taken",
         marks.possibly_personal(
             "references if redacted, bodies if in full",
-            because="an erasure does not reach them: the trail names who took one",
+            because="an erasure cannot change them; the audit trail names the people who took them",
         ),
     ),
 )

@@ -73,7 +73,9 @@ class RunRow(Table, table=True):
     ties: int = big_column()
     result: str = text_column(
         marks.possibly_personal(
-            "cites references", because="it records what was found at that time", ground="accounts"
+            "references to orders",
+            because="it records what was found at that time",
+            ground="accounts",
         )
     )
 
@@ -190,7 +192,7 @@ class ClosingPrintRow(Table, table=True):
     part: int = big_column(primary=True)
     content: bytes | None = blob_column(
         marks.possibly_personal(
-            "holds references",
+            "references to orders",
             because="it is the closed month as printed",
             ground="accounts",
         )
@@ -303,8 +305,8 @@ class ImportTaskRow(Table, table=True):
     )
     problem: str = text_column(
         marks.possibly_personal(
-            "may quote a cell of the file",
-            because="it says what to do, and is deleted with the file",
+            "messages about the file, which may quote a cell",
+            because="staff need the messages to correct the file; deleted with the file",
             ground="accounts",
         )
     )
