@@ -22,7 +22,7 @@ class Month:
     """One calendar month.
 
     zone    the name of its time zone
-    bounds  the first microsecond of the month and of the next month; None for UTC's
+    bounds  the first microsecond of the month and of the next month; None for a month in UTC
     """
 
     year: int
@@ -46,7 +46,7 @@ class Month:
 
     @property
     def is_of_utc(self) -> bool:
-        """Return whether zone, start and end are as in UTC."""
+        """Return whether this is a month of UTC: zone, start and end are those of UTC."""
         plain = Month(year=self.year, number=self.number)
         return (self.zone, self.start, self.end) == (plain.zone, plain.start, plain.end)
 
@@ -105,7 +105,7 @@ class Calendar:
         return self._date(instant).isoformat()
 
     def next_day(self, instant: Instant, *, days: int = 1) -> Instant:
-        """Return the start of the day that follows the instant's day by `days`."""
+        """Return the start of the day that is `days` days after the day of the instant."""
         return _midnight(self._date(instant) + days * _ONE_DAY, self.zone)
 
     def next_month(self, instant: Instant) -> Instant:

@@ -1,4 +1,4 @@
-"""Alarms of the watchdog about problems that nothing else would report."""
+"""Alarms of the watchdog about problems that no other part of the program reports."""
 
 from dataclasses import dataclass
 

@@ -65,7 +65,7 @@ def safe_cell(text: str) -> str:
 
 
 def cell_text(cell: str) -> str:
-    """Return the text from which `safe_cell` made the cell."""
+    """Return the text from which `safe_cell` made this cell."""
     return _MARKED.sub("", cell)
 
 

@@ -333,7 +333,8 @@ def tell_news(writer: asyncio.StreamWriter | None) -> None:
 
 
 async def end_of(process: asyncio.subprocess.Process, *, within_s: float, component: str) -> int:
-    """Wait for a process to end, and kill it after `within_s` seconds. Return its exit code."""
+    """Wait for a process to end. Kill it if that takes longer than `within_s` seconds. Return its
+    exit code."""
     try:
         async with asyncio.timeout(within_s):
             return await process.wait()

@@ -29,7 +29,7 @@ can notice the jump."""
 
 
 class LeapGuard:
-    """Detector of forward jumps of the clock. It prevents that data is deleted because of a wrong
+    """Detector of forward jumps of the clock. It keeps data from being deleted because of a wrong
     date. It compares the clock with the machine's monotonic clock, which nobody can set."""
 
     def __init__(self, clock: Clock) -> None:
@@ -39,7 +39,7 @@ class LeapGuard:
 
     def has_leapt(self) -> bool:
         """Return whether the clock jumped forward within the last LEAP_REST_S. Call this regularly,
-        because a jump is noticed only here."""
+        because only this call detects jumps."""
         now, elapsed = self._clock.now(), monotonic()
         if self._seen is not None:
             leap = now - self._seen[0] - round((elapsed - self._seen[1]) * SECOND)

@@ -30,10 +30,10 @@ USER_AGENT: Final = "tallyhook/1"
 class Exchange:
     """Answer to a request, or the reason why there is none.
 
-    status   None without a complete answer; `problem` is then the reason
-    problem  `connection_failed`, `timed_out`, `too_large` or `encoded`; None if the whole answer
-             was read
-    headers  by name in lower case; the last value of a repeated name
+    status   status code; None if there is no complete answer
+    problem  reason why there is no complete answer: `connection_failed`, `timed_out`, `too_large`
+             or `encoded`; else None
+    headers  values by name in lower case. If a name is repeated, its last value
     """
 
     status: int | None = None

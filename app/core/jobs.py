@@ -82,7 +82,7 @@ def job_document(job: Job | None) -> JobDocument | None:
 
 
 class Jobs:
-    """Jobs of a serving process. The jobs that ended last are kept."""
+    """Jobs of a serving process. Only the jobs that ended last are kept."""
 
     def __init__(
         self, clock: Clock, *, patience_s: float | None = None, kept: int | None = None

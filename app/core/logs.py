@@ -80,7 +80,7 @@ class Repeating:
 
 
 class Budget:
-    """Limit on the number of lines a minute.
+    """Limit on the number of log lines a minute.
 
     The clock is read only when the minute's lines are used up, so an ordinary line costs nothing.
     """
@@ -144,7 +144,8 @@ class _Libraries(logging.Handler):
 
 
 def _route_libraries(*, least: int) -> None:
-    """Route all loggers of the standard library to our output, and drop uvicorn's access lines.
+    """Route all loggers of the standard library to this module's output, and drop uvicorn's access
+    lines.
 
     least  lowest level that uvicorn writes
     """

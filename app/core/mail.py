@@ -24,7 +24,7 @@ TLS_FROM_THE_START: Final = 465
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailServer:
-    """Server that sends our mails.
+    """Server that sends the program's mails.
 
     user, password  both set, or both None
     trusted         TLS context with the trusted certificates; None for the system's
@@ -37,7 +37,7 @@ class MailServer:
     trusted: ssl.SSLContext | None = None
 
     async def send(self, message: EmailMessage) -> None:
-        """Send a message to its recipients. Raises DeliveryFailed."""
+        """Send a message to its recipients. Raises DeliveryFailed if that fails."""
         await asyncio.to_thread(self._send, message)
 
     def _send(self, message: EmailMessage) -> None:

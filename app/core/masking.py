@@ -16,7 +16,7 @@ from urllib.parse import unquote_plus
 DOT: Final = "•"
 
 UNSHOWN: Final = 3 * DOT
-"""Shown in place of a text that is hidden completely."""
+"""Text that is shown in place of a text that is hidden completely."""
 
 _HIDDEN_AT_LEAST: Final = 5
 """Minimum number of hidden digits. A hundred thousand numbers then have the same masked form."""
@@ -153,7 +153,7 @@ _LOGGED_NUMBER: Final = re.compile(
 zero. A dash ends a number, so `2026-11-20-0001` does not match."""
 
 _MAYBE_LOGGED: Final = re.compile(r"\d[\d ().-]{7}|@", re.ASCII)
-"""Faster check before the pattern above. Most references fail it."""
+"""Pattern for a fast check before `_LOGGED_NUMBER`. Most references do not match it."""
 
 
 def masked_reference(reference: str) -> str:

@@ -61,11 +61,11 @@ class PeriodicTask:
         self.wake()
 
     def wake(self) -> None:
-        """End the current or the next rest."""
+        """End the current rest, or skip the next one."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Run rounds until stopped, or until an error that retrying cannot fix."""
+        """Run rounds until stopped, or until an error occurs that retrying cannot fix."""
         self.alive = True
         try:
             while not self.stopping:

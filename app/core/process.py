@@ -38,7 +38,7 @@ def process_name() -> str:
 
 
 def process_id(name: str) -> int | None:
-    """Return the id of the process with this name, if it still runs on this machine."""
+    """Return the id of the process with this name; None if it no longer runs on this machine."""
     place, process, started = name.rsplit(":", 2)
     return int(process) if place == _place() and _started(int(process)) == started else None
 

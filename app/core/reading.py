@@ -22,7 +22,7 @@ fault."""
 
 
 class Belonging(NamedTuple):
-    """Account and environment of an event, as in `Reading`."""
+    """Account and environment of an event. `Reading` explains the members."""
 
     environment: str | None = None
     unstated: bool = False

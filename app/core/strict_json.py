@@ -31,12 +31,12 @@ class NumberText(str):
 
 
 def parse(body: bytes) -> Any:
-    """Parse a document. Raises Unreadable, without quoting the document."""
+    """Parse a document. Raises Unreadable, whose message does not quote the document."""
     return _decode(body, _DECODER)
 
 
 def parse_written(body: bytes) -> Any:
-    """Parse a document with NumberText, for signatures over the text of numbers."""
+    """Parse a document with NumberText, for signatures that cover the text of numbers."""
     return _decode(body, _WRITTEN_DECODER)
 
 

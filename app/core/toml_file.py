@@ -18,7 +18,7 @@ from app.core.errors import ConfigurationError
 from app.core.text import counted
 
 Values = dict[str, Any]
-"""Checked values by key: a dict for a table, a list for an array of tables. Wrong keys are left
+"""Checked values by key. A table is a dict, and an array of tables is a list. Wrong keys are left
 out."""
 
 _STRICT: Final = ConfigDict(strict=True, extra="forbid", validate_default=True, defer_build=True)

@@ -62,8 +62,8 @@ def typed_instant(text: str, zone: tzinfo) -> Instant:
 
 
 def typed_deadline(text: str, zone: tzinfo) -> Instant:
-    """Parse a deadline like `typed_instant`, where a day means its last second. Raises ValueError
-    for any other text."""
+    """Parse a deadline like `typed_instant`. A day means its last second. Raises ValueError for any
+    other text."""
     found = _LOCAL.fullmatch(text)
     if found is None or found[2] is not None:
         return typed_instant(text, zone)

@@ -1,4 +1,5 @@
-"""Rows of attachments: files attached to orders and breaks, each stored once by its digest."""
+"""Database queries for attachments: files attached to orders and breaks. Files are stored once by
+their digest."""
 
 import json
 from collections.abc import Collection, Iterable, Sequence
@@ -109,7 +110,7 @@ async def living_attachments(
 
 
 AT_ONCE: Final = 200
-"""Number of rows read at a time, each with some hundred bytes of details."""
+"""Number of rows read at a time. Each has some hundred bytes of details."""
 
 
 async def attachments_after(connection: AsyncConnection, after: str) -> list[AttachmentRecord]:
@@ -121,7 +122,7 @@ async def attachments_after(connection: AsyncConnection, after: str) -> list[Att
 
 
 async def attached_bytes(connection: AsyncConnection, sha256: str) -> bytes | None:
-    """Return the bytes with this digest; None if there are none."""
+    """Return the file content with this digest; None if it is not stored."""
     found = await connection.scalar(
         text("SELECT body FROM attachment_files WHERE sha256 = :digest"), {"digest": sha256}
     )

@@ -76,7 +76,7 @@ _WHOLE: Final[Mapping[str, tuple[bytes, ...]]] = {
     _PNG: (b"IHDR", b"IEND"),
     _JPEG: (b"\xff\xd9",),
 }
-"""Marks that a complete file of each type contains (for PDF, ISO 32000-1, 7.5.5)."""
+"""Byte sequences that a complete file of each type contains (for PDF, ISO 32000-1, 7.5.5)."""
 
 MAX_PIXELS: Final = 50_000_000
 """Maximum number of pixels. An A4 page at 600 dots an inch has 35 million.

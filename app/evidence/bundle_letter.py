@@ -175,7 +175,7 @@ _TEXT: Final = 120
 
 
 def bundle_letter(ledger: Ledger, facts: LetterFacts) -> str:
-    """Return the letter as an HTML page."""
+    """Return the letter of a bundle as an HTML page."""
     times = Times(facts.zone)
     title = f"Evidence of order {_cut(ledger.order)}"
     stamp = STAMP if facts.checkpoint.startswith(OF_SANDBOX) else ""
@@ -458,7 +458,8 @@ def _event(number: int, heard: Heard, times: Times) -> tuple[letters.Phrases, ..
 def _record(record: Record, order: str, times: Times, *, first: bool) -> tuple[str, str, str]:
     """Return a table row for a record.
 
-    first  whether this is the order's first price. Its row has the time of the order
+    first  whether the record states the order's first price. Its row then has the time at which the
+           order was placed
     """
     price = record.kind == "order_placed" and not first
     parts = ["The shop stated the price" if price else WORDS[record.kind]]

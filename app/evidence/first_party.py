@@ -20,8 +20,9 @@ class Purchase:
 
     processed_at  time of the capture, or None
     settled       whether the payment was captured and none of it was returned
-    disputed      whether a dispute of the payment is known
-    stated        stated values, by `email` or a member of the profile's section [transaction]
+    disputed      whether the payment is known to be disputed
+    stated        values that messages state. The keys are members of the profile's section
+                  [transaction], or `email`
     """
 
     order: str
@@ -112,7 +113,8 @@ def network_of(words: Sequence[str]) -> str | None:
 
 
 class NetworkRuleDocument(TypedDict):
-    """Result of a card network's rule on earlier payments: does the dispute qualify?"""
+    """Result of applying a card network's rule on earlier payments: whether the dispute
+    qualifies."""
 
     rule: Annotated[str, Keywords(examples=["Visa Compelling Evidence 3.0"])]
     qualifies: bool

@@ -161,7 +161,7 @@ class Dossier:
 
 
 def book_document(line: BookLine) -> dict[str, Any]:
-    """Return a line of an order book for JSON."""
+    """Return a line of an order book as JSON values."""
     back: dict[str, Any] = {}
     if line.refunded is not None:
         refunded = replace(line.money, minor=line.refunded)
@@ -181,7 +181,7 @@ def book_document(line: BookLine) -> dict[str, Any]:
 
 
 def statement_document(line: StatementLine) -> dict[str, Any]:
-    """Return a line of a settlement file for JSON."""
+    """Return a line of a settlement file as JSON values."""
     amounts = {"gross": line.gross, "fee": line.fee, "net": line.net}
     return {
         "from": "statement",
@@ -347,7 +347,7 @@ ReadsLines = Callable[
     [Connection, str, Collection[str], Instant],
     Awaitable[tuple[Sequence[BookLine], Sequence[StatementLine]]],
 ]
-"""Function that loads the book and statement lines of an order or its payments."""
+"""Function that loads the lines of order books and statements about an order or its payments."""
 
 
 async def gather_dossier(

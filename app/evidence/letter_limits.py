@@ -160,7 +160,7 @@ def limits_of(channel: str, network: str | None) -> LetterLimits:
 
 
 def megabytes(size: int) -> str:
-    """Format bytes in megabytes, to a tenth."""
+    """Format a number of bytes in megabytes, to a tenth."""
     return f"{size / MB:,.1f} MB".replace(".0 MB", " MB")
 
 

@@ -80,7 +80,7 @@ def key_hash(name: str, public: PublicKey) -> bytes:
 
 
 def verifier_key(name: str, public: PublicKey) -> str:
-    """Return the key for note verifiers: name, key hash, kind and key."""
+    """Return the key in the format of note verifiers: name, key hash, kind and key."""
     return cosignatures.VerifierKey(name=name, kind=cosignatures.ED25519, raw=public.raw).text
 
 
@@ -525,7 +525,8 @@ async def seal_orders_if_due(context: AppContext) -> bool:
 async def seal_orders_for(context: AppContext, order: str) -> bool:
     """Make today's tree of all orders if this order's bundle needs it. Return whether it was made.
 
-    An order of an earlier day (UTC) needs a tree of today that counts it.
+    If the order began on an earlier day (UTC), its bundle needs a tree of today that includes the
+    order.
     """
     now = context.clock.now()
     async with context.database.reading() as connection:

@@ -234,7 +234,7 @@ REPORTED: Final[frozenset[RecordKind]] = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderScenario:
-    """Scenario as JSON values.
+    """Scenario of an order as JSON values.
 
     left_out  sentences on what a replay cannot reproduce
     """

@@ -69,7 +69,8 @@ __all__ = ("FORMAT", "MANIFEST", "MAX_BYTES", "MAX_MEMBERS", "NAME", "NOT_IN_FOR
 
 
 def digests(bundle: Bundle) -> str:
-    """Check the size and SHA-256 of each file, and the form of each document (step 3)."""
+    """Check that each file has its stated size and SHA-256, and that each document has its form
+    (step 3)."""
     for name, said in bundle.manifest["files"].items():
         data = bundle.members[name]
         if said != {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}:
@@ -140,7 +141,8 @@ def _repeats(heard: dict[str, Any]) -> None:
 
 
 def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
-    """Check a delivery's stated method and headers against the file of its headers, if present."""
+    """Check a delivery's stated method and headers against the headers file, if the bundle has
+    it."""
     kept = bundle.members.get(stated["headers"]["file"]) if stated["headers"] else None
     if kept is None:
         return
@@ -223,7 +225,7 @@ ALWAYS = frozenset((
 ))  # fmt: skip
 
 PARTS = ("body", "whole", "headers", "signed")
-"""Parts of a delivery with their own files, by ending."""
+"""Parts of a delivery that are in files of their own. Each is the ending of its file."""
 
 NOTHING = hashlib.sha256().hexdigest()
 """SHA-256 of an empty body. If an event was read from the address, the request had no body."""
@@ -276,7 +278,7 @@ def ledger(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class VerifyStep(NamedTuple):
-    """Result of a step: whether it passed (None if not checked), and why."""
+    """Result of a step: whether it passed, and why. The first is None if the step was not done."""
 
     name: str
     passed: bool | None
@@ -502,7 +504,7 @@ def _of(count: int, what: str, whole: int) -> str:
 def check_steps(
     archive: bytes, checks: Sequence[tuple[str, Callable[[Bundle], Any]]], now: int
 ) -> tuple[Bundle | None, list[VerifyStep]]:
-    """Run the steps in order, until a step leaves nothing to check.
+    """Run the steps in order. Stop after a step that leaves nothing to check.
 
     now  the time of the verifier's clock, in microseconds since 1970
     """

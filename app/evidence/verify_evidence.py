@@ -116,7 +116,7 @@ def bodies(bundle: verify.Bundle) -> Found:
 
 
 def provider_signatures(bundle: verify.Bundle) -> Found:
-    """Check payment services' signatures with their public keys."""
+    """Check those signatures of payment services that can be verified with a public key."""
     profiles, count, left = _profiles(bundle), 0, 0
     if profiles is None:
         return None, _other_language(bundle)

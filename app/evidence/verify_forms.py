@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 MASKED = "\N{BULLET}"
-"""Character in place of a masked digit."""
+"""Character that replaces each masked digit."""
 
 NOT_IN_FORM = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that reading JSON from outside can raise if its form is wrong."""
@@ -35,7 +35,7 @@ class Either(tuple):  # type: ignore[type-arg]  # of Python 3.8, where a base ha
 
 
 def instant(said: Any) -> bool:
-    """Return whether a value is an instant in UTC, without trailing zeros."""
+    """Return whether a value is an instant in UTC, written without trailing zeros."""
     written = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.(?!000)\d{3}|\.\d{3}(?!000)\d{3})?Z"
     if type(said) is not str or not re.fullmatch(written, said, re.ASCII):
         return False
@@ -47,7 +47,7 @@ def instant(said: Any) -> bool:
 
 
 def whole(said: Any) -> bool:
-    """Return whether a value is a natural number that every JSON reader represents exactly."""
+    """Return whether a value is a natural number that every JSON parser represents exactly."""
     return type(said) is int and 0 <= said < 1 << 53
 
 

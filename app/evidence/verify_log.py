@@ -60,7 +60,7 @@ _NUMBERED: Final = re.compile(r"\w+:[0-9]{1,18}", re.ASCII)
 
 
 async def log_rows(connection: Connection, leaves: Sequence[leaf_store.Leaf]) -> Rows:
-    """Return the current rows of these leaves, by subject, without deleted ones."""
+    """Return the current rows of these leaves, by subject. Deleted rows are left out."""
     found: dict[str, leaf_store.Sealable] = {}
     for kind in leaf_store.KINDS:
         own = [leaf.subject for leaf in leaves if leaf.kind == kind.name]
@@ -585,7 +585,7 @@ class Names:
 async def names_of(
     connection: Connection, rows: Iterable[leaf_store.Sealable], *, erased: set[str]
 ) -> Names:
-    """Return the pseudonyms of these rows' orders.
+    """Return the pseudonyms of the orders of these rows.
 
     erased  result of `erased_orders`
     """
@@ -619,7 +619,7 @@ class OrderCounts:
         self._newest = trees[-1] if trees else None
 
     def append(self, leaf: leaf_store.Leaf) -> str | None:
-        """Count a leaf. Return a sentence if it is not its order's next leaf, or None."""
+        """Count a leaf. Return a sentence if it is not the next leaf of its order, or None."""
         try:
             sealed: dict[str, Any] = leaf.members()
             of = bytes.fromhex(sealed["of"]) if "of" in sealed else None

@@ -65,7 +65,7 @@ CONTRADICTING: Final = ("log_is_shorter", "log_is_another")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
-    """Witness. Requests go to `url` followed by `/add-checkpoint`."""
+    """Witness. Its requests go to `url` followed by `/add-checkpoint`."""
 
     key: cosignatures.VerifierKey
     url: str = field(repr=False)

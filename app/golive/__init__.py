@@ -1,4 +1,4 @@
-"""Going live: the rehearsal, the trial of the endpoint, and the checklist."""
+"""Going live: the rehearsal, the trial of the public endpoint, and the checklist."""
 
 __all__ = (
     "capacity",

@@ -50,7 +50,8 @@ USUAL_BYTES: Final = 2_900
 has the measurement, with bodies of 690 bytes."""
 
 SOON_DAYS: Final = 90
-"""If the disk will be full in fewer days, the check tells a person to act."""
+"""Minimum number of days until the disk is full. If there are fewer, the check tells a person to
+act."""
 
 CALIBRATION_S: Final = 0.5
 """Duration in seconds of each calibration. The disk is measured in elapsed time, the processor in
@@ -71,8 +72,8 @@ PLANNED: Final = 0.5
 """Share of the processor time that is planned for. The rest is for bursts, reports and backups."""
 
 CROWDED: Final = 0.5
-"""If the busiest minute uses a larger share of the machine's capacity, the check recommends more
-capacity."""
+"""Maximum share of the machine's capacity that the busiest minute should use. Above it, the check
+recommends more capacity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -161,8 +161,8 @@ def _may_write_to(folder: Path) -> bool:
 
 
 async def of_running_service(context: AppContext, client: httpx2.AsyncClient) -> list[Check]:
-    """Compare the settings with those of the last started service, and ask whether it is ready. No
-    checks before the first start."""
+    """Compare the settings with those of the last started service, and ask the service whether it
+    is ready. Return no checks if no service was ever started."""
     note, key = await noted_service(context), context.phone_key
     if note is None:
         return []

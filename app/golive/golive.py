@@ -271,10 +271,10 @@ def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistIt
 
 
 def sharing_item(*, unknown: Sequence[str], apart: Sequence[str]) -> ChecklistItem:
-    """Build the checklist's item on accounts that other shops may use.
+    """Build the checklist's item on provider accounts that other shops may use.
 
     unknown  sources for which nobody has said whether another shop uses their account
-    apart    sources that other shops use, and whose settings distinguish the shops
+    apart    sources whose account other shops use, but whose settings distinguish the shops
     """
     name = "account_sharing"
     if unknown:

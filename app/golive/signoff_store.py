@@ -15,7 +15,7 @@ Judged = Literal["passed", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signoff:
-    """A statement about an item of the checklist."""
+    """A person's or the program's statement about an item of the checklist."""
 
     item: str
     state: Judged

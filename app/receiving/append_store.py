@@ -89,8 +89,8 @@ NewEvent = tuple[Event, tuple[Any, ...]]
 """Event and the row to insert for it, whose `order_key` is set later."""
 
 Bodies = dict[str, tuple[str | None, str | None]]
-"""Bodies of one event id, by digest: the order under which each is stored, and the order that it
-names."""
+"""Bodies of one event id, by digest. Each has the order under which it is stored, and the order
+that it names."""
 
 
 @dataclass(slots=True)

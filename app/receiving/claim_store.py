@@ -72,7 +72,7 @@ class Claimant:
 
     @property
     def marks(self) -> str:
-        """Return the SQL pattern of the marks of all claims of this reader."""
+        """Return the SQL pattern that matches the claims of this reader."""
         return f"{self._name}%"
 
     def next_mark(self) -> str:
@@ -85,7 +85,8 @@ class Claimant:
         return bool(head.taken_by) and not head.taken_by.startswith(self._name)
 
     def free(self, heads: Sequence[Head]) -> list[Head]:
-        """Return the heads that may be claimed: unclaimed, our own, or with an expired claim."""
+        """Return the heads that may be claimed: heads without a claim, with a claim of this reader,
+        or with an expired claim."""
         now = monotonic()
         if now - self._looked_at > LOOKS_S:
             self._seen.clear()
@@ -106,7 +107,7 @@ class Claimant:
 
 
 def heads_of_rows(connection: PlainConnection, *, after: int = 0) -> list[Head]:
-    """Return heads of the table's rows with a number above `after`, oldest first."""
+    """Return heads of the inbox table's rows with a number above `after`, oldest first."""
     return [Head(*row) for row in connection.ask(_ROWS, (after, HEADS))]
 
 
@@ -164,8 +165,8 @@ UPDATE inbox SET taken_by=?, tries=inbox.tries + free.ran_out FROM (
 ) AS free WHERE inbox.seq = free.seq
 RETURNING inbox.seq, inbox.count, inbox.received_at, inbox.records, inbox.tries
 """
-"""SQL that claims rows unchanged since they were listed. It skips rows that other processes are
-claiming."""
+"""SQL that claims those rows that have not changed since they were listed. It skips rows that other
+processes are claiming."""
 
 
 def claim_suspect(connection: PlainConnection, claimant: Claimant, head: Head) -> Suspect | None:

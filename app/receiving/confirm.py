@@ -62,7 +62,7 @@ only after a while."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmer:
-    """Everything needed to ask providers.
+    """Sources and clients with which providers are asked.
 
     sources  the sources by name
     askers   client of each source whose provider is asked, by the source's name

@@ -459,7 +459,7 @@ _NAMED: Final = (
 
 
 async def last_positions(connection: AsyncConnection, event: Event) -> list[Event]:
-    """Return the two latest answers that state the payment's position, newest first."""
+    """Return the payment's two latest answers that state its position, newest first."""
     found = await connection.execute(
         sa.select(*EVENTS.c)
         .where(

@@ -66,7 +66,7 @@ class ConnectionLimits:
         self._proxies = [ipaddress.ip_network(network, strict=False) for network in limits.proxies]
 
     def admits(self, connection: Guarded, address: str) -> bool:
-        """Return whether the connection may open, and count it until `leaves` is called."""
+        """Return whether the connection may open. If so, count it until `leaves` is called."""
         if len(self.open) >= self.limits.connections:
             self.refused["too_many_connections"] += 1
             return False

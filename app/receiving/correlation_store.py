@@ -114,7 +114,8 @@ class Linking:
             self.contested |= {(one, other), (other, one)}
 
     def touched(self) -> Iterable[str]:
-        """Yield each order that a link changed, by an adopted event or a contest."""
+        """Yield each order that a link has changed, because an event was adopted or orders were
+        contested."""
         yield from self.adopted.values()
         for one, _ in self.contested:
             yield one

@@ -54,7 +54,7 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFilter:
-    """Filter for arrivals: see `list_deliveries`."""
+    """Filter for arrivals. `list_deliveries` explains the members."""
 
     verdict: str | None = None
     source: str | None = None

@@ -35,7 +35,8 @@ _RIGHT_MARKS = (
 
 @lru_cache(maxsize=4_096)
 def backwards(reference: str) -> str:
-    """Return a reference normalized by `match_key` and reversed, for searches by its end."""
+    """Return a reference normalized by `match_key` and reversed. It is used to search for
+    references by their end."""
     return match_key(reference)[::-1]
 
 
@@ -172,7 +173,7 @@ async def marks_without_reason(
 async def call_up(
     connection: AsyncConnection, orders: Sequence[str], *, now: Instant, beyond: Instant
 ) -> None:
-    """Make these orders due now, unless they are due at `beyond` or earlier."""
+    """Make those of these orders due now that would become due only after `beyond`."""
     marks = [
         (mark.order, now, mark.generation)
         for mark in await marks_of(connection, orders, to_write=True)
@@ -183,7 +184,7 @@ async def call_up(
 
 
 async def mark_all_due(connection: AsyncConnection, *, now: Instant) -> None:
-    """Make every order with a mark due at `now`."""
+    """Make every order that has a mark due at `now`."""
     await connection.execute(
         text("UPDATE order_due SET due_at=:now, generation=generation+1"), {"now": now}
     )

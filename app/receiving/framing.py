@@ -14,7 +14,8 @@ from app.receiving.refusal_store import Rejection
 from reconcile.instants import Instant
 
 _HEADS: Final = json.JSONEncoder(separators=(",", ":"))
-"""JSON encoder, created once: `json.dumps` would create one for each head."""
+"""JSON encoder for heads. It is created only once, because `json.dumps` would create one for each
+head."""
 
 _SIZES: Final = struct.Struct(">II")
 """Sizes in bytes of a head and of its body."""
@@ -62,7 +63,7 @@ def _framed(item: Item) -> bytes:
 
 
 def items_in(records: bytes) -> Iterator[Item]:
-    """Yield the items of a row. Raises DamagedRow."""
+    """Yield the items of a row. Raises DamagedRow if its bytes are not valid frames."""
     at = 0
     while at < len(records):
         try:

@@ -21,7 +21,7 @@ _LEFT_OUT: Final = frozenset({b"authorization", b"cookie", b"proxy-authorization
 
 
 _PLACE_OF = re.compile(rb"\(left out(?:, sha256 [0-9a-f]{64})?\)")
-"""Placeholder for a value that is not stored."""
+"""Pattern of the placeholder for a value that is not stored."""
 
 METHOD: Final = ":method"
 URL: Final = ":url"

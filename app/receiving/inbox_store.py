@@ -136,7 +136,7 @@ class Progress(NamedTuple):
     """Progress of reading the file, as stored in the database.
 
     position     number of the last row that was read
-    tidy_up_to   number of the last row that must be deleted for an erasure
+    tidy_up_to   number of the last row whose traces an erasure wants deleted
     covered      number of the last row that may be deleted
     last_commit  value of the counter LAST_COMMIT
     """

@@ -42,8 +42,8 @@ _ORDERS: Final = (
 
 
 def phone_note(digest: bytes, order: str | None, delivery_id: str, now: Instant) -> PhoneNote:
-    """Return a note that links a phone number's digest with the order, or with the delivery if no
-    order is known."""
+    """Return a note that links the digest of a phone number with the order. If no order is known,
+    it links the digest with the delivery."""
     kind, thing = ("delivery", delivery_id) if order is None else ("order", order)
     return digest, kind, thing, now
 

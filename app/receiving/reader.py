@@ -97,8 +97,8 @@ class Holding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
-    """Everything needed to read the inbox: sources, holds, failed appends, and the readers'
-    claims."""
+    """Everything needed to read the inbox: sources, functions that hold orders, failed appends, and
+    the claims of readers."""
 
     context: AppContext
     inbox: Inbox

@@ -171,7 +171,7 @@ async def receive_delivery(receiver: Receiver, incoming: Incoming) -> ReceiverAn
 
 
 def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected | Received:
-    """Run steps 1 to 5 of the module's docstring. Return a delivery to store, a rejection, or an
+    """Do steps 1 to 5 of the module's docstring. Return a delivery to store, a rejection, or an
     answer to a request that is not stored."""
     now = receiver.clock.now()
     delivery_id = new_id("dlv_", now)

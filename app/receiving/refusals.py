@@ -35,7 +35,7 @@ too_many  make its address wait
 
 
 class Allowance:
-    """Allowance that refills at a constant rate, up to the amount for one minute."""
+    """Allowance that is refilled at a constant rate, up to the amount for one minute."""
 
     __slots__ = ("_at", "_left", "_per_minute")
 

@@ -37,7 +37,8 @@ def keep_unread(connection: PlainConnection, messages: Iterable[UnreadMessage]) 
 
 
 def forget_unread(connection: PlainConnection, deliveries: Collection[str]) -> set[str]:
-    """Delete the stored values of these messages. Return the orders that they may concern."""
+    """Delete the stored values of these messages. Return the orders that the messages may be
+    about."""
     if not deliveries or not any_unread(connection):
         return set()
     rows = select_rows(connection, sql=_OF_DELIVERIES, values=deliveries)

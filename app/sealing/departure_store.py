@@ -73,8 +73,8 @@ async def newest_departures(connection: AsyncConnection) -> list[Departure]:
 
 
 async def last_to_leave(connection: AsyncConnection) -> tuple[int, Instant] | None:
-    """Return the size of the largest published checkpoint, and when a channel last published it;
-    None if there is none."""
+    """Return the size of the largest published checkpoint, and when it was last published; None if
+    there is none."""
     rows = await connection.execute(
         text(
             "SELECT size, max(at) FROM log_departures "

@@ -235,7 +235,7 @@ _PLACES: Final = {
     name: place
     for place, name in enumerate((*mapping.EVENT_COLUMNS, "money", "order_money", "refunded_total"))
 }
-"""Positions of the values in an event's parts: its columns, then its amounts."""
+"""Positions of the values in an event's parts: first its columns, then its amounts."""
 
 _CURRENCIES: Final = [_PLACES[f"{of}currency"] for of in ("", "order_", "refunded_")]
 """Columns with currencies. The column before each has the amount."""

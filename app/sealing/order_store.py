@@ -226,7 +226,7 @@ def chain_of(
 
 
 async def erased_orders(connection: AsyncConnection) -> set[str]:
-    """Return the commitments, in hex, of erased orders."""
+    """Return the commitments of erased orders, in hex."""
     rows = await connection.execute(
         text("SELECT commitment FROM order_keys WHERE order_key IS NULL")
     )

@@ -99,7 +99,8 @@ def keep_hashes(
 
 
 def keep_tree(connection: PlainConnection, tree: SealedTree) -> bool:
-    """Store a tree if it is the next one. Return False if another process stored it first."""
+    """Store a tree, unless another process has already stored the next one. Return whether it was
+    stored."""
     take_lock(connection, SEALING)
     ((newest,),) = connection.ask("SELECT coalesce(max(number), 0) FROM order_trees")
     if newest != tree.number - 1:
@@ -152,7 +153,8 @@ async def kept_states(connection: AsyncConnection, *, size: int) -> AsyncIterato
 async def entry_in(
     connection: AsyncConnection, commitment: bytes, tree: SealedTree
 ) -> tuple[order_tree.OrderEntry, list[tuple[int, Hash]]] | None:
-    """Return an order's entry in a tree, and its path to the root; None if it has no entry."""
+    """Return an order's entry in a tree, and its path to the root; None if the tree has no entry
+    for the order."""
     members = await run(connection, _states, order_tree.group_of(commitment), tree.size)
     entry = next((each for each in members if each.commitment == commitment), None)
     if entry is None:

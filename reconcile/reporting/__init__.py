@@ -1,1 +1,1 @@
-"""A period as a report: figures, lists, ties, journal, and what prevents its closing."""
+"""Report of a period: figures, lists, ties, journal, and what prevents closing the period."""

@@ -106,8 +106,8 @@ _REVERSED: Final = "reversed: "
 
 
 def _reversed(transaction: Transaction) -> Transaction:
-    """Return a transaction with opposite postings. Reversing a reversal restores the original
-    words."""
+    """Return a transaction with opposite postings, and with a description that says so. Reversing a
+    reversal restores the original description."""
     what = transaction.what
     done = what.removeprefix(_REVERSED)
     return replace(
@@ -131,7 +131,7 @@ class AdjustedMoney:
         self._at: Instant | None = None
 
     def add(self, transaction: Transaction) -> None:
-        """Add a transaction, if it is an adjusting entry."""
+        """Add a transaction. Ignore it if it is not an adjusting entry."""
         adjusts, currency = transaction.adjusts, transaction.currency
         if adjusts is None:
             return

@@ -186,7 +186,7 @@ FORM: Final = 3
 class EvidenceDigest:
     """Number and SHA-256 of the rows of one kind that became known on one day.
 
-    part  `deliveries`, `events`, `records`, …
+    part  kind of the rows: `deliveries`, `events`, `records`, …
     """
 
     part: str
@@ -515,8 +515,8 @@ def excepted(
 
 
 def too_early(month: Month, *, now: Instant, margin_days: int) -> Iterator[Blocker]:
-    """Yield a blocker until `margin_days` after the month's end, in which late evidence may
-    arrive."""
+    """Yield a blocker if fewer than `margin_days` have passed since the month's end. Late evidence
+    may still arrive in them."""
     opens = month.end + margin_days * DAY
     if now < opens:
         yield Blocker(

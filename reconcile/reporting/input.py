@@ -64,7 +64,7 @@ class ChangeSeen:
 
 
 def merged(takings: Iterable[LedgerLine], rows: Iterable[StatementRow]) -> Iterator[OrderSeen]:
-    """Merge ledger lines and statement lines; both streams ascend by key."""
+    """Merge ledger lines and statement lines. Both streams must be sorted by key."""
     orders = groupby(takings, key=lambda taking: taking.key)
     lines = groupby(rows, key=lambda row: row.key)
     order, line = next(orders, None), next(lines, None)
@@ -189,7 +189,7 @@ def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[Settle
 
 
 Abroad = list[tuple[tuple[Taken, ...], list[StatementLine]]]
-"""Movements and the lines that settle them in another currency."""
+"""Movements, and the lines that settle these movements in another currency."""
 
 
 def settled_abroad(seen: OrderSeen) -> Abroad:
@@ -244,7 +244,8 @@ def _fits(line: StatementLine, taken: Taken, kinds: tuple[EntryKind, ...]) -> bo
 
 
 def signed(line: StatementLine) -> tuple[int, int, int]:
-    """Return gross, fee and net as they change the merchant's balance. A fee line has gross 0."""
+    """Return gross, fee and net, positive if they increase the merchant's balance. A fee line has
+    gross 0."""
     if line.kind == "fee":
         return 0, -line.net, line.net
     gross = balance_of(line)

@@ -587,9 +587,10 @@ def written_off(
 
 
 def _balanced(*postings: tuple[Role, int]) -> tuple[Posting, ...]:
-    """Return the postings that are not zero, with any difference posted to clearing.
+    """Return the postings that are not zero. Any difference is posted to clearing.
 
-    The sum of gross, fee and net of a statement line is checked at import.
+    A statement line has no difference, because the sum of its gross, fee and net is checked at
+    import.
     """
     left = sum(minor for _, minor in postings)
     given: Counter[Role] = Counter()

@@ -1,6 +1,6 @@
 """Sums of orders: flow, control totals, outcomes, findings and outcomes over time.
 
-Leaves out: the selection of orders; `tally` calls `standing` once for each.
+Leaves out: the selection of orders. `tally` calls `standing` once for each order.
 """
 
 from bisect import bisect_right
@@ -31,21 +31,21 @@ GROUP_OF: Final[dict[Outcome, r.OutcomeGroup]] = {
 }
 """Group of each outcome.
 
-success  money came, even if it went back later
+success  money was received, even if it was returned later
 failure  somebody refused or canceled
 timeout  the deadline passed
-open     no final outcome yet
+open     there is no final outcome yet
 """
 
 NO_CURRENCY: Final = ""
 """Currency of an order whose price and money are unknown."""
 
 DAILY_UP_TO: Final = 92 * DAY
-"""Longest period whose chart has a point for each day: a quarter is still readable."""
+"""Maximum length of a period whose chart has a point for each day. A quarter is still readable."""
 
 WEEKLY_UP_TO: Final = 732 * DAY
-"""Longest period whose chart has a point for each week.
-Two years have 105 weeks. Charts of longer periods have a point for each month."""
+"""Maximum length of a period whose chart has a point for each week. Two years have 105 weeks.
+Charts of longer periods have a point for each month."""
 
 
 def standing(taking: LedgerLine, scope: r.Scope, *, moved: bool) -> tuple[r.FlowStep, ...]:

@@ -100,7 +100,7 @@ class Converter:
 
 
 Sums = Mapping[tuple[str, str, str], int]
-"""Minor units by day, currency and kind."""
+"""Sums in minor units by day, currency and kind."""
 
 
 def converted_sums(sums: Sums, converter: Converter) -> dict[tuple[str, str], int]:

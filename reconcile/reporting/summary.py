@@ -46,7 +46,7 @@ class CauseTotal:
 
     breaks       the cause in words
     accepted     number of accepted breaks
-    up_to_1_day  and so on: number of breaks of each age
+    up_to_1_day  number of breaks of this age, and likewise for the other ages
     """
 
     currency: str

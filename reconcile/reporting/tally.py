@@ -38,7 +38,7 @@ from reconcile.reporting.own_currency import Rates, in_own_currency
 Line = TypeVar("Line")
 
 _AGES: Final = (1, 7, 30, 90)
-"""Upper limits in whole days of all age classes except the last."""
+"""Upper limits of the age classes, in whole days. The last class has no limit."""
 
 
 class Bounded(Generic[Line]):
@@ -57,7 +57,7 @@ class Bounded(Generic[Line]):
             self._lines = list(self.lines())
 
     def lines(self) -> tuple[Line, ...]:
-        """Return the lines kept, sorted."""
+        """Return the lines that were kept, sorted."""
         return tuple(sorted(self._lines, key=self._key)[: self.bound])
 
 
@@ -162,7 +162,8 @@ DELAYS: Final[tuple[Duration, ...]] = (
     6 * HOUR,
     DAY,
 )
-"""Upper limits of the delay classes, from imperceptible to longer than a checkout."""
+"""Upper limits of the delay classes. The first delay is not noticed, and the last is longer than
+any checkout."""
 
 
 class MoneySums:
