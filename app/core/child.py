@@ -7,7 +7,7 @@
     kill it at its deadline, or if the caller is canceled
 
 The function may read hostile data, so the parent does not trust the child. It never unpickles the
-child's answer. The only text that it passes on are the messages of Tallyhook errors. The child is
+child's answer. The only text that it passes on is the message of a Tallyhook error. The child is
 not isolated: it can read files and use the network like its parent.
 """
 

@@ -122,8 +122,8 @@ def forbid_core_dumps() -> None:
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that end a service. SIGHUP is sent when a terminal is closed. It is not
-    among them if it is ignored, as under `nohup`."""
+    """Return the signals that end a service. SIGHUP, which is sent when a terminal is closed, is
+    left out if the process ignores it, as under `nohup`."""
     asked = (signal.SIGTERM, signal.SIGINT)
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return asked if ignored else (*asked, signal.SIGHUP)

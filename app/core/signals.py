@@ -17,7 +17,7 @@ class Signal(asyncio.Event):
         self.elsewhere()
 
     def hear(self) -> None:
-        """Wake the tasks that wait in this process. For a signal that came from the other
+        """Wake the tasks that wait in this process. Call this for a signal that came from the other
         process."""
         super().set()
 

@@ -457,8 +457,8 @@ def endorsed_chain(
 
 
 MAX_ORIGINS: Final = 100
-"""Maximum number of signatures that are checked in an endorsement. It has one for each origin, and
-each restore gives a new origin."""
+"""Maximum number of signatures that are checked in an endorsement. An endorsement has one signature
+for each origin of the log, and each restore gives the log a new origin."""
 
 
 def shown_key(signer: CheckpointSigner) -> dict[str, str]:

@@ -225,10 +225,10 @@ ALWAYS = frozenset((
 ))  # fmt: skip
 
 PARTS = ("body", "whole", "headers", "signed")
-"""Parts of a delivery that are in files of their own. Each is the ending of its file."""
+"""Parts of a delivery that are in files of their own. Each name is also the ending of the file."""
 
 NOTHING = hashlib.sha256().hexdigest()
-"""SHA-256 of an empty body. If an event was read from the address, the request had no body."""
+"""SHA-256 of an empty body. It is the digest of a request whose event was read from its address."""
 
 
 def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:

@@ -273,7 +273,7 @@ class _Stage:
     ) -> RehearsedScenario:
         """Start a payment a second time, and repeat the first request with its idempotency key.
 
-        The result has passed if all answers name the same session.
+        The scenario passes if all answers name the same session.
         """
         began = monotonic()
         found = await open_checkout(self._context, self._client, request=request)

@@ -70,8 +70,8 @@ BEAT: Final = "reader beat"
 their own."""
 
 CLOSED: Final = "inbox closed"
-"""Counter in the database: the file's last row number when it was closed properly, plus one. It is
-absent or 0 while the file is open for writing."""
+"""Counter in the database: number of the file's last row when the file was closed properly, plus
+one. It is absent or 0 while the file is open for writing."""
 
 OPENED: Final = "inbox opened"
 """Counter in the database: when the file was last opened with all its rows read."""

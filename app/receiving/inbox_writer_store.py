@@ -253,7 +253,7 @@ class InboxWriter:
             self._tidied = up_to
 
     async def note_lost_commits(self) -> None:
-        """Record that the database's write-ahead log was lost, when the service ends. A commit
+        """Record, when the service ends, that the database's write-ahead log was lost. A commit
         newer than any real one is stored in the inbox file, so that the next start finds a gap."""
         newer = max(SystemClock().now(), self._seen + 1)
         with self.writer.though_poisoned():

@@ -476,8 +476,8 @@ class Blocker:
 
     @property
     def line(self) -> str:
-        """Return the name for making an exception for this blocker, such as `pending` or
-        `coverage:shop`."""
+        """Return the name under which a person makes an exception for this blocker, such as
+        `pending` or `coverage:shop`."""
         about = self.cause or self.about
         return self.code if about is None else f"{self.code}:{about}"
 

@@ -4,48 +4,66 @@ Leaves out: account names and file formats. Every transaction has one currency, 
 up to zero. Sales are not in this journal. The merchant's own books post them against the
 receivable.
 
-    captured       clearing +   receivable -     on the provider's date; what is on top of the price
-                   has accounts of its own in place of the receivable, also when it goes back
-    refunded       receivable + clearing -       on the provider's date
-    dispute lost   disputes +   clearing -       on the provider's date
-    settled        bank + net   fees + fee       clearing - gross, on the statement's date;
-                   with bank files, in_transit in place of bank
-    in the bank    bank +       in_transit -     on the bank's date
-    captured without an order
-                   clearing +   unallocated -   on the provider's date, and
-    assigned       unallocated + receivable -   on the day of the record; withdrawn: back
-    other business unallocated + the account named -    on the day of the record
-    settled into a wallet
-                   wallet + net  fees + fee     clearing - gross, on the statement's date
-    opening balance of a wallet
-                   wallet +     openings -      on the date of the first line that states a balance
-    withdrawn      in_transit + wallet -        on the statement's date; a withdrawal that failed,
-                   and money from the bank, the other way round
-    transferred    transfers +  wallet -        on the date of each side: both add up to zero
-    held           wallet +     wallet -        from the available part to the held one; released:
-                   back
-    converted      exchange +   wallet -        on the date of each side, in its own currency
-    disbursed      other_business + wallet -    on the statement's date
-    settled of another shop
-                   bank + net   fees + fee       other_shops - gross, on the statement's date
-    exchanged      exchange +   in_transit -     in the payout's currency, on the bank's date, and
-                   bank +       exchange -       in the bank's; for the excess over the rules' rate
-                   exchange +   exchange_gains -
-    settled in another currency, on the statement's date:
-                   exchange +   clearing -       in the payment's currency, and
-                   clearing +   exchange -       in the statement's; for the excess over the rate
-                   clearing +   exchange_gains -
-    written off    write_offs + clearing -       when a person accepted the break; in_transit - for
-                                                 a payout or a bank line, wallet - for a balance
-    taken back     clearing +   write_offs -     when later evidence closes the break,
-                                                 or changes its money
+The transactions below name the accounts that are debited (+) and credited (-), and the date:
+
+captured
+    clearing +, receivable -, on the provider's date. Money on top of the price is posted to
+    accounts of its own instead of the receivable, also when it is returned
+refunded
+    receivable +, clearing -, on the provider's date
+dispute lost
+    disputes +, clearing -, on the provider's date
+settled
+    bank + net, fees + fee, clearing - gross, on the statement's date. With bank files, in_transit
+    is used instead of bank
+in the bank
+    bank +, in_transit -, on the bank's date
+captured without an order
+    clearing +, unallocated -, on the provider's date
+assigned
+    unallocated +, receivable -, on the day of the record. Reversed if the assignment is withdrawn
+other business
+    unallocated +, the chosen account -, on the day of the record
+settled into a wallet
+    wallet + net, fees + fee, clearing - gross, on the statement's date
+opening balance of a wallet
+    wallet +, openings -, on the date of the first line that states a balance
+withdrawn
+    in_transit +, wallet -, on the statement's date. Reversed for a withdrawal that failed, and for
+    money that comes from the bank
+transferred
+    transfers +, wallet -, on the date of each side. The two sides add up to zero
+held
+    wallet +, wallet -, from the available part to the held part. Reversed if it is released
+converted
+    exchange +, wallet -, on the date of each side, in its own currency
+disbursed
+    other_business +, wallet -, on the statement's date
+settled for another shop
+    bank + net, fees + fee, other_shops - gross, on the statement's date
+exchanged, on the bank's date
+    exchange +, in_transit -, in the payout's currency
+    bank +, exchange -, in the bank's currency
+    exchange +, exchange_gains -, for the excess over the expected rate
+settled in another currency, on the statement's date
+    exchange +, clearing -, in the payment's currency
+    clearing +, exchange -, in the statement's currency
+    clearing +, exchange_gains -, for the excess over the expected rate
+written off
+    write_offs +, clearing -, when a person accepted the break. Instead of clearing, in_transit is
+    used for a payout or a bank line, and wallet for a balance
+taken back
+    clearing +, write_offs -, when later evidence closes the break, or changes its money
 
 With `revenue_at="fulfilment"` this is a journal of sales as well. For an order that is not
 fulfilled yet, `deposits` replaces the receivable and disputes:
 
-    fulfilled      deposits +   sales -          on the day of fulfilment: what was captured so far
-    captured       clearing +   sales -          from that day on
-    refunded       refunds +    clearing -       from that day on
+fulfilled
+    deposits +, sales -, on the day of fulfilment, for everything captured so far
+captured
+    clearing +, sales -, from that day on
+refunded
+    refunds +, clearing -, from that day on
 
 If a tax rate is given, the tax contained in sales and refunds is posted to `taxes` instead.
 

@@ -33,8 +33,8 @@ from reconcile.money import Money
 
 
 def reason_words(code: str) -> str:
-    """Return the summary of a reason, in the plural. Return an unknown code with blanks for
-    underscores."""
+    """Return the summary of a reason, in the plural. Return an unknown code with its underscores
+    replaced by blanks."""
     known = REASONS.get(code)
     return code.replace("_", " ") if known is None else known.summary
 
