@@ -35,7 +35,7 @@ FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = 15 * MINUTE
 """Longest pause between two tries for one payment. Pauses begin with FIRST_PAUSE and double."""
 
-TELL_AFTER: Final = 3
+REPORT_AFTER: Final = 3
 """Number of unclear answers after which the finding `session_unknown` is reported."""
 
 
@@ -113,7 +113,7 @@ async def ask_and_record(
                 f"The payment service answered {verdict.status}: check the {what} of the checkout "
                 f"settings, then try again. Order {row.order} keeps its idempotency key."
             )
-        assert not isinstance(verdict, requests.ComeAgain), "the client asks until it is clear"
+        assert not isinstance(verdict, requests.RetryLater), "the client asks until it is clear"
         return await _record(context, payment, verdict, row=row), verdict
     except BaseException:
         await context.database.writer.commit(pending.release_session, row.key)
@@ -151,7 +151,7 @@ async def _record(
         now = context.clock.now()
         reached = isinstance(answered, AnswerUnclear) and answered.reached
         in_vain = 0 if row is None else row.in_vain + reached
-        tell = row is None or in_vain >= TELL_AFTER
+        tell = row is None or in_vain >= REPORT_AFTER
         known = order_records(connection, payment.requested.order)
         current = payments.payment_with(known, payment.key) or payment
         if payments.adds(answered, current, tell=tell):

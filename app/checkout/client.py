@@ -20,7 +20,7 @@ import anyio
 import httpx2
 
 from app.checkout import request as requests
-from app.checkout.request import AnswerUnclear, ComeAgain, ServiceReply, Verdict
+from app.checkout.request import AnswerUnclear, RetryLater, ServiceReply, Verdict
 from app.checkout.session_api import SESSION_APIS, SessionApi
 from app.config.settings import Settings
 from app.context.configured import profile_of
@@ -224,7 +224,7 @@ class CheckoutClient:
 
     async def ask(self, order: str, body: bytes, *, key: str, again: bool = False) -> Verdict:
         """Send requests for the order's session until the answer is clear or the time is over.
-        Never return a ComeAgain.
+        Never return a RetryLater.
 
         again  whether an earlier request may have been sent with this key
 
@@ -250,7 +250,7 @@ class CheckoutClient:
             reply = await self._request(body, key, limit_s=min(retry.try_s, retry.total_s - spent))
             spent += time.monotonic() - started
             verdict = requests.judge_reply(reply, order=order, api=api, mask=mask, lost=lost)
-            if not isinstance(verdict, ComeAgain):
+            if not isinstance(verdict, RetryLater):
                 return verdict
             if verdict.code in WAITS_FOR_ALL:
                 until = time.monotonic() + min(verdict.wait_s, LONGEST_HOLD_S)

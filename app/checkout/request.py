@@ -285,11 +285,11 @@ other requests."""
 MAX_REFERENCE: Final = 200
 """Maximum number of characters of a session's reference at the service."""
 
-COME_AGAIN: Final = frozenset({408, 409, 425, 429})
+RETRY_STATUSES: Final = frozenset({408, 409, 425, 429})
 """HTTP statuses after which the request may be repeated with its key: 408 too slow, 409 still
 running, 425 too early, 429 too many."""
 
-NOT_THE_ORDER: Final = frozenset({401, 403, 404, 405, 407})
+DENIED_STATUSES: Final = frozenset({401, 403, 404, 405, 407})
 """HTTP statuses that concern our credentials or address, and say nothing about the order."""
 
 
@@ -364,14 +364,14 @@ class Denied:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComeAgain:
+class RetryLater:
     """Answer of the service: send the request with its key again, after `wait_s` seconds."""
 
     code: str
     wait_s: float = 0.0
 
 
-Verdict = Opened | SessionRefused | AnswerUnclear | Denied | ComeAgain
+Verdict = Opened | SessionRefused | AnswerUnclear | Denied | RetryLater
 
 
 def judge_reply(
@@ -384,10 +384,10 @@ def judge_reply(
     """
     status = reply.status
     if status is None:
-        return ComeAgain(code=reply.problem or "connection_failed")
-    if status in COME_AGAIN or status >= 500:
-        return ComeAgain(code=f"status_{status}", wait_s=_retry_after(reply))
-    if status in NOT_THE_ORDER:
+        return RetryLater(code=reply.problem or "connection_failed")
+    if status in RETRY_STATUSES or status >= 500:
+        return RetryLater(code=f"status_{status}", wait_s=_retry_after(reply))
+    if status in DENIED_STATUSES:
         return Denied(status=status)
     if 400 <= status < 500:
         # A service that objects to the key remembers an earlier request with it. That request may

@@ -41,7 +41,7 @@ SERVER_S: Final = 60.0
 AGAIN_S: Final = 0.2
 """Seconds between two attempts to connect."""
 
-LOOKED_AT_FIRST: Final = 64 * MIB
+CHECKED_BEFORE_SERVING: Final = 64 * MIB
 """Largest SQLite file that is checked before any delivery is acknowledged. The check takes a second
 on a slow disk. A larger file is checked while it is served."""
 
@@ -230,7 +230,7 @@ class Database:
                 await self.writer.connect()
             if purpose == "serving":
                 size = 0 if self.path is None else self.path.stat().st_size
-                self.looked = size <= LOOKED_AT_FIRST
+                self.looked = size <= CHECKED_BEFORE_SERVING
                 if self.looked:
                     await self.look()
             if purpose in ("serving", "working", "alone") and self.path is not None:

@@ -220,10 +220,10 @@ _SQLITE_ARGUMENTS: Final[dict[str, Any]] = {
     "factory": CallingConnection,
 }
 
-PATIENT: Final = statement("PRAGMA busy_timeout={ms}", ms=str(BUSY_TIMEOUT_MS))
+SET_BUSY_TIMEOUT: Final = statement("PRAGMA busy_timeout={ms}", ms=str(BUSY_TIMEOUT_MS))
 """Pragma that makes statements wait up to BUSY_TIMEOUT_MS for another connection's write lock."""
 
-_PRAGMAS: Final = ("PRAGMA foreign_keys=ON", PATIENT)
+_PRAGMAS: Final = ("PRAGMA foreign_keys=ON", SET_BUSY_TIMEOUT)
 
 
 def _prepare(

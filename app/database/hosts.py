@@ -43,7 +43,7 @@ LOOK_S: Final = 5.0
 """Seconds between two rounds of questions to all hosts in a process that only reads. In such a
 process, no commit shows a takeover."""
 
-RARELY: Final = 10
+ROUND_DIVISOR: Final = 10
 """Divisor that limits the rounds of questions during a long transaction. The time between two
 rounds is the transaction's duration so far, divided by this number, but at least WATCH_S."""
 
@@ -202,7 +202,7 @@ class Hosts:
         began = monotonic()
         while True:
             await self._look()
-            await asyncio.sleep(max(WATCH_S, (monotonic() - began) / RARELY))
+            await asyncio.sleep(max(WATCH_S, (monotonic() - began) / ROUND_DIVISOR))
 
     def look_sometimes(self) -> None:
         """Ask all hosts in the background, unless they were asked less than LOOK_S ago."""

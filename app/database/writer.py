@@ -21,7 +21,7 @@ from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.core.logs import log
 from app.database import faults, holders, locks, postgresql
-from app.database.engine import BUSY_TIMEOUT_MS, PATIENT
+from app.database.engine import BUSY_TIMEOUT_MS, SET_BUSY_TIMEOUT
 from app.database.gaps import note_commit
 from app.database.holders import Holder
 from app.database.statements import (
@@ -203,7 +203,7 @@ def checkpoint_log(connection: PlainConnection, mode: Mode, *, wait_ms: int) -> 
     try:
         rows = connection.ask(statement("PRAGMA wal_checkpoint({mode})", mode=mode))
     finally:
-        connection.ask(PATIENT)
+        connection.ask(SET_BUSY_TIMEOUT)
     ((busy, pages, done),) = rows
     return CheckpointResult(alone=not busy, complete=pages == done and pages >= 0)
 

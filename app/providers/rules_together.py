@@ -134,7 +134,7 @@ _WHOLE: Final = _DOCUMENTS | {"body_or_query", "form_received", "ts"}
 _NOT_DIGITS_FIRST: Final = frozenset({"path", "url"})
 
 
-class Joins:
+class FieldBoundaries:
     """Checker of field boundaries in the signed content, which must be unambiguous.
 
     values  values of the whole profile file
@@ -275,7 +275,7 @@ def _signed_for_us(values: Values, key: str) -> bool:
     return (
         values["signature"]["key"] == "merchant"
         and all(map(_coverage(values).covers, values["event"][key]))
-        and Joins(values).ambiguous(values["signature"]["signed"] or "") is None
+        and FieldBoundaries(values).ambiguous(values["signature"]["signed"] or "") is None
     )
 
 
@@ -566,7 +566,7 @@ def _what_counts_is_signed(values: Values) -> Iterable[TomlMistake]:
 def _joins_are_separable(values: Values) -> Iterable[TomlMistake]:
     if _counts_never_by_itself(values):
         return
-    join = Joins(values).ambiguous(values["signature"]["signed"] or "")
+    join = FieldBoundaries(values).ambiguous(values["signature"]["signed"] or "")
     if join is not None:
         yield TomlMistake(
             "signature.signed",

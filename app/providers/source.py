@@ -97,7 +97,7 @@ ALL_ENDED: Final = Refusal(
 )
 
 
-class Ending:
+class ExpiringVerifiers:
     """Verifiers of a source whose secrets expire, one for each group of secrets valid together.
 
     The class has slots, so that no repr shows the secrets.
@@ -195,7 +195,9 @@ class Source:
         compile_with = partial(compile_verifier, name, profile)
         self._verifier = compile_with(given, strict=strict)
         self._ending = (
-            Ending(partial(compile_with, strict=True), given.listed, ends) if ends else None
+            ExpiringVerifiers(partial(compile_with, strict=True), given.listed, ends)
+            if ends
+            else None
         )
         ours = frozenset(accounts)
         texts = [*given.listed, *given.named.values()]

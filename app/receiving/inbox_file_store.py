@@ -53,7 +53,7 @@ senders."""
 
 SUFFIX: Final = ".inbox"
 
-LOOKED_AT_FIRST: Final = 64 * MIB
+CHECKED_BEFORE_SERVING: Final = 64 * MIB
 """Maximum size in bytes of a file that is checked completely before any delivery is
 acknowledged."""
 
@@ -189,7 +189,7 @@ class InboxFile:
     def is_small(self) -> bool:
         """Return whether the file is small enough to be checked before a delivery is
         acknowledged."""
-        return self.path.stat().st_size <= LOOKED_AT_FIRST
+        return self.path.stat().st_size <= CHECKED_BEFORE_SERVING
 
     async def empty(self, position: int) -> bool:
         """Delete the rows up to a position from the file, and checkpoint its write-ahead log.

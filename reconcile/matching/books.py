@@ -187,7 +187,7 @@ def match_keys(references: Sequence[str]) -> list[str]:
 
 MethodKind = Literal["outside", "bank", "tender", "provider"]
 
-OTHERWISE: Final[frozenset[MethodKind]] = frozenset({"outside", "bank", "tender"})
+NOT_BY_PROVIDER: Final[frozenset[MethodKind]] = frozenset({"outside", "bank", "tender"})
 """Kinds of payment methods whose money comes through no provider."""
 
 

@@ -186,10 +186,10 @@ class Life:
 
 def life(steps: Iterable[Step]) -> Life:
     """Return the state of a break after these steps, which are given in order."""
-    being = _Being()
+    state = _BreakState()
     for step in steps:
-        being.take(step)
-    return being.now()
+        state.take(step)
+    return state.now()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,16 +204,16 @@ def acceptances(
     steps: Iterable[Step],
 ) -> Iterator[tuple[Step, Accepted | None, Accepted | None]]:
     """Yield each step that changed the accepted amount, with the acceptance before and after it."""
-    being, before = _Being(), None
+    state, before = _BreakState(), None
     for step in steps:
-        being.take(step)
-        after = being.accepted()
+        state.take(step)
+        after = state.accepted()
         if after != before:
             yield step, before, after
         before = after
 
 
-class _Being:
+class _BreakState:
     def __init__(self) -> None:
         self._seen = True
         self._money: Money | None = None

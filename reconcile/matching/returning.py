@@ -25,12 +25,12 @@ def balance_of(line: StatementRow | StatementLine) -> int:
     return -line.gross if line.kind == "refund" and line.gross > 0 else line.gross
 
 
-def is_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
+def may_settle_exactly(row: StatementRow, taken: Return, terms: Terms) -> bool:
     """Return whether a line may settle a refund or chargeback of equal amount."""
     if row.kind == "dispute" and row.gross > 0:
         return False  # it returns money, for which the ledger has no movement
     return taken.minor == abs(row.gross) and (
-        may_be_of(row, taken, terms)
+        may_settle(row, taken, terms)
         or (
             (row.kind, taken.kind) == ("dispute", "reversed")
             and (row.payment, row.currency) == (taken.payment, taken.currency)
@@ -39,7 +39,7 @@ def is_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
     )
 
 
-def may_be_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
+def may_settle(row: StatementRow, taken: Return, terms: Terms) -> bool:
     """Return whether a line may settle a refund or chargeback, whatever their amounts."""
     return (
         row.kind != "returned"
@@ -77,7 +77,7 @@ def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bo
     """
     if row.kind != "payment":
         return True
-    fitting = [each for each in returns if may_be_of(row, each, terms)] if row.gross < 0 else []
+    fitting = [each for each in returns if may_settle(row, each, terms)] if row.gross < 0 else []
     amounts = [each.minor for each in fitting]
     return bool(amounts) and -row.gross in (*amounts, sum(amounts))
 
@@ -93,7 +93,7 @@ def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Term
     - all movements up to the last line's date, because part of a lost dispute may have come back
       later
     """
-    fitting = [each for each in unused if may_be_of(rows[0], each, terms)]
+    fitting = [each for each in unused if may_settle(rows[0], each, terms)]
     total = -sum(map(balance_of, rows))
     one = [each for each in fitting if each.minor == total]
     latest = max([row.settled_at for row in rows if row.settled_at is not None], default=None)

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Final, Literal
 
 from reconcile.instants import DAY, TICK, Duration, Instant
-from reconcile.matching.books import OTHERWISE, Methods
+from reconcile.matching.books import NOT_BY_PROVIDER, Methods
 from reconcile.matching.causes import CAUSES, BreakCause
 from reconcile.matching.control import Waiting
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow, name_of
@@ -286,11 +286,11 @@ class Terms:
     def outside_providers(self, rows: Iterable[BookRow]) -> bool:
         """Return whether the book says that these lines were paid entirely outside providers."""
         parts = [self.rules.methods.parts(row.method) for row in rows]
-        return all(each and each <= OTHERWISE for each in parts)
+        return all(each and each <= NOT_BY_PROVIDER for each in parts)
 
     def partly_outside(self, rows: Iterable[BookRow]) -> bool:
         """Return whether the book says that a part of these lines was paid outside providers."""
-        return any(self.rules.methods.parts(row.method) & OTHERWISE for row in rows)
+        return any(self.rules.methods.parts(row.method) & NOT_BY_PROVIDER for row in rows)
 
     def within(self, difference: int, currency: str) -> bool:
         """Return whether amounts of the currency that differ by this much still match."""

@@ -413,7 +413,9 @@ class Settling:
         failed = [e for one in funds for r in one.rows if r.whole for e in r.whole.failed]
         left: list[StatementRow] = []
         for row in others:
-            fitting = [each for each in unused if returning.is_of(row, each, self._terms)]
+            fitting = [
+                each for each in unused if returning.may_settle_exactly(row, each, self._terms)
+            ]
             if fitting:
                 # A lost dispute comes first: a dispute's line may also belong to a reversal.
                 lost = [each for each in fitting if each.kind == "dispute_lost"]
@@ -462,7 +464,7 @@ class Settling:
         the unsettled returns."""
         currency, taken = rows[0].currency, -sum([returning.balance_of(row) for row in rows])
         latest = max([row.settled_at for row in rows if row.settled_at is not None], default=None)
-        parts = [each for each in unused if returning.may_be_of(rows[0], each, self._terms)]
+        parts = [each for each in unused if returning.may_settle(rows[0], each, self._terms)]
         parts = [each for each in parts if latest is None or each.at <= latest]
         returned = sum([each.minor for each in parts])
         won = rows[0].kind == "dispute" and any("dispute_won" in e.findings for e in funds)

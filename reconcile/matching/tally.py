@@ -277,13 +277,13 @@ def _plus(into: Sums, sums: Sequence[int]) -> None:
 
 Row = TypeVar("Row", TakingRow, BookRow, StatementRow)
 
-TOGETHER: Final = 500
+BATCH_ROWS: Final = 500
 """Number of rows that are counted in one batch."""
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
     more = iter(rows)
-    while batch := list(islice(more, TOGETHER)):
+    while batch := list(islice(more, BATCH_ROWS)):
         yield batch
 
 

@@ -216,7 +216,8 @@ def _beside(
     """Return the movements that this line is the first to settle, and all that it settles.
 
     A negative payment line is a refund or a reversal at some providers. Otherwise it corrects a
-    capture. A dispute line may also settle one reversal of the same amount (`returning.is_of`).
+    capture. A dispute line may also settle one reversal of equal amount: see
+    `returning.may_settle_exactly`.
     """
     kinds = [_SETTLES[line.kind]]
     if line.kind == "payment" and gross < 0:

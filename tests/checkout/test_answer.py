@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from app.checkout.request import (
     AnswerUnclear,
-    ComeAgain,
     Denied,
     Opened,
+    RetryLater,
     ServiceReply,
     SessionRefused,
     Verdict,
@@ -84,7 +84,7 @@ def test_a_body_that_was_not_read_to_its_end_opens_nothing() -> None:
 
 @for_each("status", [408, 409, 425, 429, 500, 502, 503, 504, 599])
 def test_trouble_asks_to_come_again(status: int) -> None:
-    assert judged(status, GOOD) == ComeAgain(code=f"status_{status}")
+    assert judged(status, GOOD) == RetryLater(code=f"status_{status}")
 
 
 @for_each("status", [401, 403, 404, 405, 407])
@@ -111,7 +111,7 @@ def test_wrong_credentials_and_addresses_tell_nothing_about_the_order(status: in
 )
 def test_the_wait_that_the_service_asks_for(retry_after: str, date: Any, seconds: int) -> None:
     result = judged(503, retry_after=retry_after, date=date)
-    assert result == ComeAgain(code="status_503", wait_s=seconds)
+    assert result == RetryLater(code="status_503", wait_s=seconds)
 
 
 @for_each(

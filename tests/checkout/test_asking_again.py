@@ -12,7 +12,7 @@ from sqlalchemy import text
 from app.checkout import ask_session
 from app.checkout.ask_session import (
     LONGEST_PAUSE,
-    TELL_AFTER,
+    REPORT_AFTER,
     ask_again_due,
     asking_again,
     hold_for,
@@ -118,12 +118,12 @@ async def test_only_passes_in_which_the_service_answered_count(shop: Shop) -> No
     away = [drop] * 6 + [answer(503)] * 6
     async with service(*away, answer(429)) as pay, pay.client(ONCE) as client:
         await shop.open(client)
-        for _ in range(len(away) + TELL_AFTER - 2):
+        for _ in range(len(away) + REPORT_AFTER - 2):
             await later(shop, client)
         assert not await a_person_sees_it(shop)
         await later(shop, client)
         assert await a_person_sees_it(shop)
-        assert len(pay.seen) == len(away) + TELL_AFTER
+        assert len(pay.seen) == len(away) + REPORT_AFTER
         await later(shop, client)
     assert await shop.kinds() == ["requested", "unknown", "unknown"]
 

@@ -81,7 +81,7 @@ async def test_a_reader_of_another_process_keeps_no_service_from_starting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A later start empties the log."""
-    monkeypatch.setattr(engine, "PATIENT", statement("PRAGMA busy_timeout={ms}", ms="50"))
+    monkeypatch.setattr(engine, "SET_BUSY_TIMEOUT", statement("PRAGMA busy_timeout={ms}", ms="50"))
     path = tmp_path / "t.db"
     url, written = f"sqlite+aiosqlite:///{path}", path.with_name("t.db-wal")
     log = io.StringIO()
@@ -178,7 +178,7 @@ async def large(path: Path) -> Settings:
 async def test_a_command_alone_reads_the_file_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, purpose: Purpose, whole: bool
 ) -> None:
-    monkeypatch.setattr(opening, "LOOKED_AT_FIRST", 0)
+    monkeypatch.setattr(opening, "CHECKED_BEFORE_SERVING", 0)
     path = tmp_path / "t.db"
     settings = await large(path)
     found = []
@@ -193,7 +193,7 @@ async def test_a_command_alone_reads_the_file_ahead(
 async def test_a_file_larger_than_memory_is_not_read_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "LOOKED_AT_FIRST", 0)
+    monkeypatch.setattr(opening, "CHECKED_BEFORE_SERVING", 0)
     path = tmp_path / "t.db"
     settings = await large(path)
     monkeypatch.setattr(engine, "_room_for_pages", lambda: path.stat().st_size - 1)

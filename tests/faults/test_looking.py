@@ -17,8 +17,8 @@ WITHOUT_END = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) S
 
 @pytest.fixture(autouse=True)
 def every_file_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.database.database.LOOKED_AT_FIRST", 0)
-    monkeypatch.setattr("app.receiving.inbox_file_store.LOOKED_AT_FIRST", -1)
+    monkeypatch.setattr("app.database.database.CHECKED_BEFORE_SERVING", 0)
+    monkeypatch.setattr("app.receiving.inbox_file_store.CHECKED_BEFORE_SERVING", -1)
     monkeypatch.setattr("app.wiring.service.LOOK_AFTER_S", 0)
 
 
