@@ -103,7 +103,8 @@ class ImportFolder:
         self._complaints = Repeating()
 
     async def look(self) -> int:
-        """Import all clear files and store a task for each other. Return the number of imports.
+        """Import all clear files, and store a task for each of the other files. Return the number
+        of imports.
 
         Returns 0 if another worker is looking now.
         """

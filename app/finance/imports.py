@@ -184,7 +184,8 @@ def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -
 
 
 def _fault_of(context: AppContext, request: ImportRequest, kind: ImportKind) -> str | None:
-    """Return a sentence on the first mistake of a file read as this kind; None if there is none."""
+    """Return a sentence on the first mistake of a file if it is read as this kind. Return None if
+    it has no mistake."""
     try:
         chosen = presets.choose(request, kind, unstated=_unstated(context))
         form = file_identity.ROW_FORMS[kind](chosen.mapping)

@@ -220,7 +220,7 @@ class _Work:
     async def second_look(self, bank: BankLeg | None, wallets: Wallets) -> Control:
         """Match the remaining lines, and payouts with the bank. Return the control totals.
 
-        May take long, so no snapshot is open.
+        The work may take long, so no snapshot is kept open.
         """
         period = self._known.period
         await self._save_all(

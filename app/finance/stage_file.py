@@ -5,7 +5,7 @@
     3 compare   rows with each other; rows that contradict each other are problems
     4 cover     find the covered days, from the file or from the request
 
-Leaves writing to `imports.py`.
+`imports.py` writes the staged rows.
 """
 
 from __future__ import annotations

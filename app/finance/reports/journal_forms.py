@@ -339,7 +339,7 @@ JOURNAL_FORMS: Final[Mapping[str, JournalForm]] = {
         by_day=_quickbooks,
     ),
 }
-"""All forms of a journal by name. A closing stores each of them."""
+"""All formats of a journal by name. A closing stores a journal in each of them."""
 
 JOURNAL_FORMATS: Final = tuple(JOURNAL_FORMS)
 JournalFormat = Annotated[str, Keywords(enum=JOURNAL_FORMATS)]
@@ -352,13 +352,13 @@ COMMAND_WORDS: Final = "; ".join(
     [f"{name}: {JOURNAL_FORMS[name].words}".removesuffix(": ") for name in _EACH]
     + [f"{', '.join(_BY_DAY)}: {_IMPORTED}"]
 )
-"""Description of all forms in the command's help, the default first."""
+"""Description of all formats in the command's help, the default format first."""
 
 
 def api_words(default: str) -> str:
-    """Return the API's description of the forms.
+    """Return the API's description of the formats.
 
-    default  name of the default form
+    default  name of the default format
     """
     words = {name: JOURNAL_FORMS[name].words for name in reversed(_EACH)}
     words[default] = "which it is without this"
