@@ -57,7 +57,7 @@ bytes."""
 RETRY_AFTER: Final = {"Retry-After": "5"}
 """Header with the seconds after which a program should ask again."""
 
-_MADE: Final = "made"
+_JOB_KIND: Final = "made"
 """Kind of all jobs of this module. The limit AT_ONCE applies to the kind."""
 
 _DAY: Final = len("2026-10-01")
@@ -268,8 +268,8 @@ class ReportRoutes:
         Raise ApiProblem 503 if another job is running, and 409 if the job failed.
         """
         subject = f"{what} {subject}"
-        before = self._jobs.newest(_MADE, subject)
-        free = self._jobs.under_way(_MADE) < AT_ONCE
+        before = self._jobs.newest(_JOB_KIND, subject)
+        free = self._jobs.under_way(_JOB_KIND) < AT_ONCE
         if not free and (before is None or before.ended is not None):
             raise ApiProblem(
                 503,
@@ -277,7 +277,7 @@ class ReportRoutes:
                 "Another report, journal, verification or preview is being made: ask again.",
                 headers=RETRY_AFTER,
             )
-        job = self._jobs.shared(_MADE, subject, by=by, mark="", work=make)
+        job = self._jobs.shared(_JOB_KIND, subject, by=by, mark="", work=make)
         try:
             await self._jobs.wait(job)
         except UsageError as error:

@@ -271,7 +271,7 @@ def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any
     return rows
 
 
-def _red_lines(view: View, month: str) -> tuple[closings.Blocker, ...]:
+def _shown_blockers(view: View, month: str) -> tuple[closings.Blocker, ...]:
     """Return the reasons against closing a month that its page showed last."""
     job = view.console.jobs.newest("look", month)
     return () if job is None or job.result is None else tuple(job.result)
@@ -514,7 +514,7 @@ async def ask_close(view: View) -> Form:
         line = "This month is closed: there is nothing to do."
         return Form(month, back, line, ready=False)
     earlier = [each.name for each in left if each.name < month]
-    red = _red_lines(view, month)
+    red = _shown_blockers(view, month)
     if any(each.code in closings.UNCONDITIONAL for each in red):
         lines = tuple(each.sentence for each in red if each.code in closings.UNCONDITIONAL)
         return Form(month, back, *lines, ready=False)

@@ -21,7 +21,7 @@ NEEDED: Final[dict[ImportKind, str]] = {
     "bank": "A bank file needs account, booked at, currency; and amount, or credit and debit.",
 }
 
-LESS: Final = frozenset({"gross"})
+SUBTRACTABLE: Final = frozenset({"gross"})
 """Money fields that may combine two columns: money in, and money out."""
 
 NUMBERS: Final = (
@@ -78,7 +78,7 @@ async def ask_map_columns(view: View) -> Form:
                 f"column.{name}", label, choices=columns, value=seen.suggested(name), required=False
             )
         )
-        if name in LESS:
+        if name in SUBTRACTABLE:
             asked.append(
                 Field(
                     f"less.{name}",
@@ -158,7 +158,7 @@ async def do_map_columns(view: View, reason: str) -> str:
     upload, kind, given = upload_of(view, view.needed("upload")), _kind(view), view.given
     seen, known = await _looked_at(view, upload), presets.KINDS[kind]
     columns = {name: given.get(f"column.{name}", "") for name in known.names}
-    less = {name: given.get(f"less.{name}", "") for name in LESS & {*known.names}}
+    less = {name: given.get(f"less.{name}", "") for name in SUBTRACTABLE & {*known.names}}
     if not {*columns.values(), *less.values()} <= {"", *seen.columns}:
         raise UsageError("the file has no column of this name")
     numbers, dates = given.get("numbers", ""), given.get("dates", "iso")

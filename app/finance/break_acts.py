@@ -460,7 +460,7 @@ async def match_lines(
                     "this payment has no order, so it is assigned, not matched: use `tallyhook "
                     f"unallocated assign {payment}`, or its page"
                 )
-            partners = await _free_line(connection, found, line)
+            partners = await _check_line(connection, found, line)
             doing = BreakAct(kind="matched", by=by, reason=reason, value=line)
             await _write(context, connection, doing, who, found)
             back = replace(doing, value=own_line_of(found.seen))
@@ -671,7 +671,7 @@ async def _partners(connection: Connection, found: SeenBreak, line: str) -> list
     ]
 
 
-async def _free_line(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
+async def _check_line(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
     """Check that a line may be matched with a break. Return the other open breaks that the match
     closes.
 

@@ -145,7 +145,7 @@ _CHANGED: Final = (
     "WHERE seen.run = :run AND last.version <> seen.version"
 )
 
-_UNUSED: Final = statement(
+_REOPEN_MATCHED: Final = statement(
     "INSERT INTO break_turns (break_id, run, turn, version, cites) "
     "SELECT seen.break_id, :run, 'reopened', seen.version, '[]' FROM break_seen AS seen "
     "JOIN break_seen AS last ON last.run = :last AND last.break_id = seen.break_id "
@@ -211,7 +211,7 @@ async def finish_run(connection: AsyncConnection, done: Run, *, last: Run | None
             (_CHANGED, both),
             (_REOPENED, both),
             (_OPENED, {"run": done.number}),
-            (_UNUSED, both | since),
+            (_REOPEN_MATCHED, both | since),
         ):
             await connection.execute(text(turned), values)
     values_of = {name: getattr(done, name) for name in _COLUMNS}

@@ -67,7 +67,7 @@ class RowFunction:
     make: Callable[[MadeRows], Iterator[Row]]
 
 
-_OF_BUYER: Final = frozenset({"itemprice", "promotion", "itemwithheldtax"})
+_BUYER_AMOUNTS: Final = frozenset({"itemprice", "promotion", "itemwithheldtax"})
 """Amount types that make up a buyer's payment. The tax that Amazon pays is not among them."""
 
 
@@ -102,8 +102,8 @@ def _amazon_settlement(table: MadeRows) -> Iterator[Row]:
             yield held
         parts = [(cell(row, "amount-type"), cell(row, "amount")) for _, row in rows]
         amounts += [amount for _, amount in parts]
-        paid = [amount for of, amount in parts if of.casefold() in _OF_BUYER]
-        fees = [amount for of, amount in parts if of.casefold() not in _OF_BUYER]
+        paid = [amount for of, amount in parts if of.casefold() in _BUYER_AMOUNTS]
+        fees = [amount for of, amount in parts if of.casefold() not in _BUYER_AMOUNTS]
         try:
             net = table.add_up([*paid, *fees], [])
             made = [kind, table.add_up(paid, []), table.add_up([], fees), net]

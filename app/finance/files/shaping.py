@@ -560,7 +560,7 @@ def _is_label(cell: str) -> bool:
     return False
 
 
-_ENOUGH: Final = 2
+_LEAST_ROWS_ABOVE: Final = 2
 """Minimum number of rows above a total. A sum of fewer may be an order's amount."""
 
 
@@ -662,7 +662,7 @@ class ShapedTotals:
         """Return why the last row, which has only amounts, is not a total. Return None if it is a
         total."""
         found = self._why_not(row)
-        if found is None and self._rows_above < _ENOUGH:
+        if found is None and self._rows_above < _LEAST_ROWS_ABOVE:
             found = "there are too few rows above to tell it from an order by its sum"
         for place, _ in self._others if found is None else ():
             if (cell := _cell(row, place)).strip() and not any(

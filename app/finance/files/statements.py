@@ -292,7 +292,7 @@ def _payments(
     For a refund or dispute, this is the original payment. For a hold and its release, it is the
     reference that they share.
     """
-    if _OPPOSITE.keys().isdisjoint(kinds) and not any(originals):
+    if _PAIR_OF.keys().isdisjoint(kinds) and not any(originals):
         return own
     return [
         original
@@ -358,18 +358,18 @@ def _directed(types: Sequence[str], minors: Minor, signs: Signs) -> Minor:
         raise tables.UnclearCell(shaping.CONTRADICTS_NONE)
     found = list[int | None]()
     for kind, minor in zip(types, minors, strict=True):
-        if minor and kind not in _LEAVES and kind not in _COMES:
+        if minor and kind not in _OUTGOING and kind not in _INCOMING:
             raise tables.UnclearCell(
                 f"is of type {kind}, which can be money in or money out, and no sign says which"
             )
-        found.append(minor and (-abs(minor) if kind in _LEAVES else abs(minor)))
+        found.append(minor and (-abs(minor) if kind in _OUTGOING else abs(minor)))
     return found
 
 
-_LEAVES: Final = frozenset(
+_OUTGOING: Final = frozenset(
     {"refund", "dispute", "fee", "withdrawal", "hold", "disbursement", "payment_reversal"}
 )
-_COMES: Final = frozenset({"payment", "returned", "withdrawal_failed", "deposit", "release"})
+_INCOMING: Final = frozenset({"payment", "returned", "withdrawal_failed", "deposit", "release"})
 """Types of incoming money in files without signs."""
 
 
@@ -377,18 +377,18 @@ def _kinds(types: Sequence[str], gross: Minor, net: Minor) -> Sequence[str]:
     kinds = types
     if "payment_reversal" in kinds:
         kinds = ["payment" if each == "payment_reversal" else each for each in kinds]
-    if _OPPOSITE.keys().isdisjoint(kinds):
+    if _PAIR_OF.keys().isdisjoint(kinds):
         return kinds
     return [
         kind
-        if kind not in _OPPOSITE or not (minor := n if g is None else g)
-        else _OPPOSITE[kind][minor > 0]
+        if kind not in _PAIR_OF or not (minor := n if g is None else g)
+        else _PAIR_OF[kind][minor > 0]
         for kind, g, n in zip(kinds, gross, net, strict=True)
     ]
 
 
-_LEAVING: Final = (("withdrawal", "withdrawal_failed"), ("hold", "release"))
-_OPPOSITE: Final = {kind: pair for pair in _LEAVING for kind in pair}
+_OPPOSITE_KINDS: Final = (("withdrawal", "withdrawal_failed"), ("hold", "release"))
+_PAIR_OF: Final = {kind: pair for pair in _OPPOSITE_KINDS for kind in pair}
 """For a kind of outgoing money or its return: both kinds, the outgoing one first."""
 
 

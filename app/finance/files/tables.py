@@ -574,7 +574,7 @@ class CsvTable:
         missing."""
         width, found = len(self.heading), dict[int, Problem]()
         for number, row in zip(numbers, rows, strict=True):
-            for cell in row if width >= _TELLING else ():
+            for cell in row if width >= _LEAST_COLUMNS else ():
                 ends = len(_LINE_END.findall(cell))
                 if ends and cell.count(self._delimiter) == ends * (width - 1):
                     sentence = (
@@ -588,7 +588,7 @@ class CsvTable:
 
 _Broken = Mapping[int, Problem]
 
-_TELLING: Final = 5
+_LEAST_COLUMNS: Final = 5
 """Minimum number of columns for detecting cells that contain whole rows. With fewer columns, equal
 counts may be chance."""
 

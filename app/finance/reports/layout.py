@@ -324,12 +324,12 @@ def moment(instant: instants.Instant, zone: tzinfo = UTC) -> str:
     return text.removesuffix(" 00:00")
 
 
-_FOR_PROGRAMS: Final = frozenset({"reason", "identity"})
+_EXPLAINED_CODES: Final = frozenset({"reason", "identity"})
 """Columns of codes that another column explains in words."""
 
 
 def shown_columns(table: ReportTable) -> tuple[Column, ...]:
-    return tuple(column for column in table.columns if column.name not in _FOR_PROGRAMS)
+    return tuple(column for column in table.columns if column.name not in _EXPLAINED_CODES)
 
 
 def heading_lines(column: Column) -> list[str]:

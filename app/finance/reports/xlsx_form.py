@@ -202,7 +202,7 @@ class _Book:
 def _times_chart(workbook: Workbook, sheet: str, report: PeriodReport) -> Chart:
     chart = _columns_chart(workbook, "Outcomes over time", stacked=True)
     last = len(report.times)
-    for place, look in enumerate(_LOOKS, 1):
+    for place, look in enumerate(_SERIES_STYLES, 1):
         chart.add_series(
             {
                 "name": [sheet, 0, place],
@@ -227,7 +227,7 @@ def _ages_chart(workbook: Workbook, sheet: str, report: PeriodReport) -> Chart:
                 "categories": [sheet, begin, 1, begin + len(AGES) - 1, 1],
                 "values": [sheet, begin, 2, begin + len(AGES) - 1, 2],
                 "gap": 60,
-                **_LOOKS[number % len(_LOOKS)],
+                **_SERIES_STYLES[number % len(_SERIES_STYLES)],
             }
         )
     return chart
@@ -258,7 +258,7 @@ def _columns_chart(workbook: Workbook, title: str, *, stacked: bool) -> Chart:
     return chart
 
 
-_LOOKS: Final = tuple(
+_SERIES_STYLES: Final = tuple(
     {
         "pattern": {"pattern": pattern, "fg_color": colour, "bg_color": "#FFFFFF"},
         "border": {"color": "#333333", "width": 0.5},
