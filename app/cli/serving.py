@@ -244,7 +244,8 @@ def console(
 
 @contextmanager
 def _ending_in_log(parent: int | None) -> Iterator[None]:
-    """Log an error of a child of `serve` as a JSON line, in the parent's log."""
+    """Log the error that ends a child process of `serve`, as a JSON line in the log of the parent
+    process."""
     try:
         yield
     except TallyhookError as error:

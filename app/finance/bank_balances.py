@@ -223,7 +223,7 @@ _STATES: Final[Mapping[DifferenceState, str]] = {
     "confirmed": "joined",
     "reopened": "not_joined",
 }
-"""Words for each state of a statement."""
+"""Words for the states of a difference, as a balance document shows them."""
 
 
 async def accepted_differences(

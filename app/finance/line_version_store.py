@@ -487,7 +487,7 @@ async def undo_stretch(
     """Undo an unpublished import for a range of lines: delete its versions, and restore ended
     versions.
 
-    after  key before the range; None for none
+    after  key before the range; None to begin at the first key
     to     last key of the range; None for no limit
     """
     number = await import_store.newest_published(connection)

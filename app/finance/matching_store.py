@@ -40,8 +40,8 @@ async def in_step(connection: AsyncConnection, work: Callable[[], Result]) -> Re
 async def share_snapshot(connection: AsyncConnection) -> str:
     """Share this transaction's snapshot. Return its name for `hold_snapshot`.
 
-    Call this before any other statement. On SQLite all processes see equal data while nobody
-    writes.
+    Call this before any other statement. On SQLite, all processes see equal data only as long as
+    nobody writes.
     """
     if connection.dialect.name == "sqlite":
         await newest_published(connection)  # a transaction begins with its first read

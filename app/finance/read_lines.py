@@ -40,7 +40,7 @@ async def book_page(
 ) -> LinePage[BookLine]:
     """Return a page of book lines.
 
-    reference  the lines' reference or group; None for all lines, by key
+    reference  the lines' reference or group; None for all lines, sorted by key
     after      `following` of the previous page
     """
     at = context.clock.now() if as_of is None else as_of

@@ -168,7 +168,8 @@ _SUBTYPES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostWay:
-    """Delivery by one signed request for each file, as a document with base64."""
+    """Delivery by one signed request for each file. The request's body is a JSON document with the
+    file in base64."""
 
     url: str = field(repr=False)
     signer: Source = field(repr=False)

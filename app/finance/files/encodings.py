@@ -41,7 +41,7 @@ _OF_DOS: Final = re.compile(rb"[\x80-\x9f]")
 _SEARCHED: Final = 1024 * 1024
 _LINE: Final = 64 * 1024
 _JUDGED: Final = 2_000
-"""Maximum number of examined lines beyond ASCII."""
+"""Maximum number of lines with characters beyond ASCII that are examined."""
 
 _WORD: Final = re.compile(r"[^\s,;|\"']*[^\x00-\x7f\s,;|\"'][^\s,;|\"']*")
 _SHOWN: Final = 24

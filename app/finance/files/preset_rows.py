@@ -222,7 +222,8 @@ def _paypal_activity(table: MadeRows) -> Iterator[Row]:
 
 
 def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
-    """Mark charges as fees, and payments to a person that refund a payment as refunds.
+    """Change the reason type of some rows: charges become fees, and payments to persons become
+    refunds if they refund a payment.
 
     A charge has the reason type of its payment, but its details end with "charge". A payment to a
     person is a refund if the row names a linked transaction.
