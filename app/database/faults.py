@@ -210,7 +210,7 @@ def _is_driver_confused(error: BaseException) -> bool:
     """Return whether asyncpg is in an impossible state because the server ended during an answer.
 
     In this state, asyncpg reports that another operation is under way, and refuses the rollback.
-    But our operations never share a connection.
+    This report is wrong, because our operations never share a connection.
     """
     return _is_of_driver(error, "InternalClientError") or (
         _is_of_driver(error, "InterfaceError")

@@ -15,7 +15,7 @@ from reconcile.instants import Instant
 
 EXPECTED: Final = 10
 """Usual number of deliveries in a time span from which silence is unlikely to be chance. If ten
-independent deliveries are usual, none arrives only once in 22,000 times."""
+independent deliveries are usual, a time span without any occurs only once in 22,000 times."""
 
 DAYS: Final = 7
 """Number of earlier days on which the same time span is counted."""

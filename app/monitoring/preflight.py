@@ -288,7 +288,7 @@ def of_reach(what: str, probe: Probe, *, now: Instant) -> Iterator[Check]:
 
 
 def of_company(issuer: str, problem: str | None) -> Check:
-    """Check that the company's sign-in can be reached, and its tokens verified."""
+    """Check that the company's sign-in can be reached, and that its tokens can be verified."""
     what = "company's sign-in"
     if problem is None:
         return ok(what, f"{issuer} answers, and states its addresses and keys.")

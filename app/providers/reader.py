@@ -160,8 +160,8 @@ class Price:
         self._order_currency = fields.compile_locations(rule.order_currency)
 
     def read(self, data: fields.EventData) -> Money | None:
-        """Return exact money, or None if none is stated. Raises Unreadable. An inexact amount gives
-        None and sets `data.unclear`."""
+        """Return exact money, or None if none is stated. If an amount is inexact, return None and
+        set `data.unclear`. Raises Unreadable."""
         value = self._amount.find(data)
         if value is None:
             return None

@@ -35,7 +35,8 @@ MATCH_KINDS: Final[tuple[MatchKind, ...]] = get_args(MatchKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """Lines that belong together, although neither references nor amounts alone show it.
+    """Lines that belong together, although their references alone, or their amounts alone, do not
+    show that.
 
     order   the order's reference, if a ledger is part of the match
     lines   ids of the matched book, statement and bank lines and of payouts, sorted

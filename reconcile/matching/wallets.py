@@ -66,8 +66,8 @@ APART_MOST: Final[Duration] = DAY
 """Longest time between both sides of a transfer that have different references."""
 
 PAST_LEAST, PAST_MOST = 5, 13
-"""Minimum and maximum number of past withdrawals that are used to expect the next. Fewer are not
-enough for a regular interval, and the interval may have been different long ago."""
+"""Minimum and maximum number of past withdrawals from which the next withdrawal is expected. Fewer
+show no regular interval, and long ago the interval may have been different."""
 
 GRACE: Final[Duration] = DAY
 """Time beyond the longest interval so far after which a withdrawal is late. Allows for a
