@@ -6,11 +6,15 @@ import sys
 
 def main() -> None:
     """Run the command line."""
-    from app.core.process import forbid_core_dumps, heed_sigterm_in_container, look_seldom
+    from app.core.process import (
+        collect_garbage_rarely,
+        forbid_core_dumps,
+        heed_sigterm_in_container,
+    )
 
     heed_sigterm_in_container()
     forbid_core_dumps()  # before any secret is read
-    look_seldom()
+    collect_garbage_rarely()
     # Closed by who called: else the next file that is opened would be a standard stream.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # the lowest first
         if getattr(sys, name) is None:

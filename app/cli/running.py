@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar
 
 from app.core.errors import UsageError
-from app.core.process import look_seldom, pass_over_start
+from app.core.process import collect_garbage_rarely, freeze_objects
 
 if TYPE_CHECKING:
     from app.access.operators import Proven
@@ -28,8 +28,8 @@ def run_loop(work: Coroutine[Any, Any, Result]) -> Result:
     try:
         import uvloop
 
-        look_seldom()
-        pass_over_start()
+        collect_garbage_rarely()
+        freeze_objects()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(work)
     finally:

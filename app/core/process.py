@@ -100,12 +100,12 @@ YOUNG_OBJECTS: Final = 50_000
 milliseconds."""
 
 
-def look_seldom() -> None:
+def collect_garbage_rarely() -> None:
     """Make garbage collections rare. Call this before loading large modules."""
     gc.set_threshold(YOUNG_OBJECTS, 20, 20)
 
 
-def pass_over_start() -> None:
+def freeze_objects() -> None:
     """Exclude all existing objects from garbage collection, because nearly all of them stay until
     the process ends."""
     gc.freeze()

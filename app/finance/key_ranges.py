@@ -26,7 +26,7 @@ from typing import Any, Final
 from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.errors import TallyhookError, UnreachableError
-from app.core.process import look_seldom
+from app.core.process import collect_garbage_rarely
 from app.finance import ledger_line_store, matching_store
 from app.finance.reconcile_rows import Known, Snapshot
 from app.receiving.inbox import open_inbox
@@ -195,7 +195,7 @@ def _started(settings: Settings) -> tuple[BaseProcess, Pipe]:
 
 
 def _serve(pipe: Pipe, settings: Settings) -> None:
-    look_seldom()
+    collect_garbage_rarely()
     answer(pipe, settings)
 
 

@@ -19,7 +19,7 @@ from app.config.load import load_settings
 from app.console.application import build_console
 from app.console.page_list import PAGES
 from app.core.ids import new_secret, new_token
-from app.core.process import look_seldom, pass_over_start
+from app.core.process import collect_garbage_rarely, freeze_objects
 from app.wiring.opening import open_context
 from app.wiring.serving import console_of
 from reconcile.instants import DAY
@@ -115,7 +115,7 @@ async def _pages(token: str, *, orders: int, times: int) -> list[Asked]:
             paths = paths_of(orders)
             for path in paths:
                 await client.get(path)  # templates are compiled once
-            pass_over_start()
+            freeze_objects()
             return [await _page(client, path, times) for path in paths]
 
 
@@ -152,7 +152,7 @@ def page_figure(pages: Sequence[Asked], stretch: Stretch) -> Figure:
 
 
 if __name__ == "__main__":
-    look_seldom()  # as the command does
+    collect_garbage_rarely()  # as the command does
     given = json.load(sys.stdin)
     told = asyncio.run(_pages(given["token"], orders=given["orders"], times=given["times"]))
     print(json.dumps([asdict(each) for each in told]))

@@ -12,7 +12,7 @@ from typing import Any
 
 from python_calamine import CalamineWorkbook
 
-from app.core.process import look_seldom, pass_over_start
+from app.core.process import collect_garbage_rarely, freeze_objects
 from app.finance.reports.render import ReportFormat, render
 from reconcile.reporting.tally import PeriodTally
 from tests.bench.processes import last_core, run
@@ -57,8 +57,8 @@ def main(path: Path, rows: int) -> None:
     for each in breaks(rows):
         tally.found(each)
     report = tally.report()
-    look_seldom()
-    pass_over_start()
+    collect_garbage_rarely()
+    freeze_objects()
     forms: tuple[ReportFormat, ...] = "xlsx", "pdf"
     for form in forms:
         started = perf_counter()

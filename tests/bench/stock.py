@@ -18,7 +18,7 @@ from app.config.load import load_settings
 from app.context.configured import compile_sources
 from app.core.ids import new_secret
 from app.core.phone_key import read_phone_key
-from app.core.process import look_seldom, pass_over_start
+from app.core.process import collect_garbage_rarely, freeze_objects
 from app.evidence.seal import open_signer, seal_all
 from app.wiring.opening import open_context
 from tests.bench import stored
@@ -123,8 +123,8 @@ async def _sealed(env: dict[str, str]) -> tuple[int, float]:
     """Seal all that the database holds; return the number of leaves, and the seconds."""
     async with open_context(load_settings(env), purpose="writing") as context:
         signer = await open_signer(context)
-        look_seldom()
-        pass_over_start()  # else each collection would look at what the bench imported
+        collect_garbage_rarely()
+        freeze_objects()  # else each collection would look at what the bench imported
         began = perf_counter()
         leaves = await seal_all(context, signer)
         return leaves, perf_counter() - began
