@@ -1,8 +1,8 @@
 """Proofs for outsiders that something was sealed, and that the log was only extended.
 
-A proof has the document of a leaf. Anyone can compute the hash of the leaf, and from it the hash of
-the tree's root, with the sibling hashes of the path (RFC 9162, 2.1.3.2). The result must be the
-root in a signed checkpoint.
+A proof has the document of a leaf. Anyone can compute the leaf's hash from the document. From this
+hash and the sibling hashes of the path, the hash of the tree's root follows (RFC 9162, 2.1.3.2).
+The result must be the root in a signed checkpoint.
 
 This module also selects the log entries for a bundle: the leaves of an order with their proofs, and
 the salts that open them. A bundle has the leaves of its content and of later readings. It also has

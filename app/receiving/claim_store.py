@@ -6,8 +6,8 @@
     back   release what was not read, at a normal end
 
 A claim is a mark in the row. An append deletes only rows with the mark of its own reader. So if a
-claim expires, its reader has worked in vain, but nothing is appended twice. Other readers treat a
-claim as expired when they have seen it unchanged for CLAIM_S, or at once if the claim's process has
+claim expires, its reader has worked in vain, but nothing is appended twice. For other readers, a
+claim expires when they have seen it unchanged for CLAIM_S. It expires at once if its process has
 ended on this machine. A reader that could not look for some time starts to count again, because the
 other readers may have been stopped, too. Claims depend neither on the time of day nor on
 connections.

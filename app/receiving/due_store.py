@@ -173,7 +173,7 @@ async def marks_without_reason(
 async def call_up(
     connection: AsyncConnection, orders: Sequence[str], *, now: Instant, beyond: Instant
 ) -> None:
-    """Make those of these orders due now that would become due only after `beyond`."""
+    """Make each of these orders due now if it would become due only after `beyond`."""
     marks = [
         (mark.order, now, mark.generation)
         for mark in await marks_of(connection, orders, to_write=True)

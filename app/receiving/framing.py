@@ -1,8 +1,8 @@
 """Content of an inbox row: requests as received, framed one after another.
 
 Each frame has the sizes of head and body, then the head in JSON, then the body. A head is `[id, at,
-source, headers, url, peer, lane]` for a delivery, and `[id, at, source, headers, verdict, digest,
-size, problem, count]` for a refused request.
+source, headers, url, peer, lane]` for a delivery. For a rejected request, it is `[id, at, source,
+headers, verdict, digest, size, problem, count]`.
 """
 
 import json

@@ -67,9 +67,10 @@ refunded
 
 If a tax rate is given, the tax contained in sales and refunds is posted to `taxes` instead.
 
-The balance of clearing is money that is not settled yet, that the provider holds back or carries to
-a later payout, or that breaks leave (`Break.left`). The balance of in_transit is money that is not
-in the bank yet, or that breaks of payouts and bank lines leave.
+The balance of clearing is money that is not settled yet, and money that the provider holds back or
+carries to a later payout. It includes the money that breaks leave (`Break.left`). The balance of
+in_transit is money that is not in the bank yet, and money that breaks of payouts and bank lines
+leave.
 """
 
 from collections import Counter
