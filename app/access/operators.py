@@ -17,8 +17,8 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from app.access import names, operator_store, session_store
-from app.config.settings import ROLES as ROLES
-from app.config.settings import Role as Role
+from app.config.values import ROLES as ROLES
+from app.config.values import Role as Role
 from app.core.errors import NotFoundError, UsageError
 from app.database.database import DatabaseContext
 from app.database.engine import Connection

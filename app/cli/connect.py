@@ -258,7 +258,7 @@ def _address(
 
     Old addresses are accepted until they expire. Raise UsageError for an unknown source.
     """
-    from app.config.settings import DatedSecret, addresses
+    from app.config.values import DatedSecret, addresses
     from app.providers.schemes import UNSIGNED
     from reconcile.instants import DAY, format_instant
 

@@ -5,4 +5,5 @@ __all__ = (
     "database_url",
     "load",
     "settings",
+    "values",
 )

@@ -1,25 +1,19 @@
 """Declaration of all settings, with types, bounds and defaults.
 
 Settings come from environment variables, or from the dotenv file that TALLYHOOK_CONFIG names.
-Nothing is read at import: `load_settings` reads once. No message contains a value, because any
-value could be a secret in the wrong place. config.example.env explains each setting; a test
-compares the two. Leaves out: whether a profile exists (app.providers knows), and whether the
+Nothing is read at import: `load_settings` reads once. config.example.env explains each setting; a
+test compares the two. Leaves out: whether a profile exists (app.providers knows), and whether the
 database can be reached.
 """
 
 from __future__ import annotations
 
-import ipaddress
-import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, get_args
-from urllib.parse import SplitResult, urlsplit
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     PrivateAttr,
@@ -27,431 +21,13 @@ from pydantic import (
     StringConstraints,
 )
 
-from app.config.database_url import database_url, sqlite_file
-from app.core.errors import UsageError
-from app.core.hosts import is_loopback
-from app.core.schedule import schedule_entries
-from app.core.zones import zone_named
-from reconcile.instants import SECOND, Instant, parse_instant
+from app.config import values
+from app.config.database_url import sqlite_file
+from reconcile.instants import SECOND, Instant
 from reconcile.ledger.policy import Policy
-from reconcile.money import is_currency
-from reconcile.transparency.cosignatures import VerifierKey, read_cosigner
-
-_ANYBODY: Final = "lets any sender forge its address; list the proxies' addresses"
-
-_WIDEST: Final = {4: 8, 6: 7}
-"""Prefix lengths of the widest private networks, 10.0.0.0/8 and fc00::/7, by IP version."""
-
-
-def lowered(value: Any) -> Any:
-    """Return a text in lower case without surrounding spaces, and other values unchanged."""
-    return value.strip().lower() if isinstance(value, str) else value
-
-
-Role = Literal["finance", "support", "admin", "viewer"]
-"""Role of an operator. app/access/operators.py lists the actions and pages of each role."""
-
-ROLES: Final[tuple[Role, ...]] = get_args(Role)
-
-_CALLING_CODE: Final = re.compile("[1-9][0-9]{0,2}", re.ASCII)
-"""Pattern of a country's calling code (ITU-T E.164)."""
-
-_SWITCHED: Final = {"true": "on", "1": "on", "yes": "on", "false": "off", "0": "off", "no": "off"}
-
-
-def switched(value: Any) -> Any:
-    """Convert a boolean, or a word for on or off, to `on` or `off`; other values stay unchanged."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    word = lowered(value)
-    return _SWITCHED.get(word, word) if isinstance(word, str) else word
-
-
-def listed(value: Any) -> Any:
-    """Return the texts in a JSON list, or in a text with commas. Return any other value unchanged.
-
-    Raises ValueError for a JSON list with other items.
-    """
-    if not isinstance(value, str):
-        return value
-    if not value.lstrip().startswith("["):
-        return [part.strip() for part in value.split(",")]
-    try:
-        parts = json.loads(value)
-    except ValueError:
-        parts = None
-    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
-        raise ValueError('must be a JSON list of texts, such as ["newest", "older"]')
-    return parts
-
-
-class DatedSecret(SecretStr):
-    """Secret that may expire: `SECRET until 2026-12-01T00:00:00Z`. `until` is None if it never
-    expires.
-
-    Raises ValueError if the end is not an RFC 3339 moment in UTC.
-    """
-
-    def __init__(self, secret_value: str) -> None:
-        secret, word, end = secret_value.rpartition(" until ")
-        super().__init__(secret if word else secret_value)
-        try:
-            self.until: Instant | None = parse_instant(end) if word else None
-        except ValueError:
-            raise ValueError(
-                "has a secret whose expiry is not written like 2026-12-01T00:00:00Z"
-            ) from None
-
-
-def secrets(value: Any) -> Any:
-    """Return the secrets in a text that `listed` parses, with their expiry. Raises ValueError for
-    an invalid list or expiry."""
-    texts = listed(value)
-    if not isinstance(texts, list | tuple):
-        return texts
-    return [DatedSecret(each) if isinstance(each, str) else each for each in texts]
-
-
-def addresses(value: Any) -> Any:
-    """Parse secret addresses as `secrets` does. Raises ValueError for an address that cannot end a
-    URL's path."""
-    found = secrets(value)
-    for each in found if isinstance(found, list) else ():
-        if not _ADDRESS_END.fullmatch(each.get_secret_value()):
-            raise ValueError(
-                "must be the end of a path: at most 64 characters of a-z, A-Z, 0-9, _ and -"
-            )
-    return found
-
-
-def named(value: Any) -> Any:
-    """Parse a JSON object whose values are texts. Return a value that is not a text unchanged.
-    Raises ValueError for other text."""
-    if not isinstance(value, str):
-        return value
-    found = _object_in(value)
-    if found is None or not all(isinstance(part, str) for part in found.values()):
-        raise ValueError('must be a JSON object of texts, such as {"api_key": "value"}')
-    return found
-
-
-def accounts(value: Any) -> Any:
-    """Parse the name of an account or payment method, or a JSON list of names. Raises ValueError
-    for an empty name or surrounding spaces."""
-    if not isinstance(value, str):
-        return value
-    found = listed(value) if value.lstrip().startswith("[") else [value]
-    if not found or any(not each or each != each.strip() for each in found):
-        raise ValueError('must be a name as events state it, or a list of names: ["one", "other"]')
-    return found
-
-
-MAX_ONLY: Final = 20
-"""Maximum number of members by which a source's events are recognized as our shop's."""
-
-
-def only(value: Any) -> Any:
-    """Parse a JSON object that maps names of members to lists of values. A source's event belongs
-    to our shop if its members have these values. Raises ValueError for other text."""
-    if not isinstance(value, str):
-        return value
-    found = _object_in(value) or {}
-    if not 0 < len(found) <= MAX_ONLY or not all(
-        name.strip() == name != ""
-        and isinstance(values, list)
-        and values
-        and all(isinstance(each, str) and each for each in values)
-        for name, values in found.items()
-    ):
-        raise ValueError(
-            f"must be a JSON object of 1 to {MAX_ONLY} members, each with the values that your "
-            'shop\'s payments have: {"data.object.metadata.shop": ["north"]}'
-        )
-    return {name: tuple(values) for name, values in found.items()}
-
-
-def _object_in(text: str) -> dict[str, Any] | None:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def networks(value: Any) -> Any:
-    """Parse the IP addresses or networks of proxies. Raises ValueError for an invalid or too wide
-    network.
-
-    Only a listed proxy can state another address for the sender. `*` would let every sender choose
-    its address.
-    """
-    found = []
-    for text in filter(None, listed(value)):
-        if text == "*":
-            raise ValueError(_ANYBODY)
-        try:
-            network = ipaddress.ip_network(text, strict=False)
-        except ValueError:
-            raise ValueError(
-                "must be IP addresses or networks, such as 10.0.0.5,192.168.1.0/24"
-            ) from None
-        if network.prefixlen < _WIDEST[network.version]:
-            raise ValueError(_ANYBODY)
-        # Stored without host bits, because uvicorn would match no address with them.
-        found.append(str(network) if "/" in text else text)
-    return tuple(found)
-
-
-def base_url(value: Any) -> Any:
-    """Validate an http or https URL, and remove a final slash. Raises ValueError if the URL has no
-    host, or if it has a user, a query or a fragment."""
-    if not isinstance(value, str):
-        return value
-    parts = _split(value)
-    blank = any(each.isspace() for each in value.strip())
-    if parts.scheme not in ("http", "https") or not parts.hostname or blank:
-        raise ValueError("must be a URL such as https://payments.example")
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError("must be a URL without user, password, query or fragment")
-    return _lower_scheme(parts, value).rstrip("/")
-
-
-def endpoint_url(value: Any) -> Any:
-    """Validate an endpoint's http or https URL, with path and query. Raises ValueError if the URL
-    has no host, or if it has a user or a fragment."""
-    if not isinstance(value, str):
-        return value
-    parts = _split(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("must be a URL such as https://shop.example/payments")
-    if parts.username or parts.password or parts.fragment:
-        raise ValueError("must be a URL without user, password or fragment")
-    return _lower_scheme(parts, value)
-
-
-def _lower_scheme(parts: SplitResult, value: str) -> str:
-    return parts.scheme + value.strip()[len(parts.scheme) :]
-
-
-def public_url(value: Any) -> Any:
-    """Validate a URL as `base_url` does, or accept an empty value. Also raises ValueError if the
-    URL ends with a source's path."""
-    found = value if value == "" else base_url(value)
-    if isinstance(found, str) and urlsplit(found).path.split("/")[-2:-1] == ["webhooks"]:
-        raise ValueError(
-            "must be scheme and host, without /webhooks and the name of a source: "
-            "https://hooks.shop.example"
-        )
-    return found
-
-
-def https_url(value: Any) -> Any:
-    """Validate an https address without a path, or accept an empty value. Raises ValueError for
-    anything else."""
-    if value == "" or not isinstance(value, str):
-        return value
-    found = str(base_url(value)).lower()
-    if not found.startswith("https://") or urlsplit(found).path:
-        raise ValueError("must be an https address without a path: https://console.shop.example")
-    return found
-
-
-def issuer(value: Any) -> Any:
-    """Validate the URL of a provider of accounts. Raises ValueError unless it uses https or names
-    this machine.
-
-    Keep a final slash, because the provider's tokens state exactly this text.
-    """
-    if not isinstance(value, str):
-        return value
-    found = str(base_url(value))
-    if not found.startswith("https:") and not is_loopback(urlsplit(found).hostname or ""):
-        raise ValueError("must be an https address, as the provider's configuration states it")
-    return found + "/" if value.strip().endswith("/") else found
-
-
-MAX_ROLES: Final = 100
-"""Maximum number of claim values that can be mapped to a role."""
-
-
-def roles(value: Any) -> Any:
-    """Parse a JSON object that maps claim values to roles. Raises ValueError for other text."""
-    if not isinstance(value, str):
-        return value
-    found = _object_in(value) or {}
-    if not 0 < len(found) <= MAX_ROLES or any(each not in ROLES for each in found.values()):
-        raise ValueError(
-            f"must be a JSON object of 1 to {MAX_ROLES} claim values, each with a role "
-            f'({", ".join(ROLES)}): {{"tallyhook-finance": "finance"}}'
-        )
-    return found
-
-
-def words(value: Any) -> Any:
-    """Parse a list as `listed` does. Raises ValueError for a word that is empty or has blanks."""
-    texts = listed(value)
-    if isinstance(texts, list) and any(not each or len(each.split()) != 1 for each in texts):
-        raise ValueError("must be names without spaces, separated by commas")
-    return texts
-
-
-def domains(value: Any) -> Any:
-    """Parse a list of mail domains, in lower case. Raises ValueError for an invalid domain."""
-    texts = words(value)
-    if isinstance(texts, list) and not all(_HOST.fullmatch(each) for each in texts):
-        raise ValueError("must be mail domains, such as shop.example")
-    return tuple(map(lowered, texts)) if isinstance(texts, list) else texts
-
-
-def calling_code(value: Any) -> Any:
-    """Validate a country's calling code, and return it without a plus sign. Raises ValueError
-    unless it is 1 to 3 digits."""
-    text = value.strip().removeprefix("+") if isinstance(value, str) else value
-    if isinstance(text, str) and text and not _CALLING_CODE.fullmatch(text):
-        raise ValueError("must be a calling code: 1 to 3 digits, such as 254")
-    return text
-
-
-def time_zone(value: Any) -> Any:
-    """Validate a time zone's name or an empty value. Raises ValueError for an unknown name."""
-    if not isinstance(value, str) or value in ("UTC", ""):
-        return value
-    try:
-        zone_named(value)
-    except UsageError:
-        raise ValueError("must be a time zone's name, such as Africa/Nairobi or UTC") from None
-    return value
-
-
-def schedule(value: Any) -> Any:
-    if isinstance(value, str) and value.strip():
-        schedule_entries(value)
-    return value
-
-
-def currency(value: Any) -> Any:
-    if not is_currency(value):
-        raise ValueError("must be a currency code, such as KES")
-    return value
-
-
-def mail_server_place(value: Any) -> Any:
-    """Validate a host with an optional port, by default 587. Raises ValueError for other text."""
-    if not isinstance(value, str):
-        return value
-    host, _, port = value.strip().partition(":")
-    if not _HOST.fullmatch(host) or (port and not (port.isdigit() and 0 < int(port) < 65_536)):
-        raise ValueError("must be a host, optionally with a port: smtp.example:587")
-    return f"{host}:{port or 587}"
-
-
-def mail_address(value: Any) -> Any:
-    if isinstance(value, str) and not _ADDRESS.fullmatch(value.strip()):
-        raise ValueError("must be an address such as reports@shop.example")
-    return value.strip() if isinstance(value, str) else value
-
-
-def mail_addresses(value: Any) -> Any:
-    """Parse 1 to 20 mail addresses separated by commas. Raises ValueError for other text."""
-    if not isinstance(value, str):
-        return value
-    found = tuple(mail_address(each) for each in value.split(",") if each.strip())
-    if not 0 < len(found) <= 20:
-        raise ValueError("must be 1 to 20 addresses, separated by commas")
-    return found
-
-
-MAX_WITNESSES: Final = 16
-"""Maximum number of signatures of a note that every verifier must accept (C2SP signed-note)."""
-
-
-def witnesses(value: Any) -> Any:
-    """Parse a list of witnesses `KEY URL`, a verifier key and the address before `/add-checkpoint`.
-    Raises ValueError with all mistakes."""
-    texts = listed(value)
-    if not isinstance(texts, list | tuple):
-        return texts
-    given = [str(each) for each in texts if str(each).strip()]
-    if len(given) > MAX_WITNESSES:
-        raise ValueError(f"must be at most {MAX_WITNESSES} witnesses")
-    keys: list[VerifierKey] = []
-    found, wrong = [], []
-    for number, text in enumerate(given, 1):
-        try:
-            words = text.split()
-            if len(words) != 2:
-                raise ValueError(
-                    "must be a verifier key, a space and an address: NAME+ID+KEY https://..."
-                )
-            url = str(base_url(words[1]))
-            if not url.startswith("https:") and not is_loopback(urlsplit(url).hostname or ""):
-                raise ValueError("would be called unencrypted; use https://")
-            key = read_cosigner(words[0])
-            if any(other.raw == key.raw or other.name == key.name for other in keys):
-                raise ValueError("has the same key or name as another witness; each needs its own")
-            keys.append(key)
-            found.append(f"{key.text} {url}")
-        except ValueError as error:
-            wrong.append(f"witness {number} {error}")
-    if wrong:
-        raise ValueError("; ".join(wrong))
-    return tuple(found)
-
-
-_HOST: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
-_ADDRESS_END: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_ADDRESS: Final = re.compile(
-    r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?"
-)
-
-
-def _split(value: str) -> SplitResult:
-    try:
-        parts = urlsplit(value.strip())
-        _ = parts.port
-    except ValueError:
-        raise ValueError(
-            "is not a URL; write special characters in it as %XX and the port as a number"
-        ) from None
-    return parts
-
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
-
-Secrets = Annotated[tuple[DatedSecret, ...], BeforeValidator(secrets)]
-Addresses = Annotated[tuple[DatedSecret, ...], BeforeValidator(addresses)]
-NamedSecrets = Annotated[dict[str, SecretStr], BeforeValidator(named)]
-Accounts = Annotated[tuple[str, ...], BeforeValidator(accounts)]
-Only = Annotated[dict[str, tuple[str, ...]], BeforeValidator(only)]
-BaseUrl = Annotated[str, BeforeValidator(base_url)]
-PublicUrl = Annotated[str, BeforeValidator(public_url)]
-HttpsUrl = Annotated[str, BeforeValidator(https_url)]
-TimeZone = Annotated[str, BeforeValidator(time_zone)]
-CallingCode = Annotated[str, BeforeValidator(calling_code)]
-Schedule = Annotated[str, BeforeValidator(schedule)]
-Currency = Annotated[str, BeforeValidator(currency)]
-MailServerPlace = Annotated[str, BeforeValidator(mail_server_place)]
-MailAddress = Annotated[str, BeforeValidator(mail_address)]
-MailAddresses = Annotated[tuple[str, ...], BeforeValidator(mail_addresses)]
-WitnessList = Annotated[tuple[str, ...], BeforeValidator(witnesses)]
-EndpointUrl = Annotated[str, BeforeValidator(endpoint_url)]
-DatabaseUrl = Annotated[str, BeforeValidator(database_url)]
-Issuer = Annotated[str, BeforeValidator(issuer)]
-RolesByValue = Annotated[dict[str, Role], BeforeValidator(roles)]
-Words = Annotated[tuple[str, ...], BeforeValidator(words)]
-Domains = Annotated[tuple[str, ...], BeforeValidator(domains)]
-OnOff = Annotated[Literal["on", "off"], BeforeValidator(switched)]
-Switch = Annotated[Literal["auto", "on", "off"], BeforeValidator(switched)]
-Networks = Annotated[tuple[str, ...], BeforeValidator(networks)]
-Profile = Annotated[str, StringConstraints(pattern=r"^(?:[a-z0-9_-]{1,40}|[^\x00]*[/.][^\x00]*)$")]
-Merchant = Annotated[
-    str, StringConstraints(strip_whitespace=True, max_length=80, pattern=r"^[^\x00-\x1f\x7f]*$")
-]
-MerchantWords = Annotated[
-    str, StringConstraints(strip_whitespace=True, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")
-]
-Name = Annotated[str, BeforeValidator(lowered), StringConstraints(pattern=r"^[a-z0-9_-]{1,40}$")]
 
 
 def _number(default: int, low: int, high: int, explained: str | None = None) -> Any:
@@ -493,19 +69,19 @@ class SourceSettings(Section):
                    only if its amount is a price of the order
     """
 
-    profile: Profile = "checkout"
-    address: Addresses = ()
-    secrets: Secrets = ()
+    profile: values.Profile = "checkout"
+    address: values.Addresses = ()
+    secrets: values.Secrets = ()
     secrets_file: Path | None = None
-    keys: NamedSecrets = Field(default_factory=dict)
-    credentials: NamedSecrets = Field(default_factory=dict)
-    account: Accounts = ()
-    only: Only = Field(default_factory=dict)
-    orders: Annotated[Literal["shared", "own"], BeforeValidator(lowered)] = "shared"
-    link_by: Annotated[Literal["order", "references"], BeforeValidator(lowered)] = "order"
-    shared: Annotated[Literal["unknown", "yes", "no"], BeforeValidator(lowered)] = "unknown"
-    captures: Accounts = ()
-    link_mismatch: Annotated[Literal["accept", "hold"], BeforeValidator(lowered)] = "accept"
+    keys: values.NamedSecrets = Field(default_factory=dict)
+    credentials: values.NamedSecrets = Field(default_factory=dict)
+    account: values.Accounts = ()
+    only: values.Only = Field(default_factory=dict)
+    orders: Annotated[Literal["shared", "own"], values.Lowered] = "shared"
+    link_by: Annotated[Literal["order", "references"], values.Lowered] = "order"
+    shared: Annotated[Literal["unknown", "yes", "no"], values.Lowered] = "unknown"
+    captures: values.Accounts = ()
+    link_mismatch: Annotated[Literal["accept", "hold"], values.Lowered] = "accept"
 
 
 class CheckoutSettings(Section):
@@ -516,10 +92,10 @@ class CheckoutSettings(Section):
     source  name of the source that receives the sessions' webhooks
     """
 
-    base_url: BaseUrl | None = None
+    base_url: values.BaseUrl | None = None
     token: SecretStr | None = None
     token_file: Path | None = None
-    source: Name | None = None
+    source: values.Name | None = None
 
 
 class ShopSettings(Section):
@@ -529,7 +105,7 @@ class ShopSettings(Section):
     secret  secret that signs the notifications; read from `secret_file` if only the file is given
     """
 
-    url: EndpointUrl | None = None
+    url: values.EndpointUrl | None = None
     secret: SecretStr | None = None
     secret_file: Path | None = None
 
@@ -546,16 +122,16 @@ class ReportsSettings(Section):
     """
 
     accounts: Path | None = None
-    currency: Currency | None = None
+    currency: values.Currency | None = None
     rates: Path | None = None
     folder: Path | None = None
-    mail_server: MailServerPlace | None = None
+    mail_server: values.MailServerPlace | None = None
     mail_user: str | None = None
     mail_password: SecretStr | None = None
     mail_password_file: Path | None = None
-    mail_from: MailAddress | None = None
-    mail_to: MailAddresses = ()
-    url: EndpointUrl | None = None
+    mail_from: values.MailAddress | None = None
+    mail_to: values.MailAddresses = ()
+    url: values.EndpointUrl | None = None
     secret: SecretStr | None = None
     secret_file: Path | None = None
 
@@ -567,10 +143,10 @@ class AlarmsSettings(Section):
     mail_to  recipients of mails, sent by the mail server of the reports
     """
 
-    url: EndpointUrl | None = None
+    url: values.EndpointUrl | None = None
     secret: SecretStr | None = None
     secret_file: Path | None = None
-    mail_to: MailAddresses = ()
+    mail_to: values.MailAddresses = ()
 
 
 class EvidenceSettings(Section):
@@ -592,8 +168,8 @@ class EvidenceSettings(Section):
 
     key_file: Path | None = None
     publish: bool = False
-    witnesses: WitnessList = ()
-    witness_quorum: int = _number(0, 0, MAX_WITNESSES)
+    witnesses: values.WitnessList = ()
+    witness_quorum: int = _number(0, 0, values.MAX_WITNESSES)
     witness_every_s: int = _number(600, 60, 86_400)
     witness_alarm_s: int = _number(7200, 300, 30 * 86_400)
 
@@ -617,7 +193,7 @@ class RehearsalSettings(Section):
     numbers  test numbers by scenario; if empty, the numbers of the simulated provider
     """
 
-    numbers: NamedSecrets = Field(default_factory=dict)
+    numbers: values.NamedSecrets = Field(default_factory=dict)
     amount: Annotated[str, StringConstraints(pattern=r"^\d{1,12}(?:\.\d{1,4})?$")] = "1500.00"
     currency: Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")] = "KES"
 
@@ -630,7 +206,7 @@ class ConsoleSettings(Section):
     mappings    folder of mapping files that an import form offers by name
     """
 
-    public_url: HttpsUrl = ""
+    public_url: values.HttpsUrl = ""
     port: int = _number(8081, 1, 65_535)
     mappings: Path | None = None
 
@@ -651,18 +227,18 @@ class OidcSettings(Section):
     local_accounts  `off` if nobody may sign in with a password
     """
 
-    issuer: Issuer | None = None
-    client_id: MerchantWords = ""
+    issuer: values.Issuer | None = None
+    client_id: values.MerchantWords = ""
     client_secret: SecretStr | None = None
     client_secret_file: Path | None = None
-    scopes: Words = ("email", "profile")
-    name_claim: MerchantWords = "email"
-    role_claim: MerchantWords = "groups"
-    roles: RolesByValue = Field(default_factory=dict)
-    domains: Domains = ()
-    acr: Words = ()
-    amr: Words = ()
-    local_accounts: OnOff = "on"
+    scopes: values.Words = ("email", "profile")
+    name_claim: values.MerchantWords = "email"
+    role_claim: values.MerchantWords = "groups"
+    roles: values.RolesByValue = Field(default_factory=dict)
+    domains: values.Domains = ()
+    acr: values.Words = ()
+    amr: values.Words = ()
+    local_accounts: values.OnOff = "on"
 
 
 class Settings(BaseModel):
@@ -675,9 +251,11 @@ class Settings(BaseModel):
         frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True
     )
 
-    environment: Annotated[Literal["sandbox", "live"], BeforeValidator(lowered)] | None = None
+    environment: Annotated[Literal["sandbox", "live"], values.Lowered] | None = None
     # Left out of the repr, because a PostgreSQL URL has a password.
-    database_url: DatabaseUrl = Field(default="sqlite+aiosqlite:///var/tallyhook.db", repr=False)
+    database_url: values.DatabaseUrl = Field(
+        default="sqlite+aiosqlite:///var/tallyhook.db", repr=False
+    )
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
     checkout: CheckoutSettings = Field(default_factory=CheckoutSettings)
     shop: ShopSettings = Field(default_factory=ShopSettings)
@@ -690,14 +268,14 @@ class Settings(BaseModel):
     oidc: OidcSettings = Field(default_factory=OidcSettings)
     erasure_journal: Path | None = None
     import_folder: Path | None = None
-    phone_country: CallingCode = ""
-    timezone: TimeZone = ""
-    merchant: Merchant = ""
-    merchant_address: MerchantWords = ""
-    merchant_contact: MerchantWords = ""
-    schedule: Schedule = ""
+    phone_country: values.CallingCode = ""
+    timezone: values.TimeZone = ""
+    merchant: values.Merchant = ""
+    merchant_address: values.MerchantWords = ""
+    merchant_contact: values.MerchantWords = ""
+    schedule: values.Schedule = ""
 
-    require_order_record: Switch = "auto"
+    require_order_record: values.Switch = "auto"
 
     payment_window_s: int = _number(1800, 1, 30 * 86_400)
     grace_s: int = _number(300, 0, 7 * 86_400)
@@ -714,8 +292,8 @@ class Settings(BaseModel):
     receive_deadline_s: int = _number(10, 1, 300)
     send_deadline_s: int = _number(10, 1, 300)
     idle_deadline_s: int = _number(75, 1, 3600)
-    forwarded_allow_ips: Networks = ()
-    public_url: PublicUrl = ""
+    forwarded_allow_ips: values.Networks = ()
+    public_url: values.PublicUrl = ""
 
     inbox_queue: int = _number(4096, 1, 65_536)
     inbox_batch: int = _number(512, 1, 4096)
@@ -750,10 +328,8 @@ class Settings(BaseModel):
     page_max: int = _number(1000, 1, 10_000, "Maximum number of rows on one page of a listing.")
     worker_batch: int = _number(500, 1, 10_000, "Maximum number of due orders folded at once.")
 
-    log_format: Annotated[Literal["json", "console", "auto"], BeforeValidator(lowered)] = "auto"
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(lowered)] = (
-        "info"
-    )
+    log_format: Annotated[Literal["json", "console", "auto"], values.Lowered] = "auto"
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], values.Lowered] = "info"
     log_lines_per_minute: int = _number(12_000, 100, 10_000_000)
 
     _warnings: tuple[str, ...] = PrivateAttr(default=())

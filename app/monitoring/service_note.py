@@ -15,7 +15,8 @@ from typing import Any, Final
 from pydantic import SecretStr
 
 from app.config.config_file import PREFIX
-from app.config.settings import SECTIONS, DatedSecret, Settings
+from app.config.settings import SECTIONS, Settings
+from app.config.values import DatedSecret
 from app.context.context import AppContext
 from app.core.phone_key import PhoneKey
 from app.receiving.inbox_store import fact, put_fact

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, get_args
 from app.access.operator_store import AuditEntry, operators
 from app.access.operators import Proven, note_in_trail, permitted
 from app.access.proposals import Proposals
-from app.config.settings import mail_address
+from app.config.values import mail_address
 from app.context.context import AppContext
 from app.core.errors import DeliveryFailed, NotFoundError, UsageError
 from app.core.logs import Repeating, log

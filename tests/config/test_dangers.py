@@ -12,7 +12,7 @@ import pytest
 from app.cli.main import run
 from app.config import database_place, load
 from app.config.load import SIMULATOR_SECRET, load_settings
-from app.config.settings import networks
+from app.config.values import networks
 from app.database.locks import ServiceLock
 from app.golive.examine import problems_of_sources
 from app.providers.profile import shipped_profiles

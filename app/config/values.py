@@ -1,0 +1,438 @@
+"""Types of the settings' values, and the functions that parse and validate them.
+
+No message contains a value, because any value could be a secret in the wrong place.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from typing import Annotated, Any, Final, Literal, get_args
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import BeforeValidator, SecretStr, StringConstraints
+
+from app.config.database_url import database_url
+from app.core.errors import UsageError
+from app.core.hosts import is_loopback
+from app.core.schedule import schedule_entries
+from app.core.zones import zone_named
+from reconcile.instants import Instant, parse_instant
+from reconcile.money import is_currency
+from reconcile.transparency.cosignatures import VerifierKey, read_cosigner
+
+_ANYBODY: Final = "lets any sender forge its address; list the proxies' addresses"
+
+_WIDEST: Final = {4: 8, 6: 7}
+"""Prefix lengths of the widest private networks, 10.0.0.0/8 and fc00::/7, by IP version."""
+
+
+def lowered(value: Any) -> Any:
+    """Return a text in lower case without surrounding spaces, and other values unchanged."""
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+Role = Literal["finance", "support", "admin", "viewer"]
+"""Role of an operator. app/access/operators.py lists the actions and pages of each role."""
+
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+
+_CALLING_CODE: Final = re.compile("[1-9][0-9]{0,2}", re.ASCII)
+"""Pattern of a country's calling code (ITU-T E.164)."""
+
+_SWITCHED: Final = {"true": "on", "1": "on", "yes": "on", "false": "off", "0": "off", "no": "off"}
+
+
+def switched(value: Any) -> Any:
+    """Convert a boolean, or a word for on or off, to `on` or `off`; other values stay unchanged."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    word = lowered(value)
+    return _SWITCHED.get(word, word) if isinstance(word, str) else word
+
+
+def listed(value: Any) -> Any:
+    """Return the texts in a JSON list, or in a text with commas. Return any other value unchanged.
+
+    Raises ValueError for a JSON list with other items.
+    """
+    if not isinstance(value, str):
+        return value
+    if not value.lstrip().startswith("["):
+        return [part.strip() for part in value.split(",")]
+    try:
+        parts = json.loads(value)
+    except ValueError:
+        parts = None
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        raise ValueError('must be a JSON list of texts, such as ["newest", "older"]')
+    return parts
+
+
+class DatedSecret(SecretStr):
+    """Secret that may expire: `SECRET until 2026-12-01T00:00:00Z`. `until` is None if it never
+    expires.
+
+    Raises ValueError if the end is not an RFC 3339 moment in UTC.
+    """
+
+    def __init__(self, secret_value: str) -> None:
+        secret, word, end = secret_value.rpartition(" until ")
+        super().__init__(secret if word else secret_value)
+        try:
+            self.until: Instant | None = parse_instant(end) if word else None
+        except ValueError:
+            raise ValueError(
+                "has a secret whose expiry is not written like 2026-12-01T00:00:00Z"
+            ) from None
+
+
+def secrets(value: Any) -> Any:
+    """Return the secrets in a text that `listed` parses, with their expiry. Raises ValueError for
+    an invalid list or expiry."""
+    texts = listed(value)
+    if not isinstance(texts, list | tuple):
+        return texts
+    return [DatedSecret(each) if isinstance(each, str) else each for each in texts]
+
+
+def addresses(value: Any) -> Any:
+    """Parse secret addresses as `secrets` does. Raises ValueError for an address that cannot end a
+    URL's path."""
+    found = secrets(value)
+    for each in found if isinstance(found, list) else ():
+        if not _ADDRESS_END.fullmatch(each.get_secret_value()):
+            raise ValueError(
+                "must be the end of a path: at most 64 characters of a-z, A-Z, 0-9, _ and -"
+            )
+    return found
+
+
+def named(value: Any) -> Any:
+    """Parse a JSON object whose values are texts. Return a value that is not a text unchanged.
+    Raises ValueError for other text."""
+    if not isinstance(value, str):
+        return value
+    found = _object_in(value)
+    if found is None or not all(isinstance(part, str) for part in found.values()):
+        raise ValueError('must be a JSON object of texts, such as {"api_key": "value"}')
+    return found
+
+
+def accounts(value: Any) -> Any:
+    """Parse the name of an account or payment method, or a JSON list of names. Raises ValueError
+    for an empty name or surrounding spaces."""
+    if not isinstance(value, str):
+        return value
+    found = listed(value) if value.lstrip().startswith("[") else [value]
+    if not found or any(not each or each != each.strip() for each in found):
+        raise ValueError('must be a name as events state it, or a list of names: ["one", "other"]')
+    return found
+
+
+MAX_ONLY: Final = 20
+"""Maximum number of members by which a source's events are recognized as our shop's."""
+
+
+def only(value: Any) -> Any:
+    """Parse a JSON object that maps names of members to lists of values. A source's event belongs
+    to our shop if its members have these values. Raises ValueError for other text."""
+    if not isinstance(value, str):
+        return value
+    found = _object_in(value) or {}
+    if not 0 < len(found) <= MAX_ONLY or not all(
+        name.strip() == name != ""
+        and isinstance(values, list)
+        and values
+        and all(isinstance(each, str) and each for each in values)
+        for name, values in found.items()
+    ):
+        raise ValueError(
+            f"must be a JSON object of 1 to {MAX_ONLY} members, each with the values that your "
+            'shop\'s payments have: {"data.object.metadata.shop": ["north"]}'
+        )
+    return {name: tuple(values) for name, values in found.items()}
+
+
+def _object_in(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def networks(value: Any) -> Any:
+    """Parse the IP addresses or networks of proxies. Raises ValueError for an invalid or too wide
+    network.
+
+    Only a listed proxy can state another address for the sender. `*` would let every sender choose
+    its address.
+    """
+    found = []
+    for text in filter(None, listed(value)):
+        if text == "*":
+            raise ValueError(_ANYBODY)
+        try:
+            network = ipaddress.ip_network(text, strict=False)
+        except ValueError:
+            raise ValueError(
+                "must be IP addresses or networks, such as 10.0.0.5,192.168.1.0/24"
+            ) from None
+        if network.prefixlen < _WIDEST[network.version]:
+            raise ValueError(_ANYBODY)
+        # Stored without host bits, because uvicorn would match no address with them.
+        found.append(str(network) if "/" in text else text)
+    return tuple(found)
+
+
+def base_url(value: Any) -> Any:
+    """Validate an http or https URL, and remove a final slash. Raises ValueError if the URL has no
+    host, or if it has a user, a query or a fragment."""
+    if not isinstance(value, str):
+        return value
+    parts = _split(value)
+    blank = any(each.isspace() for each in value.strip())
+    if parts.scheme not in ("http", "https") or not parts.hostname or blank:
+        raise ValueError("must be a URL such as https://payments.example")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError("must be a URL without user, password, query or fragment")
+    return _lower_scheme(parts, value).rstrip("/")
+
+
+def endpoint_url(value: Any) -> Any:
+    """Validate an endpoint's http or https URL, with path and query. Raises ValueError if the URL
+    has no host, or if it has a user or a fragment."""
+    if not isinstance(value, str):
+        return value
+    parts = _split(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be a URL such as https://shop.example/payments")
+    if parts.username or parts.password or parts.fragment:
+        raise ValueError("must be a URL without user, password or fragment")
+    return _lower_scheme(parts, value)
+
+
+def _lower_scheme(parts: SplitResult, value: str) -> str:
+    return parts.scheme + value.strip()[len(parts.scheme) :]
+
+
+def public_url(value: Any) -> Any:
+    """Validate a URL as `base_url` does, or accept an empty value. Also raises ValueError if the
+    URL ends with a source's path."""
+    found = value if value == "" else base_url(value)
+    if isinstance(found, str) and urlsplit(found).path.split("/")[-2:-1] == ["webhooks"]:
+        raise ValueError(
+            "must be scheme and host, without /webhooks and the name of a source: "
+            "https://hooks.shop.example"
+        )
+    return found
+
+
+def https_url(value: Any) -> Any:
+    """Validate an https address without a path, or accept an empty value. Raises ValueError for
+    anything else."""
+    if value == "" or not isinstance(value, str):
+        return value
+    found = str(base_url(value)).lower()
+    if not found.startswith("https://") or urlsplit(found).path:
+        raise ValueError("must be an https address without a path: https://console.shop.example")
+    return found
+
+
+def issuer(value: Any) -> Any:
+    """Validate the URL of a provider of accounts. Raises ValueError unless it uses https or names
+    this machine.
+
+    Keep a final slash, because the provider's tokens state exactly this text.
+    """
+    if not isinstance(value, str):
+        return value
+    found = str(base_url(value))
+    if not found.startswith("https:") and not is_loopback(urlsplit(found).hostname or ""):
+        raise ValueError("must be an https address, as the provider's configuration states it")
+    return found + "/" if value.strip().endswith("/") else found
+
+
+MAX_ROLES: Final = 100
+"""Maximum number of claim values that can be mapped to a role."""
+
+
+def roles(value: Any) -> Any:
+    """Parse a JSON object that maps claim values to roles. Raises ValueError for other text."""
+    if not isinstance(value, str):
+        return value
+    found = _object_in(value) or {}
+    if not 0 < len(found) <= MAX_ROLES or any(each not in ROLES for each in found.values()):
+        raise ValueError(
+            f"must be a JSON object of 1 to {MAX_ROLES} claim values, each with a role "
+            f'({", ".join(ROLES)}): {{"tallyhook-finance": "finance"}}'
+        )
+    return found
+
+
+def words(value: Any) -> Any:
+    """Parse a list as `listed` does. Raises ValueError for a word that is empty or has blanks."""
+    texts = listed(value)
+    if isinstance(texts, list) and any(not each or len(each.split()) != 1 for each in texts):
+        raise ValueError("must be names without spaces, separated by commas")
+    return texts
+
+
+def domains(value: Any) -> Any:
+    """Parse a list of mail domains, in lower case. Raises ValueError for an invalid domain."""
+    texts = words(value)
+    if isinstance(texts, list) and not all(_HOST.fullmatch(each) for each in texts):
+        raise ValueError("must be mail domains, such as shop.example")
+    return tuple(map(lowered, texts)) if isinstance(texts, list) else texts
+
+
+def calling_code(value: Any) -> Any:
+    """Validate a country's calling code, and return it without a plus sign. Raises ValueError
+    unless it is 1 to 3 digits."""
+    text = value.strip().removeprefix("+") if isinstance(value, str) else value
+    if isinstance(text, str) and text and not _CALLING_CODE.fullmatch(text):
+        raise ValueError("must be a calling code: 1 to 3 digits, such as 254")
+    return text
+
+
+def time_zone(value: Any) -> Any:
+    """Validate a time zone's name or an empty value. Raises ValueError for an unknown name."""
+    if not isinstance(value, str) or value in ("UTC", ""):
+        return value
+    try:
+        zone_named(value)
+    except UsageError:
+        raise ValueError("must be a time zone's name, such as Africa/Nairobi or UTC") from None
+    return value
+
+
+def schedule(value: Any) -> Any:
+    if isinstance(value, str) and value.strip():
+        schedule_entries(value)
+    return value
+
+
+def currency(value: Any) -> Any:
+    if not is_currency(value):
+        raise ValueError("must be a currency code, such as KES")
+    return value
+
+
+def mail_server_place(value: Any) -> Any:
+    """Validate a host with an optional port, by default 587. Raises ValueError for other text."""
+    if not isinstance(value, str):
+        return value
+    host, _, port = value.strip().partition(":")
+    if not _HOST.fullmatch(host) or (port and not (port.isdigit() and 0 < int(port) < 65_536)):
+        raise ValueError("must be a host, optionally with a port: smtp.example:587")
+    return f"{host}:{port or 587}"
+
+
+def mail_address(value: Any) -> Any:
+    if isinstance(value, str) and not _ADDRESS.fullmatch(value.strip()):
+        raise ValueError("must be an address such as reports@shop.example")
+    return value.strip() if isinstance(value, str) else value
+
+
+def mail_addresses(value: Any) -> Any:
+    """Parse 1 to 20 mail addresses separated by commas. Raises ValueError for other text."""
+    if not isinstance(value, str):
+        return value
+    found = tuple(mail_address(each) for each in value.split(",") if each.strip())
+    if not 0 < len(found) <= 20:
+        raise ValueError("must be 1 to 20 addresses, separated by commas")
+    return found
+
+
+MAX_WITNESSES: Final = 16
+"""Maximum number of signatures of a note that every verifier must accept (C2SP signed-note)."""
+
+
+def witnesses(value: Any) -> Any:
+    """Parse a list of witnesses `KEY URL`, a verifier key and the address before `/add-checkpoint`.
+    Raises ValueError with all mistakes."""
+    texts = listed(value)
+    if not isinstance(texts, list | tuple):
+        return texts
+    given = [str(each) for each in texts if str(each).strip()]
+    if len(given) > MAX_WITNESSES:
+        raise ValueError(f"must be at most {MAX_WITNESSES} witnesses")
+    keys: list[VerifierKey] = []
+    found, wrong = [], []
+    for number, text in enumerate(given, 1):
+        try:
+            words = text.split()
+            if len(words) != 2:
+                raise ValueError(
+                    "must be a verifier key, a space and an address: NAME+ID+KEY https://..."
+                )
+            url = str(base_url(words[1]))
+            if not url.startswith("https:") and not is_loopback(urlsplit(url).hostname or ""):
+                raise ValueError("would be called unencrypted; use https://")
+            key = read_cosigner(words[0])
+            if any(other.raw == key.raw or other.name == key.name for other in keys):
+                raise ValueError("has the same key or name as another witness; each needs its own")
+            keys.append(key)
+            found.append(f"{key.text} {url}")
+        except ValueError as error:
+            wrong.append(f"witness {number} {error}")
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return tuple(found)
+
+
+_HOST: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
+_ADDRESS_END: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ADDRESS: Final = re.compile(
+    r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?"
+)
+
+
+def _split(value: str) -> SplitResult:
+    try:
+        parts = urlsplit(value.strip())
+        _ = parts.port
+    except ValueError:
+        raise ValueError(
+            "is not a URL; write special characters in it as %XX and the port as a number"
+        ) from None
+    return parts
+
+
+Lowered: Final = BeforeValidator(lowered)
+
+Secrets = Annotated[tuple[DatedSecret, ...], BeforeValidator(secrets)]
+Addresses = Annotated[tuple[DatedSecret, ...], BeforeValidator(addresses)]
+NamedSecrets = Annotated[dict[str, SecretStr], BeforeValidator(named)]
+Accounts = Annotated[tuple[str, ...], BeforeValidator(accounts)]
+Only = Annotated[dict[str, tuple[str, ...]], BeforeValidator(only)]
+BaseUrl = Annotated[str, BeforeValidator(base_url)]
+PublicUrl = Annotated[str, BeforeValidator(public_url)]
+HttpsUrl = Annotated[str, BeforeValidator(https_url)]
+TimeZone = Annotated[str, BeforeValidator(time_zone)]
+CallingCode = Annotated[str, BeforeValidator(calling_code)]
+Schedule = Annotated[str, BeforeValidator(schedule)]
+Currency = Annotated[str, BeforeValidator(currency)]
+MailServerPlace = Annotated[str, BeforeValidator(mail_server_place)]
+MailAddress = Annotated[str, BeforeValidator(mail_address)]
+MailAddresses = Annotated[tuple[str, ...], BeforeValidator(mail_addresses)]
+WitnessList = Annotated[tuple[str, ...], BeforeValidator(witnesses)]
+EndpointUrl = Annotated[str, BeforeValidator(endpoint_url)]
+DatabaseUrl = Annotated[str, BeforeValidator(database_url)]
+Issuer = Annotated[str, BeforeValidator(issuer)]
+RolesByValue = Annotated[dict[str, Role], BeforeValidator(roles)]
+Words = Annotated[tuple[str, ...], BeforeValidator(words)]
+Domains = Annotated[tuple[str, ...], BeforeValidator(domains)]
+OnOff = Annotated[Literal["on", "off"], BeforeValidator(switched)]
+Switch = Annotated[Literal["auto", "on", "off"], BeforeValidator(switched)]
+Networks = Annotated[tuple[str, ...], BeforeValidator(networks)]
+Profile = Annotated[str, StringConstraints(pattern=r"^(?:[a-z0-9_-]{1,40}|[^\x00]*[/.][^\x00]*)$")]
+Merchant = Annotated[
+    str, StringConstraints(strip_whitespace=True, max_length=80, pattern=r"^[^\x00-\x1f\x7f]*$")
+]
+MerchantWords = Annotated[
+    str, StringConstraints(strip_whitespace=True, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")
+]
+Name = Annotated[str, Lowered, StringConstraints(pattern=r"^[a-z0-9_-]{1,40}$")]
