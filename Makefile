@@ -44,18 +44,19 @@ types: $(MADE) ## check all types, of the product and of its tests
 	@$(BIN)/mypy app reconcile tests
 
 check: lint types ## lint, types, architecture and the engine's tests: a minute, before each commit
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not soak and not slow" \
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not soak and not costly and not slow" \
 		tests/architecture tests/reconcile tests/core tests/config tests/access $(ARGS)
 
 bench: $(MADE) ## measure, print a table, write var/bench.json; ARGS=--quick is a twentieth
 	@$(BIN)/python -m tests.bench $(ARGS)
 
 nightly: $(MADE) ## the long forms that tests/NIGHTLY.md lists, for hours
-	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/reconcile tests/providers tests/core tests/config \
+	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -m "not soak" -n 2 --timeout=7200 tests/reconcile tests/providers tests/core tests/config \
 		tests/checkout tests/evidence tests/finance tests/database tests/console tests/privacy tests/orders \
 		tests/security tests/access $(ARGS)
-	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 tests/api tests/browser tests/cli tests/docs tests/e2e tests/faults tests/floods tests/postgres $(ARGS)
-	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -s tests/corpus $(ARGS)
+	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -m "not soak" -n 2 tests/api tests/browser tests/cli tests/docs tests/e2e tests/faults tests/floods \
+		tests/postgres tests/simulation $(ARGS)
+	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -m "not soak" -s tests/corpus $(ARGS)
 	@$(BIN)/python -m pytest -q tests/bench $(ARGS)
 	@$(BIN)/python -m pytest -q -s --timeout=7200 -m soak tests $(ARGS)
 

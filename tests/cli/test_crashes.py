@@ -14,7 +14,7 @@ from tests.cli.test_commands import Run
 from tests.cli.test_commands import run as run  # the fixture
 from tests.crashing import Called, Crash, crashing, private
 
-SOME = 10
+SOME = 5
 
 
 async def fill(folder: Path, canaries: Canaries) -> None:
@@ -57,7 +57,7 @@ def commands(canaries: Canaries, folder: Path) -> list[Sequence[str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kinds", "some", "least"),
-    [(9, SOME, 6), pytest.param(99, 10_000, 15, marks=pytest.mark.soak)],
+    [(9, SOME, 3), pytest.param(99, 10_000, 15, marks=pytest.mark.soak)],
 )
 def test_none_comes_out(kinds: int, some: int, least: int, run: Run, tmp_path: Path) -> None:
     canaries, called = Canaries(), Called()

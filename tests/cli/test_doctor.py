@@ -128,7 +128,9 @@ def test_a_key_that_was_made_anew_though_numbers_are_noted(run: Run, tmp_path: P
 
 @pytest.mark.parametrize("lost", ["removed", "replaced"])
 @pytest.mark.parametrize("command", [("serve", "--port", "0"), ("records", "import", "{book}")])
-@pytest.mark.parametrize("make", [_make, _make_with_a_number])
+@pytest.mark.parametrize(
+    "make", [pytest.param(_make, marks=pytest.mark.costly), _make_with_a_number]
+)
 def test_nothing_is_written_without_the_key_of_the_numbers(
     run: Run, tmp_path: Path, lost: str, command: tuple[str, ...], make: Any
 ) -> None:

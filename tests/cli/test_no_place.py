@@ -14,6 +14,7 @@ from app.config.load import load_settings
 from app.golive.examine import EVIDENCE, secret_files
 from tests.api.driving import environ
 from tests.rows import for_each
+from tests.searching import every
 from tests.waiting import PATIENCE_S
 
 SHOW = ("-m", "app", "profiles", "show", "stripe")
@@ -23,8 +24,8 @@ SHOW = ("-m", "app", "profiles", "show", "stripe")
     ("where", "code", "said"),
     [
         ("> /dev/full", 1, "tallyhook: reading or writing failed: No space left on device\n"),
-        (">&-", 0, ""),
-        ("2>&-", 0, ""),
+        pytest.param(">&-", 0, "", marks=pytest.mark.costly),
+        pytest.param("2>&-", 0, "", marks=pytest.mark.costly),
     ],
     ids=["full", "no output", "no errors"],
 )
@@ -35,7 +36,7 @@ def test_a_result_that_finds_no_place(where: str, code: int, said: str) -> None:
     assert (done.returncode, done.stderr) == (code, said)
 
 
-@pytest.mark.parametrize("words", [("orders", "list"), ("signature", "check")])
+@pytest.mark.parametrize("words", [("orders", "list"), ("signature", "check")][:: every(2)])
 def test_standard_input_that_is_closed_is_an_empty_one(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,7 +74,7 @@ def older(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.parametrize("served", [True, False])
+@pytest.mark.parametrize("served", [True, pytest.param(False, marks=pytest.mark.costly)])
 def test_no_other_command_changes_the_schema(
     run: Run, tmp_path: Path, older: Path, monkeypatch: pytest.MonkeyPatch, served: bool
 ) -> None:

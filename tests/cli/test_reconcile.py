@@ -272,6 +272,7 @@ def test_people_work_through_breaks(shop: Shop) -> None:
     assert "with the saved rules, opens breaks" in fails(shop, "breaks", "show", "brk_none", code=5)
 
 
+@pytest.mark.costly
 def test_many_breaks_are_decided_by_what_is_said_of_them(shop: Shop) -> None:
     """First counted and added up, then done once that is said; above the limit is left out, and
     together they may not be above that of a day."""
@@ -430,6 +431,7 @@ BANK = """booked_at,amount,currency,counterparty,text
 """
 
 
+@pytest.mark.costly
 def test_people_read_the_times_of_sentences_in_the_merchants_zone(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -514,6 +516,7 @@ def test_support_reads_the_times_of_an_order_in_the_merchants_zone(
     assert "had come by 2026-11-20T10:35:00Z" in rows
 
 
+@pytest.mark.costly
 def test_a_match_by_hand_is_taken_back(shop: Shop) -> None:
     """It closes two breaks; taken back, both are open again, and the line is free."""
     wrong = "reference,amount,currency,placed_at,status\nord 7,1500.00,KES,{day},paid\n"

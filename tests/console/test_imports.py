@@ -419,6 +419,7 @@ async def test_a_file_sent_as_the_wrong_kind_is_read_as_the_right_one_with_one_b
     assert (other["state"], other["source"], other["new"]) == ("to_confirm", "shop", 1)
 
 
+@pytest.mark.costly
 async def test_another_sheet_of_a_workbook_is_noted_and_chosen(console: RunningConsole) -> None:
     made, file = openpyxl.Workbook(), io.BytesIO()
     made.active.append(["reference", "amount", "currency"])

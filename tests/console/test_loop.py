@@ -351,6 +351,7 @@ async def play(
         return await client.post(path, data=sent, files=files)
 
 
+@pytest.mark.costly
 async def test_no_act_computes_for_long_in_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ async def no_pause(_: float) -> None:
     """Replace a wait."""
 
 
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("alone", [pytest.param(True, marks=pytest.mark.costly), False])
 async def test_a_month_is_closed_by_one_person_or_by_two(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch, alone: bool
 ) -> None:

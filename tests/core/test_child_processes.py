@@ -21,6 +21,7 @@ from app.core.child_processes import Parent, WorkerProcess, console_beside, hand
 from app.core.signals import Signal
 from app.wiring.service import open_service
 from tests.api.driving import environ
+from tests.searching import every
 from tests.waiting import PATIENCE_S, soon
 
 CHILD = """#!{python}
@@ -251,7 +252,9 @@ def test_a_child_of_a_program_that_was_replaced_says_so(monkeypatch: pytest.Monk
     assert b"start the service again" in ended.stderr
 
 
-@pytest.mark.parametrize("name", [b"app.no_such_module\nSettings", b"app.core.errors\nNoSuch"])
+@pytest.mark.parametrize(
+    "name", [b"app.no_such_module\nSettings", b"app.core.errors\nNoSuch"][:: every(2)]
+)
 def test_a_child_that_does_not_know_what_it_is_handed_says_so(name: bytes) -> None:
     """A replaced program may have the same version."""
     memory = handed_over(None)

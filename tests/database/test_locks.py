@@ -71,6 +71,7 @@ def waits(database: Path) -> bool:
         return bool(form.unpack(answer)[0] != fcntl.F_UNLCK)
 
 
+@pytest.mark.costly
 def test_a_third_writer_beside_two_busy_ones_gets_its_turn(
     tmp_path: Path,
 ) -> None:

@@ -22,7 +22,9 @@ from tests.waiting import PATIENCE_S, until
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.costly)]
+)
 def test_told_to_stop_while_a_reader_waits(tmp_path: Path, number: signal.Signals) -> None:
     """A waiting reader gets an empty page: it is answered before the process ends, and not cut off
     when the time for that is over. So it is where the terminal was closed."""

@@ -693,7 +693,8 @@ def noise(width: int, height: int) -> bytes:
 
 @pytest.mark.parametrize(
     ("size", "refused"),
-    [((2400, 330), None), ((1000, 760), r"^checkout for Visa would not accept the letter: its "
+    [pytest.param((2400, 330), None, marks=pytest.mark.costly),
+     ((1000, 760), r"^checkout for Visa would not accept the letter: its "
       r"size is 2\.\d MB, but the maximum is 2 MB: drop exhibit 1, scan\.png \(2\.3 MB\)")],
 )  # fmt: skip
 async def test_a_picture_is_made_smaller_or_the_letter_is_refused_with_what_to_drop(

@@ -1,6 +1,6 @@
 """An order with thousands of events, most of them redelivered: its bundle, its rows and its page.
 
-The gate has a twentieth of it: 250 events and 2,500 redeliveries.
+The gate has a twenty-fifth of it: 200 events and 2,000 redeliveries.
 """
 
 import asyncio
@@ -79,8 +79,8 @@ async def made(folder: Path, *, events: int, redeliveries: int) -> LargeOrder:
 
 @pytest.fixture(
     scope="module",
-    params=[20, pytest.param(1, marks=pytest.mark.soak)],
-    ids=["a twentieth", "5,000 events and 50,000 redeliveries"],
+    params=[25, pytest.param(1, marks=pytest.mark.soak)],
+    ids=["a twenty-fifth", "5,000 events and 50,000 redeliveries"],
 )
 def large(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LargeOrder:
     size, folder = request.param, tmp_path_factory.mktemp("large")

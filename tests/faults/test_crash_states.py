@@ -17,7 +17,7 @@ pytestmark = needs_strace
 ACKS = 110
 """Acknowledgements in one of the two lives of a recorded service, at least."""
 
-FEW_ACKS = 20
+FEW_ACKS = 12
 """Acknowledgements in the gate, in one of the two lives, at least."""
 
 EVERY = 8
@@ -68,7 +68,7 @@ def assert_all_kept(
 
 @pytest.mark.slow
 def test_every_acknowledged_delivery_outlives_a_cut_at_any_call(tmp_path: Path) -> None:
-    assert_all_kept(tmp_path, states=200, acks=2 * FEW_ACKS, life=FEW_ACKS, every=EVERY)
+    assert_all_kept(tmp_path, states=100, acks=2 * FEW_ACKS, life=FEW_ACKS, every=EVERY)
 
 
 @pytest.mark.soak

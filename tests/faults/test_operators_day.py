@@ -402,6 +402,7 @@ def delivered_over_a_bad_network(
     )
 
 
+@pytest.mark.costly
 @needs_namespaces
 def test_a_network_that_loses_packets_loses_no_delivery(tmp_path: Path) -> None:
     print(delivered_over_a_bad_network(tmp_path, deliveries=25, loss=0.08, delay_s=0.04))

@@ -65,6 +65,7 @@ def _delayed(case: Case) -> list[str]:
     return [line for line in case.trace.read_text().splitlines() if "(DELAYED)" in line]
 
 
+@pytest.mark.costly
 def test_a_sync_that_is_held_up_keeps_no_sender_waiting(tmp_path: Path) -> None:
     """All connections are asked to come again; afterwards deliveries are accepted."""
     found = held(tmp_path)

@@ -158,10 +158,14 @@ async def no_closings(*_: Any) -> list[Closing]:
     ("zones", "borders"),
     [
         # zones of October and November; where October begins, November, and December
-        ((None, "Africa/Nairobi"), ("10-01T00", "11-01T00", "11-30T21")),
+        pytest.param(
+            (None, "Africa/Nairobi"), ("10-01T00", "11-01T00", "11-30T21"), marks=pytest.mark.costly
+        ),
         (("Africa/Nairobi", "America/New_York"), ("09-30T21", "10-31T21", "12-01T05")),
         (("America/New_York", "America/New_York"), ("10-01T04", "11-01T04", "12-01T05")),
-        (("Africa/Nairobi", None), ("09-30T21", "10-31T21", "12-01T00")),
+        pytest.param(
+            ("Africa/Nairobi", None), ("09-30T21", "10-31T21", "12-01T00"), marks=pytest.mark.costly
+        ),
     ],
 )
 async def test_months_are_closed_in_the_merchants_zone_and_a_change_leaves_no_gap(
@@ -252,6 +256,7 @@ async def test_a_report_of_any_other_time_has_no_adjustments(tmp_path: Path) -> 
         assert not await adjusted("2026-12", DECEMBER)
 
 
+@pytest.mark.costly
 async def test_what_new_rules_make_of_a_closed_month_is_an_adjustment(tmp_path: Path) -> None:
     """October was closed by rules that called what is paid charged back."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"

@@ -20,6 +20,7 @@ from tests.reconcile.build import ORDER_CAUSES
 OCTOBER, NOVEMBER = ("2024-10-01", "2024-10-31"), ("2024-11-01", "2024-11-30")
 
 
+@pytest.mark.costly
 @pytest.mark.slow
 def test_a_month_of_some_orders_is_reconciled_closed_and_adjusted(tmp_path: Path) -> None:
     whole_month(Shop(tmp_path, Month(orders=120, undecided_every=3, starts=LONG_AGO)))

@@ -273,7 +273,7 @@ async def test_a_file_with_a_task_is_tried_again_once_a_mapping_is_saved(watched
 @pytest.mark.parametrize(
     ("second", "hidden", "told"),
     [
-        (None, False, None),
+        pytest.param(None, False, None, marks=pytest.mark.costly),
         ("Old", False, "Only the sheet 'Orders' is read. Others have content, too: 'Old' (1 row)"),
         (None, True, "Hidden rows are read, too: 1 row of the sheet 'Orders'"),
     ],

@@ -57,6 +57,7 @@ async def test_every_order_ends_as_its_plot_says(tmp_path: Path) -> None:
         ), story.plot
 
 
+@pytest.mark.costly
 async def test_both_ways_into_a_database_store_the_same_rows(tmp_path: Path) -> None:
     (tmp_path / "door").mkdir()
     async with driving(tmp_path / "door", with_worker=False) as driver:

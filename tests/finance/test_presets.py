@@ -54,6 +54,7 @@ from tests.database.builders import opened, rows
 from tests.reconcile.build import seconds
 from tests.reconcile.pinned import FOLDER, WRITE
 from tests.rows import for_each
+from tests.searching import every
 
 SAMPLES: Final = Path(__file__).parent / "presets"
 GOLDEN: Final = FOLDER / "presets.txt"
@@ -197,7 +198,7 @@ def test_every_preset_has_a_sample() -> None:
     assert sorted(SAMPLE) == shipped_presets() == sorted(path.stem for path in SAMPLES.iterdir())
 
 
-@pytest.mark.parametrize("name", shipped_presets())
+@pytest.mark.parametrize("name", shipped_presets()[:: every(4)])
 async def test_a_sample_is_recognized_as_itself_and_imports_with_one_command(
     name: str, context: AppContext
 ) -> None:
@@ -216,6 +217,7 @@ async def test_a_sample_is_recognized_as_itself_and_imports_with_one_command(
     assert (again.preset, again.unchanged, again.notes) == (name, SAMPLE[name].read, [])
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", ["mpesa_portal", "quickbooks_invoices"])
 async def test_a_workbook_gives_the_same_lines(
     name: str, context: AppContext, tmp_path: Path

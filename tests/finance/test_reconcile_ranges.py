@@ -59,6 +59,7 @@ async def test_a_process_that_dies_ends_the_run_of_which_nothing_counts(
     assert await found_by(context, done) == TRUTH
 
 
+@pytest.mark.costly
 async def test_a_run_that_is_interrupted_ends_its_processes(
     context: AppContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -418,7 +418,7 @@ async def test_the_worker_has_done_what_is_due_and_notes_who_dies(shop: Shop) ->
     assert await shop.newest() == ("failed", STOPPED, DUE + FIRST_PAUSE, 2)
 
 
-@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("stopped", [pytest.param(False, marks=pytest.mark.costly), True])
 async def test_a_process_of_its_own_does_the_work_and_ends_with_the_worker(
     shop: Shop, stopped: bool
 ) -> None:

@@ -130,6 +130,7 @@ def dying(orders: Range, now: int) -> None:
     os._exit(9)
 
 
+@pytest.mark.costly
 async def test_a_process_that_dies_ends_the_rebuild(
     filled: Path, small_ranges: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +143,7 @@ async def test_a_process_that_dies_ends_the_rebuild(
     assert len(published(filled)[0]) == ORDERS + 1
 
 
+@pytest.mark.costly
 async def test_what_waits_for_a_pool_that_breaks_is_not_taken_back(
     filled: Path, small_ranges: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from app.receiving.inbox import Inbox
 from tests.database.builders import opened
 from tests.memory import memory
 from tests.postgres.server import running
+from tests.searching import every
 
 LEFT = "" if os.environ.get("TALLYHOOK_LONG") else "alike"
 """The mark of tests that are left to the long form."""
@@ -26,11 +27,13 @@ _numbers = count(1)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests of the contract that prove on SQLite what they prove; the long form has
-    them."""
+    """Leave out tests of the contract that prove on SQLite what they prove, and of the rest two in
+    three; the long form has them."""
     here = str(Path(__file__).parent)
     ours = [each for each in items if LEFT and str(each.path).startswith(here)]
     left = {each: None for each in ours if each.get_closest_marker(LEFT)}
+    contract = [each for each in ours if "::TestPostgresql::" in each.nodeid and each not in left]
+    left |= {each: None for n, each in enumerate(contract) if n % every(3)}
     config.hook.pytest_deselected(items=list(left))
     items[:] = [each for each in items if each not in left]
 

@@ -146,6 +146,7 @@ async def noted(url: str) -> None:
     await ask_in_loop(url, emptying(), note)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "seed",
     [pytest.param(n, marks=() if n == 1 else pytest.mark.soak) for n in SEEDS[:FINDS_WITHIN]],

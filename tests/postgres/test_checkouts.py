@@ -24,6 +24,7 @@ def context_of(inbox: Inbox) -> AppContext:
     return inbox.context(clock=SystemClock())
 
 
+@pytest.mark.costly
 async def test_two_hundred_calls_at_two_receivers_make_one_request(url: str) -> None:
     """Each receiver has a client with turns of its own; the database grants the one right to
     ask."""

@@ -83,6 +83,7 @@ def test_without_the_setting_nobody_is_erased(run: Run, empty_url: str) -> None:
     assert run("db", "restored")[0] == 0, "nobody was ever erased"
 
 
+@pytest.mark.costly
 def test_who_was_erased_is_erased_again_by_db_restored(
     run: Run, empty_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -219,6 +219,7 @@ async def test_readiness_does_not_wait_for_a_server_that_stands_still(
         await soon(driver.ready)
 
 
+@pytest.mark.costly
 @pytest.mark.skipif(shutil.which("strace") is None, reason="there is no strace on this machine")
 @pytest.mark.slow
 async def test_an_io_error_of_the_servers_log_loses_nothing(
@@ -355,6 +356,7 @@ async def musts(inbox: Inbox) -> str:
     return " ".join(each.sentence for each in checks if each.state == "must")
 
 
+@pytest.mark.costly
 async def test_a_standby_that_lags_behind_is_no_ground_for_a_report(
     place: tuple[Programs, Path],
     tmp_path: Path,
@@ -501,6 +503,7 @@ async def until_it_waits(url: str) -> None:
             await asyncio.sleep(LOOK_S)
 
 
+@pytest.mark.costly
 async def test_a_warning_about_numbers_refuses_nothing(
     place: tuple[Programs, Path],
 ) -> None:
@@ -587,7 +590,11 @@ async def test_a_server_that_may_lose_is_refused(server: Server, own_url: str, n
             await in_thread(configured, server, name, "")
 
 
-@pytest.mark.parametrize("asked_for", [False, True], ids=["any server", "one that writes"])
+@pytest.mark.parametrize(
+    "asked_for",
+    [pytest.param(False, marks=pytest.mark.costly), True],
+    ids=["any server", "one that writes"],
+)
 async def test_a_service_goes_on_unready_while_its_server_takes_no_writes(
     server: Server, own_url: str, asked_for: bool
 ) -> None:

@@ -63,6 +63,7 @@ async def test_a_value_that_cannot_be_sent_does_not_mean_a_server_without_answer
         await writer.touch()
 
 
+@pytest.mark.costly
 @pytest.mark.slow
 @pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.soak)])
 async def test_hostile_json_is_judged_as_on_sqlite(url: str, tmp_path: Path, every: int) -> None:

@@ -60,6 +60,7 @@ async def test_a_primary_that_does_not_know_of_its_successor_is_left(
         assert rows[0][0] >= 2
 
 
+@pytest.mark.costly
 async def test_a_frozen_primary_is_left(place: tuple[Programs, Path]) -> None:
     """No start waits for it. Thawed, it is a former primary, and nothing is written there, even
     where the new one is gone."""
@@ -83,6 +84,7 @@ async def test_a_frozen_primary_is_left(place: tuple[Programs, Path]) -> None:
         assert str(refused.value) == FORMER
 
 
+@pytest.mark.costly
 async def test_a_process_that_only_reads_follows_a_takeover(
     place: tuple[Programs, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +115,7 @@ async def test_a_writer_whose_server_was_left_between_two_commits_connects_anew(
     await submit(inbox, arrival(said("e2", order="A")))
 
 
+@pytest.mark.costly
 async def test_a_host_that_is_a_standby_leads_on_to_the_next(
     place: tuple[Programs, Path],
 ) -> None:

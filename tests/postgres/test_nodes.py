@@ -27,6 +27,7 @@ async def readiness(driver: Driver) -> Any:
     return (await driver.client.get("/readyz")).json()
 
 
+@pytest.mark.costly
 async def test_standbys_that_are_missing_or_may_lose_data_are_named(
     place: tuple[Programs, Path], tmp_path: Path
 ) -> None:

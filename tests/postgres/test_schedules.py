@@ -284,6 +284,7 @@ async def test_a_seed_plays_the_same_schedule_again(url: str, tmp_path: Path) ->
     assert await played(url, tmp_path / "again", seed=0, of_each=1) == _alone[0]
 
 
+@pytest.mark.costly
 async def test_a_schedule_finds_a_fold_published_over_evidence_that_came_meanwhile(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -370,6 +371,7 @@ def claims_run_out(monkeypatch: pytest.MonkeyPatch, seed: int) -> tuple[list[str
     return run_out, wrong
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "seed", [pytest.param(n, marks=() if n <= IN_GATE else pytest.mark.soak) for n in SEEDS]
 )

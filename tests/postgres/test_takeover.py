@@ -221,6 +221,7 @@ async def test_what_a_running_process_misses_is_a_gap_until_it_is_accepted(
             await kept(new, "e2")
 
 
+@pytest.mark.costly
 async def test_a_standby_that_not_every_commit_waited_for_is_a_gap(
     place: tuple[Programs, Path],
 ) -> None:
@@ -233,6 +234,7 @@ async def test_a_standby_that_not_every_commit_waited_for_is_a_gap(
         assert "not every commit had waited for it" in await refused(one, "e2")
 
 
+@pytest.mark.costly
 async def test_a_process_that_begins_after_a_takeover_concludes_nothing(
     place: tuple[Programs, Path],
 ) -> None:
@@ -259,6 +261,7 @@ async def test_a_process_that_begins_after_a_takeover_concludes_nothing(
             assert await rows(new, "SELECT count(*) FROM deliveries") == [(2,)]
 
 
+@pytest.mark.costly
 async def test_where_all_processes_had_ended_a_person_decides(
     place: tuple[Programs, Path],
 ) -> None:
@@ -272,6 +275,7 @@ async def test_where_all_processes_had_ended_a_person_decides(
         await restored(servers)
 
 
+@pytest.mark.costly
 async def test_one_writer_of_a_process_does_not_go_on_where_the_other_misses_a_commit(
     place: tuple[Programs, Path],
 ) -> None:
@@ -286,6 +290,7 @@ async def test_one_writer_of_a_process_does_not_go_on_where_the_other_misses_a_c
         assert "lacks commits of a running process" in await refused(one, "e3")
 
 
+@pytest.mark.costly
 async def test_one_process_that_misses_a_commit_stops_all_others(
     place: tuple[Programs, Path],
 ) -> None:
@@ -315,6 +320,7 @@ async def test_one_process_that_misses_a_commit_stops_all_others(
         assert "lacks commits of a running process" in await refused(one, "e2")
 
 
+@pytest.mark.costly
 async def test_a_standby_promoted_after_another_lacks_what_was_committed_on_that(
     place: tuple[Programs, Path],
 ) -> None:

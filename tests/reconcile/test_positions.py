@@ -1,7 +1,7 @@
 """Sums that fall: the undoing is an entry of its own day, in ledgers, reports and books."""
 
 from dataclasses import replace
-from itertools import permutations
+from itertools import islice, permutations
 from typing import Any
 
 from reconcile.instants import DAY, Instant
@@ -16,6 +16,7 @@ from tests.reconcile.books_truth import SOURCE
 from tests.reconcile.build import T, delivery, event, history, record, seconds
 from tests.reconcile.laws import conservation_law, honest_law
 from tests.rows import for_each
+from tests.searching import every
 
 PRICE = 150
 
@@ -45,7 +46,7 @@ def test_each_change_of_a_stated_sum_is_an_entry_of_its_day_whatever_the_order_o
 ) -> None:
     sums = [(1, 0), (2, 25), (3, 100), (4, 40), (5, 40), (6, 0)]
     told = [answer(day, minor, member=member) for day, minor in sums]
-    for order in permutations(told):
+    for order in islice(permutations(told), 0, None, every(5)):
         entries = [e for e in ledger_of(*order).entries if e.kind != "captured"]
         moved = [(e.money.minor, (e.at - T) // DAY) for e in entries]
         assert moved == [(-25, 2), (-75, 3), (60, 4), (40, 6)]

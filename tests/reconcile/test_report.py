@@ -331,6 +331,7 @@ def test_a_list_ends_at_its_bound_with_the_oldest_and_says_what_is_left_out() ->
     assert [(each.listed, each.left_out) for each in report.unlisted] == [(10, 85), (0, 0), (0, 0)]
 
 
+@pytest.mark.costly
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_orders() -> None:
     def peak(count: int) -> int:

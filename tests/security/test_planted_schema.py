@@ -84,6 +84,7 @@ def test_what_the_planner_keeps_for_itself_is_no_stranger(run: Run, tmp_path: Pa
     assert run("db", "check").code == 0
 
 
+@pytest.mark.costly
 @pytest.mark.postgres
 def test_a_postgresql_dump_with_other_objects_is_refused(
     run: Run, empty_url: str, monkeypatch: pytest.MonkeyPatch

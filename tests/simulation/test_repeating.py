@@ -64,6 +64,7 @@ def test_a_planted_defect_is_found(plant: Plant) -> None:
     pytest.fail(f"{plant.__name__} was not noticed in {PLANT_SEEDS} worlds")
 
 
+@pytest.mark.costly
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", [MEETING, *(pytest.param(n, marks=pytest.mark.soak) for n in SEEDS)]

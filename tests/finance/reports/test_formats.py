@@ -95,6 +95,7 @@ def rows_of(sheet: Any) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
+@pytest.mark.costly
 @for_each("form", REPORT_FORMATS)
 def test_the_same_report_is_the_same_bytes_however_late_it_is_printed(
     form: ReportFormat, time_machine: Any
@@ -446,6 +447,7 @@ def test_no_text_of_the_pdf_is_markup_and_its_lists_are_only_counted() -> None:
     assert "Sums that must agree 23 rows" in pages[-1]
 
 
+@pytest.mark.costly
 def test_the_pdf_stays_within_eight_pages_however_much_there_is() -> None:
     """As many rows of each table as three currencies and all causes come to, and more."""
     many = replace(
