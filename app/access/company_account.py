@@ -155,7 +155,7 @@ class CompanyProvider:
         except CompanyUnreachable as error:
             return str(error)
         usable = [each for each in found if each.get("kty") in _KINDS.values()]
-        return None if usable else "it publishes no key of an accepted kind"
+        return None if usable else "its provider publishes no key of an accepted kind"
 
     async def _keys(self, *, unknown: bool) -> list[Mapping[str, Any]]:
         """Return the provider's keys, cached.
@@ -264,7 +264,7 @@ class CompanyProvider:
             )
         if not got.taken:
             raise CompanyUnreachable(
-                f"the company's sign-in does not answer ({got.why}): sign in again"
+                f"the company's sign-in does not answer ({got.why}): try to sign in again"
             )
         token = _object(got.body).get("id_token")
         if not isinstance(token, str) or len(token) > MAX_TOKEN:
@@ -289,7 +289,11 @@ class CompanyProvider:
         if expires is None or now >= expires + LEEWAY:
             raise _refused("exp", "its ID token has expired: check both machines' clocks")
         if issued is None or not begun - LEEWAY <= issued <= now + LEEWAY:
-            raise _refused("iat", "its ID token is not from now: check both machines' clocks")
+            raise _refused(
+                "iat",
+                "the issue time of its ID token differs too much from this machine's time: check "
+                "both machines' clocks",
+            )
         if "nbf" in claims and ((since := _instant(claims, "nbf")) is None or since > now + LEEWAY):
             raise _refused("nbf", "its ID token is not valid yet: check both machines' clocks")
         stated = claims.get("nonce")
@@ -306,9 +310,13 @@ class CompanyProvider:
                 raise _refused("auth_time", "the provider did not ask you to sign in again")
         acr, amr = self._settings.acr, self._settings.amr
         if acr and claims.get("acr") not in acr:
-            raise _refused("acr", "your sign-in there was weaker than this console requires")
+            raise _refused(
+                "acr", "you signed in there with a weaker method than this console requires"
+            )
         if amr and not set(amr) & set(_texts(claims.get("amr"))):
-            raise _refused("amr", "your sign-in there lacked the factor that this console requires")
+            raise _refused(
+                "amr", "you signed in there without the second factor that this console requires"
+            )
         return claims
 
     async def _signed(self, token: str) -> Mapping[str, Any]:

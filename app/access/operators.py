@@ -330,7 +330,7 @@ async def vouch_for_founders(
         raise UsageError("only the machine's owner may vouch: leave the token out")
     if await operator_store.audit_entries(connection, limit=1, action=operator_store.VOUCHED):
         raise UsageError(
-            "the machine's owner may vouch for two founders only once, and already has"
+            "the machine's owner may vouch for two founders only once, and has already done so"
         )
     known = await operator_store.operators(connection)
     in_force = {each.name for each in known if each.disabled_at is None}

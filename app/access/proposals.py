@@ -42,8 +42,8 @@ LAST: Final = "~"
 class ProposalDocument(TypedDict):
     id: str
     kind: str
-    subject: Annotated[str, "The subject of the act."]
-    sentence: Annotated[str, "What would be done, with the money."]
+    subject: Annotated[str, "What the act is about, such as an order or a file."]
+    sentence: Annotated[str, "What would be done, and how much money it affects."]
     state: Standing
     by: Annotated[str, "The proposer."]
     reason: str
@@ -55,7 +55,8 @@ class ProposalDocument(TypedDict):
     decided_because: str | None
     open_until: Annotated[
         InstantText | None,
-        "Until when its proposer may do what was approved; `null` if the approval itself does it.",
+        "Until when the proposer may carry out the approved act; `null` if the approval carries "
+        "it out.",
     ]
 
 
@@ -170,8 +171,8 @@ def must_be_open(
         raise UsageError(f"{proposal.id} is not a proposal of this kind: {kind.title}")
     if not proved(who) or who.name != proposal.who:
         raise UsageError(
-            f"only {proposal.who}, who proposed this, may see the result, signed in or with their "
-            "own token: make your own proposal if you need it"
+            f"only {proposal.who}, who proposed this, may see the result, signed in or with "
+            "their own token: if you need the result, make your own proposal"
         )
     open_until = kind.open_until(proposal)
     if open_until is None:
@@ -247,7 +248,7 @@ async def propose(
         id=new_id("prp_", now),
         kind=kind.name,
         subject=subject,
-        sentence=f"{sentence} Two people decide: {because}.",
+        sentence=f"{sentence} This needs two people: {because}.",
         given=settled,
         subject_state=await kind.subject_state(connection, subject, settled),
         who=who.name,
@@ -549,15 +550,15 @@ def _unknown(identity: str) -> NotFoundError:
 def newcomer_notice(name: str, *, now: Instant) -> str:
     """Return a notice on a new operator: which proposals they cannot approve, and until when."""
     return (
-        f"{name} and the person who invited them cannot approve each other's proposals made "
-        f"before {format_instant(Instant(now + STANDS_FOR))}: until then a third operator must "
-        "decide"
+        f"{name} and the person who invited them cannot approve each other's proposals that are "
+        f"made before {format_instant(Instant(now + STANDS_FOR))}; a third operator must decide "
+        "about these"
     )
 
 
 VOUCHING: Final = (
-    "at set-up, before the checklist is complete and a month is closed, the machine's owner may "
-    "vouch for two founders: tallyhook operators vouch ONE OTHER --reason WHY"
+    "during set-up, until the go-live checklist is complete and a month is closed, the machine's "
+    "owner may vouch for two founders: tallyhook operators vouch ONE OTHER --reason WHY"
 )
 
 
@@ -586,6 +587,6 @@ async def _two_persons(
         if other in reached:
             raise UsageError(
                 f"{first} invited or gave a token to {other} (or to somebody who did) less than "
-                f"{STANDS_FOR // DAY} days before this was proposed, or since: the two may be one "
+                f"{STANDS_FOR // DAY} days before this proposal or after it: the two may be one "
                 "person, so another operator must approve this"
             )

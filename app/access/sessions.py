@@ -86,7 +86,10 @@ async def invite_operator(
         elif found.company is not None:
             raise UsageError(f"{name} signs in with the company's account, and has no password")
         elif role not in (None, found.role):
-            raise UsageError(f"{name} has the role {found.role}, and keeps it")
+            raise UsageError(
+                f"{name} has the role {found.role}, which an invitation cannot change: leave "
+                "--role out"
+            )
         totp = credentials.new_totp_secret() if found.role in WITH_CODE else None
         link = session_store.SignInLink(
             kind="invite", name=name, until=now + INVITED_FOR, totp=totp

@@ -110,8 +110,9 @@ async def ask_and_record(
             await context.database.writer.commit(postpone)
             what = "address" if verdict.status in (404, 405) else "token"
             raise CheckoutDeniedError(
-                f"The payment service answered {verdict.status}: check the {what} of the checkout "
-                f"settings, then try again. Order {row.order} keeps its idempotency key."
+                f"The payment service answered {verdict.status}: check the {what} of the "
+                f"checkout settings, then try again. The request for order {row.order} will be "
+                "sent with the same idempotency key."
             )
         assert not isinstance(verdict, requests.RetryLater), "the client asks until it is clear"
         return await _record(context, payment, verdict, row=row), verdict
@@ -279,7 +280,7 @@ def asking_again(context: AppContext, client: CheckoutClient) -> PeriodicTask:
 
     return PeriodicTask(
         lambda: ask_again_due(context, client),
-        component="asking for unknown sessions again",
+        component="sessions with an unknown result are requested again",
         rest=rest,
         begin=release_held,
     )

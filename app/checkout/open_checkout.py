@@ -304,7 +304,9 @@ class SessionDocument(TypedDict):
     expires_at: InstantText | None
     order: SessionOrderDocument
     idempotency_key: Annotated[
-        str | None, "For questions to the service; null if no payment was started here."
+        str | None,
+        "The idempotency key, for questions to the payment service; null if Tallyhook "
+        "started no payment.",
     ]
     detail: NotRequired[str]
 
@@ -408,7 +410,7 @@ def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
         sentence += " Ask for a new payment, so that the customer can try again."
     elif until is not None:
         sentence += (
-            " Its last event may still be on its way: ask for a new payment at "
+            " The provider's last event about it may still arrive: ask for a new payment at "
             f"{format_instant(until)}, or once its outcome is expired."
         )
     return replace(found, state="expired", sentence=sentence, created=False)
@@ -454,12 +456,16 @@ def unknown_result(payment: CheckoutPayment, code: str, *, wait_s: float = 0.0) 
     start = f"Whether the payment service opened a session for order {order} is unknown ({code}). "
     if code == ask_session.KEY_TOO_OLD:
         sentence = start + (
-            "The service is not asked again, because it may have forgotten the key: look the "
-            "order up there; if it has no open session, ask for a new payment."
+            "Tallyhook does not ask the service again, because the service may have forgotten "
+            "the idempotency key. Look the order up at the service; if it has no open session "
+            "there, ask for a new payment."
         )
     else:
         when = "" if again_s is None else f" in {counted(again_s, 'second')}"
-        sentence = start + f"The same key is being sent again; repeat the request{when}."
+        sentence = start + (
+            "Tallyhook is sending the request to the service again, with the same idempotency "
+            f"key. Repeat your request{when}."
+        )
     return CheckoutResult(
         state="unknown", order=order, key=payment.key, sentence=sentence, again_s=again_s
     )

@@ -86,7 +86,7 @@ def check_same(
     if before != request.money:
         raise _conflict(payment, request, f"for {before}, now for {request.money}")
     if payment.requested.source != source:
-        raise _conflict(payment, request, "at another source than now")
+        raise _conflict(payment, request, "at another source")
     try:
         intended = json.loads(details or "")
     except ValueError:
@@ -105,7 +105,11 @@ def check_price(records: Iterable[Record], request: requests.SoundRequest) -> No
     last = max(priced, key=lambda each: (each.recorded_at, each.record_id))
     due = last.due
     if due != request.money:
-        costs = f"costs {due}" if due == last.money else f"has {due} due after its tenders"
+        costs = (
+            f"costs {due}"
+            if due == last.money
+            else f"costs {last.money}, of which {due} is left to pay after tenders"
+        )
         raise CheckoutConflictError(
             f"The shop stated that order {request.order} {costs}, but its checkout was requested "
             f"for {request.money}; nothing was sent. Request the amount due, or PUT the order's "
@@ -129,7 +133,7 @@ def _conflict(
 ) -> CheckoutConflictError:
     return CheckoutConflictError(
         f"Order {request.order}: its checkout was requested {difference}; nothing was sent. "
-        "Request it as before, or place a new order.",
+        "Repeat the earlier request unchanged, or place a new order.",
         before=payment.requested.money,
         asked=request.money,
     )
@@ -198,8 +202,8 @@ def check_wanted(ledger: Ledger, *, opened: str | None = None) -> None:
     canceled = ledger.case.filed.canceled
     if canceled is not None:
         raise requests.OrderCanceledError(
-            f"The shop canceled order {ledger.order} at {format_instant(canceled.at)}: money for "
-            f"it would be owed back. {did}; place a new order with a new reference."
+            f"The shop canceled order {ledger.order} at {format_instant(canceled.at)}: a payment "
+            f"for it would have to be given back. {did}; place a new order with a new reference."
         )
 
 

@@ -179,7 +179,8 @@ def _problems(request: CheckoutRequest, *, live: bool) -> Iterator[tuple[str, st
     elif is_own_order(request.order):
         yield (
             "order",
-            "Give an order of the shop; references of a source begin with @name:.",
+            "Give a reference of the shop. A reference that begins with @NAME: belongs to the "
+            "source NAME.",
         )
     if not is_currency(request.currency):
         yield "currency", "Give a currency code of ISO 4217 in capitals, such as KES."

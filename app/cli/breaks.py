@@ -117,7 +117,7 @@ def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> N
 
 def _reasons(candidate: Mapping[str, Any]) -> str:
     reasons = [f"{each['words']} ({each['points']})" for each in candidate["reasons"]]
-    return ", ".join(reasons) or "it is the nearest line, but nothing else fits"
+    return ", ".join(reasons) or "it is the nearest line, but nothing in it matches"
 
 
 def _choice(
@@ -359,7 +359,11 @@ LATE_COLUMNS = ("id", "cause", "order", "payment", "money", "proposed", "state",
 @late_group.command("list")
 def list_late(
     everything: Annotated[
-        bool, typer.Option("--all", help="Include money that later evidence has settled.")
+        bool,
+        typer.Option(
+            "--all",
+            help=("Include late money that needs no decision any more, because of later evidence."),
+        ),
     ] = False,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:

@@ -82,8 +82,8 @@ OnlyOption = Annotated[
 LinkByOption = Annotated[
     str | None,
     typer.Option(
-        help="How payments find their order: by `order`, which their events name, or "
-        "only by `references`, which the shop named. [order]"
+        help="How a payment is linked to its order: `order` uses the order that its events name; "
+        "`references` uses only references that the shop stated. [order]"
     ),
 ]
 RotateOption = Annotated[
@@ -231,9 +231,9 @@ def _sharing(
     if shared and not any(own + name in known for name in ("ACCOUNT", "ONLY", "LINK_BY")):
         raise UsageError(
             "Without a setting that tells the shops apart, the other shop's payments would count "
-            f"as yours. Give {ways_to_tell_apart(profile)} (--account, --only, --link-by "
-            f"references; the first ones are better). `tallyhook profiles show {profile.name}` "
-            "lists the members of the provider's events"
+            f"as yours. Give {ways_to_tell_apart(profile)} (--account, --only or --link-by "
+            f"references, best first). `tallyhook profiles show {profile.name}` lists the "
+            "members of the provider's events"
         )
     return {own + "SHARED": "yes" if shared else "no"}
 

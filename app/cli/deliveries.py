@@ -127,7 +127,7 @@ def judge_delivery(
 
     count = running.writing(judge_unread, delivery, reason=reason, by=by)
     are = "1 order is" if count == 1 else f"{count:,} orders are"
-    printing.note(f"The message is judged. {are} folded again by `serve` or `worker`.")
+    printing.note(f"Your judgement is stored. {are} folded again by `serve` or `worker`.")
 
 
 @group.command("show")

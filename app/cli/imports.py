@@ -125,12 +125,12 @@ def _print(done: Imported) -> None:
         why = (
             f"{column} is {word}"
             if word
-            else f"their {column} is not among the words that it keeps"
+            else f"the mapping does not import rows with their {column}"
         )
         printing.note(f"The mapping left out {counted(ignored, 'row')} because {why}.")
     if done.joined:
         rows = counted(done.joined, "row")
-        printing.note(f"Joined as refunds to another row of the same order: {rows}.")
+        printing.note(f"Counted as refunds of another row of the same order: {rows}.")
     if done.passed_over and done.preset is None:
         printing.note(f"Columns that were ignored: {_few(done.passed_over)}.")
     if done.rejects is not None:

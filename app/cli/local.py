@@ -260,7 +260,10 @@ def _post(signed: Signed, *, method: str, to: str) -> None:
 
 def listen(
     forward: Annotated[
-        str, typer.Option(help="Where to forward to; a path in it replaces the request's.")
+        str,
+        typer.Option(
+            help=("The URL to forward to. If it has a path, that path replaces the request's path.")
+        ),
     ],
     port: Annotated[int, typer.Option(min=1, max=65535, help="Listen here.")] = DEFAULT_PORT,
     from_file: Annotated[

@@ -589,7 +589,9 @@ def redeliver(
     if not count:
         printing.note("No notification has failed. Waiting ones are sent automatically.")
         return
-    behind = "" if ids else ", and those waiting behind it once the shop accepts one"
-    printing.note(
-        f"{counted(count, 'notification')} will be sent again by the running service{behind}."
+    behind = (
+        ""
+        if ids
+        else (". It will send the waiting ones after that, as soon as the shop accepts one")
     )
+    printing.note(f"The running service will send {counted(count, 'notification')} again{behind}.")

@@ -44,8 +44,8 @@ AcceptGap = Annotated[
     bool,
     typer.Option(
         "--accept-gap",
-        help="Continue although acknowledged deliveries may be lost. Without it, the "
-        "command says which. Needs --reason.",
+        help="Continue although acknowledged deliveries may be lost. Without this option, the "
+        "command stops and says which deliveries. Needs --reason.",
     ),
 ]
 WhyGap = Annotated[str, typer.Option("--reason", help="The reason for --accept-gap. It is stored.")]
@@ -433,7 +433,7 @@ def _print_erasure(erasure: Erasure, left: list[Path], form: printing.Format) ->
         )
     printing.note(
         f"Not erased: {counted(len(erasure.copies), 'earlier copy', 'earlier copies')} in the "
-        "list above, and any backups by other tools. Delete them yourself in time."
+        "list above, and any backups that other tools made. Delete these yourself."
     )
 
 

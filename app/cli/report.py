@@ -65,8 +65,8 @@ def report_period(
     basis: Annotated[
         BasisName,
         typer.Option(
-            help="The date that counts: captured (the provider's), received (ours) or "
-            "settled (the payout's)."
+            help="The date that counts: captured (stated by the provider), received (arrival at "
+            "Tallyhook) or settled (the payout)."
         ),
     ] = BasisName.captured,
     form: Annotated[

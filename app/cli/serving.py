@@ -71,7 +71,8 @@ def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | No
     script = read_script(path, secret=SANDBOX_SECRET)
     lasts = (script.steps[-1].at - script.steps[0].at) / 1_000_000 / speed
     printing.note(
-        f"{counted(len(script.steps), 'step')}, {lasts:,.0f} s; verify with {SANDBOX_SECRET}"
+        f"{counted(len(script.steps), 'step')}, {lasts:,.0f} s. The secret for verifying the "
+        f"webhooks is {SANDBOX_SECRET}"
     )
     if speed != 1:
         printing.note(
@@ -156,7 +157,10 @@ def serve(
         bool,
         typer.Option(
             "--no-worker",
-            help="Only receive. Other processes on this PostgreSQL database read and fold.",
+            help=(
+                "Only receive deliveries. Other processes on this PostgreSQL database read them "
+                "and fold orders."
+            ),
         ),
     ] = False,
     with_console: Annotated[

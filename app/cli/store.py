@@ -134,8 +134,8 @@ def create(
         bool,
         typer.Option(
             "--new",
-            help="Create the database even if an earlier one is missing. The data of the "
-            "earlier one is given up.",
+            help="Create the database even if an earlier one is missing. The data of the earlier "
+            "database is lost.",
         ),
     ] = False,
 ) -> None:

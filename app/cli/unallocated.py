@@ -43,9 +43,8 @@ Replaces = Annotated[
     str | None,
     typer.Option(
         metavar="ID",
-        help="Act only if this is still the last decision about the payment, as "
-        "`unallocated show` prints it. An empty text: only if there is no decision "
-        "yet.",
+        help="Act only if the last decision about the payment is still this one, as `unallocated "
+        "show` prints it. An empty text means that there is no decision yet.",
     ),
 ]
 

@@ -71,13 +71,18 @@ async def account_document(view: View) -> Document:
     }
 
 
-BY_LINK: Final = "The demo's visitor has no password and no second factor: they came by a link."
+BY_LINK: Final = (
+    "The demo's visitor signed in with a link, and has no password and no second factor."
+)
 
 
 async def ask_change_password(view: View) -> Form:
     if await sessions.account_of(view.context, view.person.name) is None:
         return Form(view.person.name, "/me", BY_LINK, ready=False)
-    least = f"At least {credentials.PASSWORD_MIN} characters: some words in a row are good."
+    least = (
+        f"At least {credentials.PASSWORD_MIN} characters. Several words in a row make a good "
+        "password."
+    )
     return Form(
         view.person.name,
         "/me",
@@ -214,8 +219,8 @@ async def do_remove_passkey(view: View, reason: str) -> str:
 
 async def ask_link_company(view: View) -> Form:
     lines = (
-        "You are sent to sign in there. From then on you sign in with the company's account alone: "
-        "your password and all your sessions end, and your role here is what the company's account "
+        "You will sign in there. From then on you sign in with the company's account only: your "
+        "password and all your sessions end, and your role here is what the company's account "
         "says.",
     )
     able = view.console.company is not None and view.person.way == "password"
@@ -265,10 +270,10 @@ async def ask_end_own_session(view: View) -> Form:
     if not found:
         line = "You have no other session."
     elif [each.id for each in found] == [here]:
-        line = "It is the session of this browser: you are sent to sign in."
+        line = "This is the session of this browser, so you will have to sign in again."
     else:
         ends = "It ends" if len(found) == 1 else "They end"
-        line = f"{ends} at once. If you did not begin it yourself, change your password too."
+        line = f"{ends} at once. If you did not start it yourself, change your password too."
     return Form(counted(len(found), "session"), "/me", line, ready=bool(found), reason=False)
 
 
@@ -305,7 +310,9 @@ async def ask_choose_notices(view: View) -> Form:
                 "address",
                 "Mail address",
                 value=(choice and choice.address) or "",
-                hint="Your own. It is deleted when you choose to be notified otherwise.",
+                hint=(
+                    "Your own address. It is deleted when you choose another kind of notification."
+                ),
                 required=False,
             ),
         ),
@@ -337,7 +344,7 @@ ACTS: Final = (
         "second_factor_set",
         ask_second_factor,
         do_second_factor,
-        done="Your second factor counts from now on, and your other sessions have ended.",
+        done="Your second factor is set, and your other sessions have ended.",
         kept=False,
     ),
     Act(
@@ -345,7 +352,7 @@ ACTS: Final = (
         "passkey_added",
         ask_add_passkey,
         do_add_passkey,
-        done="Your passkey counts from now on, and your other sessions have ended.",
+        done="Your passkey is saved, and your other sessions have ended.",
         kept=False,
     ),
     Act(
@@ -375,6 +382,6 @@ ACTS: Final = (
         "notices_chosen",
         ask_choose_notices,
         do_choose_notices,
-        done="Your choice counts from now on.",
+        done="Your choice is saved.",
     ),
 )

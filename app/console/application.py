@@ -419,7 +419,7 @@ class Application:
         if person is None:  # the menu is only for people who are signed in
             return self._pages.problem(status, sentence)
         view = View(console=self._console, person=person, request=request)
-        sentence += " The menu shows the pages that there are."
+        sentence += " The menu lists all pages."
         return self._pages.problem(status, sentence, view=view)
 
     async def _on_fault(self, request: Request, error: Exception) -> Response:

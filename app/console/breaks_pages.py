@@ -168,7 +168,7 @@ def _form(
         cause if name is None else f"{name}: {cause[:1].lower()}{cause[1:]}",
         back or address("breaks", found.identity),
         break_sentence(found.seen),
-        f"At stake: {plain_money(money)}." if money else "No sum is at stake.",
+        f"At stake: {plain_money(money)}." if money else "No amount is at stake.",
         f"Its state: {found.life.because}",
         *lines,
         **options,
@@ -253,7 +253,7 @@ async def ask_match(view: View) -> Form:
     for candidate in [near[name_of(each)] for each in chosen if name_of(each) in near]:
         lines += [
             f"The other line is {candidate.reference}, of {_money(candidate.money)}.",
-            f"What keeps the two apart: {apart_words(candidate)}.",
+            f"Differences between the two lines: {apart_words(candidate)}.",
         ]
     if len(chosen) > 1:
         lines.append(f"{counted(len(chosen), 'line')} are chosen.")
@@ -286,7 +286,7 @@ async def ask_unmatch(view: View) -> Form:
     found = await _seen_break(view)
     matched = await break_acts.matches_of(view.context, found.identity)
     if not matched:
-        return _form(found, "No match by hand is in force.", ready=False)
+        return _form(found, "This break was not matched by hand.", ready=False)
     line_field = Field(
         "line",
         "The line that does not belong to it",
@@ -294,7 +294,8 @@ async def ask_unmatch(view: View) -> Form:
         value=view.word("line") or matched[0],
     )
     line = (
-        "Both are open again, unless a run has closed them: then the next run opens what is left."
+        "Both breaks are open again. If a run has closed them, the next run opens those that "
+        "still differ."
     )
     return _form(found, line, fields=(line_field,))
 
@@ -487,9 +488,9 @@ async def do_accept(view: View, reason: str) -> str | ActionResult:
 # --- late money -----------------------------------------------------------------------------------
 
 CONSEQUENCES: Final = {
-    "refund": "Money to give back stays on the list until the refund has come.",
-    "accept": "If you keep the money, the order is served after all.",
-    "credit": "If you credit the money, it stays here in the customer's favour.",
+    "refund": "Money that you give back stays on the list until the refund has arrived.",
+    "accept": "Keep the money only if the order will be fulfilled after all.",
+    "credit": "If you credit the money, the shop keeps it as a credit for the customer.",
 }
 
 

@@ -58,7 +58,7 @@ async def ask_attach(view: View) -> Form:
             f"{attachments.MAX_FILE_BYTES >> 20} MiB.",
         ),
         Field("kind", "What it is", choices=kinds),
-        Field("note", "What it shows", hint="It goes with the file.", required=False),
+        Field("note", "What it shows", hint="It is stored with the file.", required=False),
     ]
     if about == "order":
         only = "Only for a proof of delivery; else leave it empty."
@@ -173,9 +173,10 @@ async def ask_letter(view: View) -> Form:
     return Form(
         order,
         address("cases", order),
-        "You get a letter for a bank: what happened, to the second, what each fact rests on, and "
-        "the attached files at its end.",
-        f"Missing for it: {counted(len(missing), 'thing')}; the order's case lists them."
+        "You get a letter for a bank. It states what happened, to the second, and the evidence "
+        "for each fact. The attached files are at its end.",
+        f"The letter still lacks {counted(len(missing), 'thing')}; the order's case lists what "
+        "is missing."
         if missing
         else "The case has everything that is usual for such a dispute.",
         case.deadline,

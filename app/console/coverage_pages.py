@@ -55,9 +55,9 @@ async def ask_declare_coverage(view: View) -> Form:
     return Form(
         "What files cover",
         "/coverage",
-        "From then on, whatever is dated within these days but is in no file of this name counts "
-        "as missing. The report says that you declared it. Declare only what you know of the "
-        "files."
+        "From then on, everything that is dated within these days, but is in no file of this "
+        "name, counts as missing. Reports state that you declared these days. Declare only days "
+        "that the files really cover."
         if choices
         else "Nothing is imported yet whose coverage could be declared.",
         ready=bool(choices),

@@ -74,7 +74,7 @@ CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
     "unasked": ("/setup", "Check that the service runs and reaches the provider, then look again."),
     "unreadable": (
         "/deliveries?verdict=unreadable",
-        "Correct the profile of the source, or note what each message says.",
+        "Correct the profile of the source, or judge each message.",
     ),
     "not_kept": ("/imports", "Import the statements of its sources, which show every payment."),
     "gap": (
@@ -84,10 +84,10 @@ CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
     ),
     "unallocated": ("/unallocated", "Assign each to its order, or dismiss it."),
     "not_ours": ("/deliveries?verdict=not_ours", "Check that none of them is yours."),
-    "rejected": ("/do/reverify", "Support or an admin judges them again."),
+    "rejected": ("/do/reverify", "Ask support or an admin to judge them again."),
     "pending": (
         "/orders?outcome=pending",
-        "Wait for their deadline, or for the provider's word.",
+        "Wait for their deadline, or for the provider's final answer.",
     ),
     "unsettled": (
         "/breaks?cause=not_settled",
@@ -96,8 +96,8 @@ CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
     ),
     "breaks": (
         "/breaks",
-        "Put each right at its source, match it by hand, or accept it with a reason; start a run "
-        "first if the list does not show it.",
+        "Correct each difference at its source, match it by hand, or accept it with a reason. If "
+        "the list does not show it, start a run first.",
     ),
     "ties": (
         "/runs",
@@ -534,8 +534,8 @@ async def ask_close(view: View) -> Form:
     return Form(
         month,
         back,
-        f"The report and the journal of {month} are kept as they are now, with everything they "
-        "rest on. What is learned later is reported and posted in later months.",
+        f"The report and the journal of {month} are stored as they are now, together with the "
+        "data behind them. Later findings are reported and posted in later months.",
         *(
             (
                 f"No month is closed yet. Once {month} is, none before it can be closed any "
@@ -613,8 +613,8 @@ async def ask_run(view: View) -> Form:
         "a run",
         "/runs",
         "A run matches orders with order books and statements, and finds every difference.",
-        "Without days, a run covers everything: it opens new breaks, and closes those that "
-        "evidence has ended. With days, it only looks, and changes no break.",
+        "Without days, a run covers everything: it opens new breaks, and closes those that no "
+        "longer differ. With days, the run is read-only and changes no break.",
         f"It reads about {counted(rows, 'row')}, in a process of its own: you may leave the page, "
         "and the list of runs shows the progress.",
         fields=(

@@ -115,8 +115,8 @@ def upload_of(view: View, name: str) -> Upload:
     found = view.console.uploads.of(name, by=view.person.name)
     if found is None:
         raise NotFoundError(
-            "this file is no longer kept: the console keeps a file for an hour, for its sender "
-            "only, and until it restarts. Upload it again"
+            "this file is no longer stored: the console stores an uploaded file for an hour, for "
+            "its sender only, and loses it at a restart. Upload it again"
         )
     return found
 
@@ -306,9 +306,9 @@ async def ask_withdraw_import(view: View) -> Form:
         return Form(subject, back, line, ready=False)
     would: withdraw_import.Foreseen = seen.result
     lines = (
-        f"{counted(would.lines, 'line')} of this import {'is' if would.lines == 1 else 'are'} "
-        f"in force, {would.moneys}. After the withdrawal it is as if the file had not been "
-        "imported: where an earlier file has a line, that version is in force again.",
+        f"{counted(would.lines, 'line')} of this import {'is' if would.lines == 1 else 'are'} in "
+        f"force, {would.moneys}. After the withdrawal it is as if the file had not been "
+        "imported: if an earlier file has a line, its version is in force again.",
         *would.notes,
         "Nothing is deleted. To restore its lines, import the file again.",
         "The import is withdrawn in your name; the next run compares what is left."

@@ -31,8 +31,12 @@ NUMBERS: Final = (
 """Number formats, each as (decimal mark and thousands separator, example)."""
 
 SIGNS: Final = (
-    ("", "as the usual columns have it"), ("none", "500.00; its type or column says that it left"),
-    ("minus", "-500.00"), ("any", "with any sign; its type or column says that it left"),
+    ("", "as in files with the usual columns"), ("none", 
+        "500.00; the type or the column shows that it is outgoing"
+    ),
+    ("minus", "-500.00"), ("any", 
+        "with any sign; the type or the column shows that it is outgoing"
+    ),
 )  # fmt: skip
 """Ways in which a file can mark outgoing money."""
 
@@ -46,7 +50,7 @@ DATES: Final = (
 
 NAMES_COLUMNS: Final = "names"
 
-FIRST_ROWS: Final = ((NAMES_COLUMNS, "names the columns"), ("data", "is a row like the others"))
+FIRST_ROWS: Final = ((NAMES_COLUMNS, "names the columns"), ("data", "is an ordinary row"))
 
 
 async def _looked_at(view: View, upload: Upload) -> TablePreview:
@@ -59,7 +63,7 @@ async def _looked_at(view: View, upload: Upload) -> TablePreview:
 def _kind(view: View) -> ImportKind:
     kind = view.choice("kind", tuple(KINDS))
     if kind is None:
-        raise UsageError("say what the file is")
+        raise UsageError("choose the kind of the file")
     return kind
 
 
@@ -84,14 +88,14 @@ async def ask_map_columns(view: View) -> Form:
                     f"less.{name}",
                     f"{label}, minus the column",
                     choices=columns,
-                    hint="Where money that left has a column of its own.",
+                    hint="Only if outgoing money has its own column.",
                     required=False,
                 )
             )
     words = _word_fields(seen, kind, given)
     shown = any(field.name in given for field in words)
     numbers = Field("numbers", "How amounts are written", choices=NUMBERS)
-    signs = Field("signs", "How money that left is written", choices=SIGNS)
+    signs = Field("signs", "How outgoing money is written", choices=SIGNS)
     zone = Field(
         "zone",
         "Time zone of times without one",
@@ -131,7 +135,7 @@ def _word_fields(seen: TablePreview, kind: ImportKind, given: Mapping[str, str])
     for name, meanings in presets.KINDS[kind].words.items():
         for place, word in enumerate(_words_in(seen, given.get(f"column.{name}", ""), given)):
             choices = (
-                ("", "I do not know: its rows are not clear"),
+                ("", "unknown: its rows are not imported"),
                 *((each, each.replace("_", " ")) for each in meanings),
                 (IGNORED, "leave its rows out"),
             )
@@ -170,7 +174,10 @@ async def do_map_columns(view: View, reason: str) -> str:
     words = {name: _words_in(seen, column, given) for name, column in columns.items()}
     if first != NAMES_COLUMNS:
         if not {*columns.values(), *less.values()} <= {"", *seen.places}:
-            raise UsageError("two columns begin alike: name the columns by place in a mapping file")
+            raise UsageError(
+                "two columns have the same first cell: use a mapping file, which can name "
+                "columns by position"
+            )
         columns = {name: seen.places.get(column, "") for name, column in columns.items()}
         less = {name: seen.places.get(column, "") for name, column in less.items()}
     draft = MappingDraft(
@@ -214,8 +221,8 @@ async def ask_save_mapping(view: View) -> Form:
     return Form(
         upload.file.path.name,
         address("imports", upload.name),
-        "A file that has all columns of the mapping is read by it from then on, here, by "
-        "command (--mapping NAME) and from the import folder. A mapping of this name is "
+        "From then on, a file that has all columns of the mapping is read with it: here, by "
+        "command (--mapping NAME) and from the import folder. A saved mapping of this name is "
         "replaced.",
         ready=bool(upload.request.content),
         reason=False,
@@ -256,7 +263,7 @@ ACTS: Final = (
         "statement_imported",
         ask_map_columns,
         do_map_columns,
-        button="Read it by these columns",
+        button="Read the file with these columns",
     ),
     Act(
         "Save a mapping",

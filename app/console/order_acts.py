@@ -86,9 +86,9 @@ async def ask_prove(view: View) -> Form:
     return Form(
         order,
         address("orders", order),
-        f"You get one JSON file. For {what} of this order, it has the path from the leaf to the "
-        "newest signed checkpoint of the log (RFC 9162). With the public key, anybody can check "
-        "that nothing of it was changed since.",
+        f"You get one JSON file. For {what} of this order, it has the proof that the leaf is in "
+        "the log of the newest signed checkpoint (RFC 9162). With the public key, anybody can "
+        "check that nothing was changed after sealing.",
         ready=count > 0,
         reason=False,
     )
@@ -126,8 +126,8 @@ async def ask_tell_again(view: View) -> Form:
         last = found[0]
         lines = (
             f"The shop is sent its last notification of this order once more: {last.outcome}.",
-            f"It was published as number {last.seq}; what became of it so far: {last.state}, "
-            f"after {counted(last.tries, 'try', 'tries')}.",
+            f"It was published as number {last.seq}. Its state is {last.state}, after "
+            f"{counted(last.tries, 'try', 'tries')}.",
             " ".join(ledger["plain"]["answer"]),
             "A shop that follows the rules recognizes a known number, and ignores the repeat.",
         )
@@ -148,9 +148,9 @@ async def ask_reverify(view: View) -> Form:
     source = view.choice("source", tuple(view.context.sources))
     found = await previewed(view.context, only=source)
     lines = [
-        f"{counted(found.judged, 'refused delivery is', 'refused deliveries are')} kept. Judged "
-        f"by the secrets and profiles of now, {len(found.accepted)} would be accepted as of their "
-        f"arrival, and {sum(found.refused.values())} stay refused."
+        f"{counted(found.judged, 'refused delivery is', 'refused deliveries are')} kept. With "
+        f"the present secrets and profiles, {len(found.accepted)} would be accepted, and "
+        f"{sum(found.refused.values())} stay refused."
     ]
     if found.cut:
         lines.append(f"{found.cut} cannot be judged, because too little of them was stored.")
@@ -240,8 +240,8 @@ async def ask_note(view: View) -> Form:
         order,
         address("orders", order),
         "Everybody who may see the order reads your note, with your name.",
-        "Notes are only added: none is changed or taken away, not even by an erasure. So write "
-        "nothing about the customer, and no name, number or address.",
+        "A note can never be changed or removed, not even by an erasure. So write nothing about "
+        "the customer: no name, number or address.",
         why="Your note",
     )
 
@@ -401,8 +401,8 @@ async def ask_take_alarm(view: View) -> Form:
         name.replace("_", " "),
         "/",
         found.sentence,
-        "You take this alarm, so that nobody else starts on it. If somebody else had it, it is "
-        "yours then. The alarm ends by itself when its cause ends.",
+        "You take this alarm, so that nobody else starts on it. If somebody else has taken it, "
+        "you take it over. The alarm ends by itself when its cause ends.",
         why="What you do about it",
         fields=(
             Field(
@@ -461,7 +461,8 @@ async def ask_unmask_many(view: View) -> Form:
         "/orders",
         "You propose to see the customers' phone numbers of these orders. Another operator who "
         f"may see numbers must approve it; then you alone see them, for {_HOURS} hours.",
-        "The audit trail records each look for each order, with your reason; it keeps no number.",
+        "The audit trail records every time that you see the numbers, for each order and with "
+        "your reason. It does not store the numbers.",
         fields=(
             Field(
                 "orders",
@@ -505,8 +506,8 @@ async def ask_see_numbers(view: View) -> Form:
         found.subject,
         back,
         *lines,
-        "The numbers appear in full on the next page only. The audit trail records this look for "
-        "each order. Keep a file no longer than you need it.",
+        "The numbers appear in full on the next page only. The audit trail records for each "
+        "order that you saw them. Keep a file no longer than you need it.",
         reason=False,
         fields=(Field("as", "As", choices=tuple(SHOWN_AS.items()), value="page"),),
     )

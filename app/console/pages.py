@@ -202,7 +202,10 @@ class Pages:
         return stacked(
             "arrivals",
             title="Deliveries in the last hour",
-            about=f"In the last hour came {total}, {refused} of them refused; one bar a minute.",
+            about=(
+                f"{total} arrived in the last hour, {refused} of them were refused. Each bar is "
+                "one minute."
+            ),
             labels=[
                 words.clock_time(parse_instant(each["minute"]), self._console.context.calendar_zone)
                 for each in arrivals
@@ -238,7 +241,7 @@ def _settling_chart(
     return stacked(
         f"settling-{source}-{currency}",
         title=f"Captures of {source} in {currency} and their settlement",
-        about="One bar for each month of capture; the table below has the same numbers.",
+        about="Each bar is one month of capture; the table below has the same numbers.",
         labels=months,
         series=[
             Series(
@@ -262,7 +265,7 @@ def _fees_chart(
     return bars(
         f"fees-{source}-{currency}",
         title=f"Fees of {source} in {currency}, in hundredths of a percent of the gross",
-        about="One bar a month, over all methods; the table below has them one by one.",
+        about="Each bar is one month, over all methods; the table below has each method.",
         labels=months,
         values=[max(0, round(fee[m] * 10_000 / gross[m])) if gross[m] else 0 for m in months],
     )

@@ -77,7 +77,8 @@ async def ask_erase(view: View) -> Form:
             again = view.given.get("again", "")
             if not hmac.compare_digest(_mark(view, again), view.given["mark"]):
                 raise UsageError(
-                    "what you typed is not what you looked at: nothing was erased, begin again"
+                    "you typed another number or address than before: nothing was erased, start "
+                    "again"
                 )
             return await _look(view, again, looks=False)
         if subject := view.given.get("subject", ""):
@@ -98,7 +99,7 @@ def _first_asked(*problem: str) -> Form:
         "order's reference finds that order alone.",
         reason=False,
         preview=True,
-        button="Look what would go",
+        button="Show what would be erased",
         fields=_whose("Erase by"),
     )
 
@@ -137,8 +138,8 @@ async def _look(view: View, subject: str, *, looks: bool) -> Form:
         *_totals(found),
         "You propose the erasure. It is carried out when another admin approves it and types the "
         "number or address once more, because no proposal stores it.",
-        "What is erased is gone from here and from the log of the database. It cannot be brought "
-        "back: it is erased again whenever a backup that has it is restored. Ledgers, amounts, "
+        "Erased data is deleted from the database and its write-ahead log, and cannot be "
+        "restored: after a restore from a backup, Tallyhook erases it again. Ledgers, amounts, "
         "dates and references stay.",
         why="Why, without a number",
         fields=(
@@ -180,7 +181,7 @@ def _totals(found: erase_finding.Erasure) -> tuple[str, ...]:
             lines.append(f"And {len(staying) - KEPT_SHOWN} more.")
     if found.copies:
         lines.append(
-            f"{counted(len(found.copies), 'earlier copy', 'earlier copies')} would not be reached:"
+            f"{counted(len(found.copies), 'earlier copy', 'earlier copies')} would not be erased:"
         )
         lines += [f"{each.name}: {each.sentence}." for each in found.copies[-KEPT_SHOWN:]]
     return tuple(lines)
@@ -202,19 +203,20 @@ async def ask_copy(view: View) -> Form:
     return Form(
         "A person's data",
         "/privacy",
-        "You propose to take a copy of all that is kept about a person, to hand to them. "
-        f"When another admin approves, you alone can take it, for {_HOURS} hours.",
-        "The audit trail records that you did, and how you checked who asks; it keeps no number.",
+        "You propose to take a copy of all data about a person, to give it to them. When another "
+        f"admin approves, you alone can take it, for {_HOURS} hours.",
+        "The audit trail records that you took the copy, and how you checked the person's "
+        "identity. It does not store the number.",
         fields=(
             *_whose("Found by"),
             Field(
                 "attachments",
                 "Attached PDFs and pictures, in which nobody is masked",
-                choices=(("no", "listed, and left out"), ("yes", "in it as they are")),
+                choices=(("no", "listed, but not included"), ("yes", "included unchanged")),
                 value="no",
             ),
         ),
-        why="How you checked that it is the person who asks, without a number",
+        why="How you checked the person's identity, without a number",
     )
 
 
@@ -244,18 +246,20 @@ async def ask_take_copy(view: View) -> Form:
     except UsageError as error:
         why = f"{capital(str(error))}."
     pictures = (
-        ", and through attached PDFs and pictures for other people."
+        ", and check attached PDFs and pictures for other people."
         if "attachments" in found.given
-        else ". Attached PDFs and pictures are not in it."
+        else ". It does not contain attached PDFs and pictures."
     )
-    again = Field("again", "Type the number or address once more: no proposal holds it", echo=False)
+    again = Field(
+        "again", "Type the number or address once more, because no proposal stores it", echo=False
+    )
     return Form(
         found.subject,
         address("proposals", found.id),
         *lines,
         why
-        or "It is a ZIP: begin with index.html in it. Before you hand it over, look through its "
-        f"files for names in free texts{pictures}",
+        or "You get a ZIP: open index.html in it first. Before you hand the ZIP over, check its "
+        f"files for names of other people in free texts{pictures}",
         ready=not why,
         reason=False,
         fields=() if "order" in found.given else (again,),

@@ -196,7 +196,7 @@ def preview_of(view: View, name: str) -> Job:
     """Return a preview. Raise NotFoundError."""
     job = view.console.jobs.job(name)
     if job is None or job.kind != "preview":
-        raise NotFoundError("this preview is kept no longer: try the rules again")
+        raise NotFoundError("this preview is no longer stored: try the rules again")
     return job
 
 
@@ -241,7 +241,7 @@ async def _text_rule(view: View, line: str) -> tuple[str, str]:
     booked = (await bank_match.named_lines(view.context, [line])).get(name_of(line))
     words = "" if booked is None else (booked.counterparty or booked.text or booked.reference or "")
     if len(words.strip()) < 3:
-        raise UsageError("this bank line has no text to make a rule of")
+        raise UsageError("this bank line has no text from which a rule could be made")
     return key, words.strip()[:80]
 
 
@@ -298,7 +298,7 @@ async def ask_save_rules(view: View) -> Form:
     job = preview_of(view, view.needed("preview"))
     back, subject = address("previews", job.name), "the rules that were tried"
     if job.ended is None or job.problem is not None:
-        lines: tuple[str, ...] = ("What they would change is not known: look at the preview.",)
+        lines: tuple[str, ...] = ("It is not known what they would change: look at the preview.",)
         return Form(subject, back, *lines, ready=False)
     if not await _still_against(view, job):
         lines = ("Other rules were put in force since these were tried: try them again.",)

@@ -35,15 +35,15 @@ SIGNED: Final = (*REHEARSED, *STATED)
 ITEM_TITLES: Final = {
     "api_keys": "Token and secrets",
     "webhook_verification": "The public address refuses what is not genuine",
-    "environment_separation": "Sandbox and live are apart",
+    "environment_separation": "Sandbox and live are separate",
     "account_sharing": "Other shops on the same account are told apart",
     "acting_alone": "What one person may decide alone has a limit",
-    "idempotency": "The same start twice gives one session",
-    "duplicates": "A webhook that comes twice counts once",
+    "idempotency": "Starting a payment twice opens one session",
+    "duplicates": "A webhook that arrives twice counts once",
     "rehearsal": "Every scenario was rehearsed",
     "support_ownership": "Who answers customers and the provider",
     "legal_documents": "Contract, terms, privacy notice and refund policy",
-    "rollback": "How payments are turned off again",
+    "rollback": "How payments can be turned off",
 }
 """Title of each checklist item."""
 
@@ -285,9 +285,8 @@ async def ask_rotate_key(view: View) -> Form:
     return Form(
         "the key that signs the log",
         "/log",
-        "Checkpoints and bundles are signed with a new key from now on. The old key signs that "
-        "the new one follows it, and the old key's file is kept. What the old key has signed "
-        "stays valid.",
+        "Checkpoints and bundles are signed with a new key from now on. The old key endorses the "
+        "new one, and the file of the old key is kept. What the old key has signed stays valid.",
         "Those who check evidence need the new public key through a separate channel. The page "
         "Log shows its fingerprint.",
         "A running service signs with the old key until it is restarted: have it restarted right "
@@ -349,7 +348,7 @@ async def ask_invite(view: View) -> Form:
         "/people",
         "You get a link, shown once. With it they set their password, and a one-time code "
         "unless they are a viewer. It is good for 24 hours and one use.",
-        "Anyone who has the link can sign in as them: hand it over through a separate, safe "
+        "Anyone who has the link can sign in as that person: send it through a separate, safe "
         "channel. An operator who has a password sets a new one with it.",
         f"{notice}.",
         reason=False,
@@ -468,7 +467,7 @@ async def do_add_token(view: View, reason: str) -> ActionResult:
         f"The token of {name}",
         "/tokens",
         f"Its scopes: {', '.join(scopes)}. Save it now: it is not shown again.",
-        "The program sends it as Authorization: Bearer, and this token.",
+        "The program sends it in each request's header Authorization, after the word Bearer.",
         secret=token,
     )
 

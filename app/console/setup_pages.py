@@ -129,15 +129,15 @@ async def ask_test_event(view: View) -> Form:
     return Form(
         source.name,
         "/setup",
-        "An event as its provider documents it is signed with the source's own secret, and "
-        "sent to the service as it would come"
+        "An event from the provider's documentation is signed with the source's secret, and sent "
+        "to the service like a real webhook"
         + (
             ", about an order whose reference begins with TEST."
             if source.profile.event.order
             else "."
         ),
-        "If it is accepted, the address, secret and profile are right. What it creates stays in "
-        "this sandbox.",
+        "If it is accepted, the address, secret and profile are right. The data that it creates "
+        "stays in this sandbox.",
         *((UNCONFIRMED,) if source.profile.unconfirmed else ()),
         reason=False,
         fields=(
@@ -247,7 +247,7 @@ def service_address(given: str, *, own: str) -> str:
     if (local and int(local[1] or 80) < 1 << 16) or (plain and plain == own.rstrip("/")):
         return plain
     raise UsageError(
-        "where the service listens is http://127.0.0.1 with its port, or what is set as "
+        "enter http://127.0.0.1 with the service's port, or the address that is set as "
         "TALLYHOOK_PUBLIC_URL"
     )
 

@@ -79,9 +79,9 @@ async def form_fields(request: Request) -> dict[str, str]:
                 if len(body) > MAX_FORM_BYTES:
                     raise UsageError("the form is too long")
     except TimeoutError:
-        raise UsageError("the form did not come in time: send it again") from None
+        raise UsageError("the form took too long to arrive: send it again") from None
     except ClientDisconnect:  # otherwise a stranger could fill the error log
-        raise UsageError("the form did not come whole: send it again") from None
+        raise UsageError("the form arrived incomplete: send it again") from None
     try:
         pairs = parse_qsl(
             body.decode(), keep_blank_values=True, strict_parsing=bool(body),
@@ -549,7 +549,7 @@ class SigningIn:
 
     async def enter(self, request: Request) -> Response:
         """Sign a person in through a link. The demo's link works only on this machine."""
-        title = "Come in by a link"
+        title = "Sign in with a link"
         if request.method != "POST":
             return self._link_form(title, "/enter")
         token = (await form_fields(request)).get("token", "").strip()

@@ -12,7 +12,10 @@ from app.orders import unallocated
 from reconcile.ledger.records import DISMISSED_AS
 from reconcile.money import to_json
 
-DISMISSED: Final = {"to_refund": "It is to be refunded", "other_business": "It is other business"}
+DISMISSED: Final = {
+    "to_refund": "It is to be refunded",
+    "other_business": ("It is not the shop's business"),
+}
 
 ONE_ORDER: Final = (
     "One payment for two orders is not supported: assign it to one of them, and book the other by "

@@ -42,7 +42,7 @@ DATES: Final = (("", "as the file or its mapping says"), ("day_first", "the day 
 PRESETS: Final = (
     ("", "recognize it"),
     *((each.name, f"{each.title} ({KIND_NAMES[each.kind]})") for each in shipped_exports()),
-    (NO_PRESET, "no export that is known"),
+    (NO_PRESET, "none of the known exports"),
 )
 
 
@@ -114,9 +114,10 @@ async def ask_upload(view: View) -> Form:
     return Form(
         "Imports",
         "/imports",
-        "CSV, a workbook (.xlsx) or JSON Lines, of a bank also CAMT, MT940, MT942, BAI2, OFX, "
-        f"each also in a ZIP; of at most {MAX_FILE_BYTES >> 20} MiB. First it is only read: "
-        "you see its counts, its money and every row that is not clear, and then decide.",
+        "CSV, a workbook (.xlsx) or JSON Lines; from a bank also CAMT, MT940, MT942, BAI2 or "
+        f"OFX. It may be in a ZIP, and have at most {MAX_FILE_BYTES >> 20} MiB. At first the "
+        "file is only read: you see its counts, its money and every row that is not clear, and "
+        "then decide.",
         f"The file waits for you for {KEPT_FOR // MINUTE} minutes. It is deleted after that, or "
         "as soon as it is imported.",
         reason=False,
@@ -335,7 +336,7 @@ async def ask_import(view: View) -> Form:
     if not seen.new and not seen.changed:
         lines.append("The file contains nothing new: nothing will change.")
     lines.append(
-        f"It is the file with the digest {upload.file.sha256}. A changed row is a new version, and "
+        f"The SHA-256 of the file is {upload.file.sha256}. A changed row is a new version, and "
         "the old one is kept; the next run compares all of it."
     )
     sealed = Field("sha256", "Digest", kind="hidden", value=upload.file.sha256)

@@ -159,11 +159,11 @@ class Uploads:
             finally:
                 self._turns.release()
         except ClientDisconnect:
-            raise UsageError("the form did not come whole: send it again") from None
+            raise UsageError("the form arrived incomplete: send it again") from None
         except TimeoutError:
             raise UsageError(
-                f"the form did not come in time, which is {RECEIVED_WITHIN_S // 60:.0f} minutes: "
-                "send it again over a faster connection, or cut the file in parts"
+                f"the form did not arrive within {RECEIVED_WITHIN_S // 60:.0f} minutes: "
+                "send it again over a faster connection, or split the file"
             ) from None
         except OSError as error:
             raise UnreachableError(
@@ -302,11 +302,11 @@ async def _whole_body(request: Request) -> AsyncGenerator[bytes]:
             break
     if size > MAX_FORM_BYTES:
         raise UsageError(
-            f"what was sent is larger than {MAX_FILE_BYTES >> 20} MiB: send fewer files, "
-            "cut one in parts, or import it on the machine (tallyhook import)"
+            f"what was sent is larger than {MAX_FILE_BYTES >> 20} MiB: send fewer files, split "
+            "one, or import it on the machine (tallyhook import)"
         )
     if not end.rstrip(b"\r\n").endswith(b"--"):
-        raise UsageError("the form did not come whole: send it again")
+        raise UsageError("the form arrived incomplete: send it again")
 
 
 def _taken_from(

@@ -85,16 +85,16 @@ TONES: Final[Mapping[str, str]] = {
 
 VERDICTS: Final[Mapping[str, str]] = {
     "stored": "Accepted: its signature is right, and it is stored.",
-    "duplicate": "The same event once more; it counts once.",
-    "duplicate_with_different_body": "An event id that came before, with other content: both are "
-    "kept, and a person must look.",
+    "duplicate": "A repeat of an earlier event; it counts once.",
+    "duplicate_with_different_body": "The event id of an earlier event, but other content: both "
+    "are stored, and a person must look at them.",
     "unreadable": "Genuine, but the source's profile cannot read it: correct the profile.",
     "not_ours": (
         "Genuine, but for another shop or seller on the same provider account: it is stored, "
         "and counts for no order."
     ),
     "signature_missing": "Refused: no signature came with it.",
-    "signature_mismatch": "Refused: its signature fits none of the source's secrets.",
+    "signature_mismatch": "Refused: its signature matches none of the source's secrets.",
     "timestamp_missing": "Refused: it does not say when it was signed.",
     "timestamp_too_old": "Refused: it was signed too long ago.",
     "timestamp_too_new": "Refused: it was signed in the future; look at the clocks.",
@@ -112,7 +112,9 @@ OUTCOMES: Final[Mapping[str, str]] = {
     "failed": "The payment was declined. As far as is known, no money arrived.",
     "canceled": "The payment was canceled. As far as is known, no money arrived.",
     "expired": "The payment expired before it was made. As far as is known, no money arrived.",
-    "timed_out": "No final word on the payment came in time. As far as is known, no money arrived.",
+    "timed_out": (
+        "No final result of the payment arrived in time. As far as is known, no money arrived."
+    ),
     "not_attempted": "No payment is known.",
     "refunded": "The money was given back.",
     "partially_refunded": "A part of the money was given back.",
@@ -127,16 +129,16 @@ FINDINGS: Final[Mapping[FindingCode, str]] = {
     "semantic_duplicate": "Reported more than once",
     "out_of_order": "Messages out of order",
     "delivered_late": "Message came late",
-    "recovered_on_later_attempt": "Paid at a later try",
+    "recovered_on_later_attempt": "Paid at a later attempt",
     "dispute_won": "Dispute won",
     "success_after_deadline": "Payment reported after the deadline",
     "contradictory_claims": "Messages contradict each other",
     "unrecognized_event": "Message of an unknown kind",
     "dated_in_future": "Message dated in the future",
-    "order_unknown": "Not known from the shop",
+    "order_unknown": "Order not registered by the shop",
     "session_unknown": "No answer to the payment request",
     "refund_without_payment": "Refund of an unknown payment",
-    "refund_standalone": "Refund of no payment",
+    "refund_standalone": "Refund without a payment",
     "paid_but_not_fulfilled": "Paid, not shipped",
     "price_changed": "Price changed",
     "dispute_open": "Dispute open",
@@ -145,27 +147,27 @@ FINDINGS: Final[Mapping[FindingCode, str]] = {
     "refund_overdue": "Refund overdue at the provider",
     "refund_failed": "Refund failed",
     "reversal_amount_mismatch": "Reversal of another amount",
-    "amount_not_price": "Amount is no price of the order",
+    "amount_not_price": "Amount matches no price of the order",
     "maybe_other_shop": "Perhaps another shop's payment",
     "assignment_contradicted": "Assigned, but its event names another order",
-    "same_id_different_body": "Messages of one name differ",
+    "same_id_different_body": "Message with two different contents",
     "conflicting_amounts": "Messages state different amounts",
     "paid_twice": "Paid more than once",
     "amount_mismatch": "Amount is not the price",
-    "amount_off_by_minor_unit": "Mistake of unit",
-    "currency_mismatch": "Currency is not the price's",
-    "refund_exceeds_capture": "More given back than came",
+    "amount_off_by_minor_unit": "Amount in the wrong unit",
+    "currency_mismatch": "Currency differs from the price",
+    "refund_exceeds_capture": "More given back than was paid",
     "fulfilled_but_not_paid": "Shipped, not paid",
     "paid_after_cancel": "Paid after the cancellation",
     "overpaid": "Overpaid",
     "other_currency_received": "Money in another currency",
-    "unread_money_event": "Message about money not understood",
-    "held_back": "Held back for a person",
+    "unread_money_event": "Unknown kind of message about money",
+    "held_back": "On hold until a person releases it",
 }
 """Short name of each finding. The engine has the full sentences."""
 
 HOLDS: Final[Mapping[HoldReason, str]] = {
-    "rules_changed": "Only newer rules let it be shipped",
+    "rules_changed": "Only a newer version allows shipping it",
     "poisoned_delivery": "A message about it was set aside",
     "unreadable_delivery": "A message about it cannot be read",
     "maybe_other_shop": "Its payment may be another shop's",
@@ -189,7 +191,7 @@ SETTLINGS: Final[Mapping[LateDecision, str]] = {
 
 BANK_PLACES: Final[Mapping[Bucket, str]] = {
     "by_reference": "It names its payout, and the amounts are equal.",
-    "by_group": "Several payouts or bookings that name each other, and are as much together.",
+    "by_group": "Several payouts or bookings that name each other, and whose sums are equal.",
     "by_tolerance": "It names its payout, and differs by less than the rules tolerate.",
     "by_date_window": "Its amount equals a payout of those days; neither names the other.",
     "by_hand": "A person matched it with its payout.",
@@ -198,7 +200,7 @@ BANK_PLACES: Final[Mapping[Bucket, str]] = {
     "bank_line_unknown": "No payout of any provider's statement is known for it.",
     "awaiting_statement": "Booked after the last day that imported statements cover.",
     "not_covered": "Its payout may be of a day that no imported statement covers.",
-    "other_business": "No payout: money that left, or that came from nobody who pays out.",
+    "other_business": "Not a payout: outgoing money, or money that no provider sent.",
 }
 """Meaning of each state of a bank line, in one sentence."""
 
@@ -256,17 +258,19 @@ PROPOSALS: Final[Mapping[str, str]] = {
 }
 """Meaning of each state of a proposal."""
 
-BEGUN: Final = "Another operator approved it, and it was begun."
+BEGUN: Final = "Another operator approved it, and it was started."
 """Meaning of `approved` while the act is unfinished."""
 
-OPEN: Final = "Another operator approved it. Its proposer, and nobody else, may do it for a while."
+OPEN: Final = (
+    "Another operator approved it. For a limited time, only its proposer may carry it out."
+)
 """Meaning of `approved` if only the proposer may carry out the act."""
 
 DONE_BY: Final[Mapping[str, str]] = {"unmask": "see-numbers", "export": "take-copy"}
 """For each kind of proposal that the proposer carries out: the name of the action."""
 
 TAKEN: Final[Mapping[str, str]] = {
-    "looking": "is at it",
+    "looking": "is working on it",
     "waiting": "waits for somebody else",
 }
 """Wording of how somebody works on an alarm. It follows the person's name."""

@@ -118,7 +118,7 @@ async def test_a_first_start_is_over_what_is_due_beside_tenders(tmp_path: Path) 
         refused = await start(driver, amount="2000.00")
         assert code(refused) == (409, "payment_differs")
         assert refused.json()["before"] == {"amount": "1500.00", "currency": "KES"}
-        assert "has KES 1,500.00 due after its tenders" in refused.json()["detail"]
+        assert "of which KES 1,500.00 is left to pay after tenders" in refused.json()["detail"]
         assert (await start(driver)).status_code == 201
     assert len(pay.seen) == 1
 
@@ -334,8 +334,8 @@ GRACE = 300 * SECOND
     ("said", "after", "detail"),
     [
         ([], GRACE, "timed_out. Ask for a new payment, so that the customer can try again."),
-        ([], 0, "pending. Its last event may still be on its way: ask for a new payment at "
-         "2026-11-20T10:35:00Z, or once its outcome is expired."),
+        ([], 0, "pending. The provider's last event about it may still arrive: ask for a new "
+                "payment at 2026-11-20T10:35:00Z, or once its outcome is expired."),
         ([event("e1", "declined")], 0, "failed. Ask for a new payment, so that the customer can "
          "try again."),
         ([event("e1", "authorized")], 0, "authorized."),
@@ -405,7 +405,7 @@ async def test_an_answer_says_for_how_long_the_service_wants_no_requests(tmp_pat
         seconds = int(each.headers["retry-after"])
         assert each.status_code == 202
         assert 500 < seconds <= 601
-        assert f"; repeat the request in {seconds} seconds." in each.json()["detail"]
+        assert f" Repeat your request in {seconds} seconds." in each.json()["detail"]
 
 
 @pytest.mark.parametrize("how", ["paid", "canceled"])

@@ -234,7 +234,7 @@ async def test_a_start_with_too_little_room(
     free[0] = 64 * 1024 * 1024 - 1
     async with driving(tmp_path, looking=True, **sessions) as again:
         again.token = driver.token
-        await soon(lambda: "sessions again" in log.getvalue() or again.service.broken)
+        await soon(lambda: "are requested again" in log.getvalue() or again.service.broken)
         assert again.service.broken == []
         assert await broken(again) == (503, [TOO_LITTLE_ROOM])
         assert (await again.api("GET", "/orders/ORD-1")).status_code == 200

@@ -200,7 +200,6 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "ok": INPUT,
         "As far as is known, no money arrived": BOUNDED,
         "No payment is known.": BOUNDED,
-        "Refund of no payment": STATED,
     },
     "app/evidence/bundle_letter.py": {
         "No message of the payment service about this order is known.": READ,

@@ -297,8 +297,8 @@ async def test_a_key_that_the_service_may_have_forgotten_is_not_sent(shop: Shop)
         shop.clock.put(shop.clock.now() + MINUTE)
         last = await shop.open(client)
     assert (last.state, last.key, len(pay.seen)) == ("unknown", first.key, 8)
-    assert "The service is not asked again" in last.sentence
-    assert "look the order up" in last.sentence
+    assert "Tallyhook does not ask the service again" in last.sentence
+    assert "Look the order up" in last.sentence
     assert "ask for a new payment" in last.sentence
 
 

@@ -667,7 +667,7 @@ async def test_what_is_too_large_or_no_form_is_refused_and_leaves_nothing(
         empty = await upload(client, b"")
     assert {each.status_code for each in (large, none, broken, empty)} == {400}
     assert "larger than 32 MiB" in shown(large.text)
-    assert "did not come whole" in shown(broken.text)
+    assert "arrived incomplete" in shown(broken.text)
     assert "choose a file" in shown(empty.text).lower()
     assert console.console.uploads._folder is None
 
@@ -690,7 +690,7 @@ async def test_who_sends_nothing_more_gives_the_turn_back(
         monkeypatch.undo()
         assert (await upload(client, STATEMENT)).status_code == 303
     assert slow.status_code == 400
-    assert "did not come in time" in shown(slow.text)
+    assert "did not arrive within" in shown(slow.text)
 
 
 async def test_who_gets_no_turn_is_told_to_come_again(

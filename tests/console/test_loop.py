@@ -270,7 +270,7 @@ REFUSED: Final = {
     "take-alarm": "This alarm has ended",
     "test-event": "to sources whose provider documents events",
     "match": "1 is not an unmatched line",
-    "unmatch": "No match by hand is in force",
+    "unmatch": "This break was not matched by hand",
     "try-folder": "reads 0 files again",
     "close": "2026-11 can be closed from 2026-12-11",
     "reopen": "no month is closed",

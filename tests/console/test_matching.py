@@ -95,7 +95,7 @@ async def test_a_line_is_matched_by_hand_and_taken_back(
     assert (matched["matched"], matched["state"]) == ([line], "closed")
     assert not {paid["id"], half} & set(left)
     assert [(each["matched"], each["state"]) for each in again] == [([], "open")] * 2
-    assert "No match by hand is in force" in none
+    assert "This break was not matched by hand" in none
     assert closed["state"] == "closed"
     assert closed["because"].startswith("Run 2 no longer saw it")
     rows = console.driver.rows(

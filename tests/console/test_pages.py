@@ -457,7 +457,7 @@ async def test_where_there_is_no_page_the_menu_shows_those_there_are(
         page = (await client.get("/nothing")).text
     async with console.client() as client:
         strange = (await client.get("/nothing")).text
-    assert "The menu shows" in page
+    assert "The menu lists" in page
     assert '<nav aria-label="Pages">' in page
     assert "There is no such page." in strange
     assert "menu" not in shown(strange)
