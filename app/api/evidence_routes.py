@@ -47,9 +47,9 @@ class EvidenceRoutes:
         self._work = elsewhere(
             purpose="writing",
             at_once=AT_ONCE,
-            died="the process that built the bundle ended unexpectedly: ask again",
+            died="the process that built the bundle ended unexpectedly: request the bundle again",
             most_s=MOST_S,
-            too_long=f"the bundle was not built within {MOST_S:.0f} s: ask again",
+            too_long=f"the bundle was not built within {MOST_S:.0f} s: request the bundle again",
         )
 
     async def build_bundle(self, reference: str, who: Holder, asked: AsOfAsked) -> Response:
@@ -77,7 +77,8 @@ class EvidenceRoutes:
         await self._work(_build, BundleRequest(order=order, as_of=as_of, by=by), file)
         if file.stat().st_size > MAX_BUNDLE_BYTES:  # noqa: ASYNC240
             raise UsageError(
-                "the bundle is too large for an answer: write it with `tallyhook evidence build`"
+                "the bundle is too large to be sent: build it on the machine with `tallyhook "
+                "evidence build`"
             )
 
 
@@ -120,9 +121,9 @@ class CaseRoutes:
         self._work = elsewhere(
             purpose="reading",
             at_once=AT_ONCE,
-            died="the process that wrote the letter ended unexpectedly: ask again",
+            died="the process that wrote the letter ended unexpectedly: request the letter again",
             most_s=MOST_S,
-            too_long=f"the letter was not written within {MOST_S:.0f} s: ask again",
+            too_long=f"the letter was not written within {MOST_S:.0f} s: request the letter again",
         )
 
     async def get_case(self, reference: str, asked: CaseAsked) -> Answer[CaseDocument]:
@@ -163,8 +164,11 @@ OPERATIONS: Final = (
         "operator",
         may="evidence_built",
         answers={
-            200: "The bundle: `tallyhook evidence verify FILE` checks it",
-            409: "The bundle cannot be built with these parameters, or is too large for an answer",
+            200: "The bundle. Check it with `tallyhook evidence verify FILE`",
+            409: (
+                "The bundle cannot be built with these parameters, or is too large to be sent; "
+                "`detail` says why"
+            ),
         },
         unknown=ORDER_UNKNOWN,
         refused=(409, "evidence_refused"),
@@ -184,7 +188,7 @@ OPERATIONS: Final = (
         CaseRoutes.get_letter,
         "evidence",
         tag="cases",
-        answers={409: "The letter cannot be written; the sentence says why"},
+        answers={409: "The letter cannot be written; `detail` says why"},
         unknown=ORDER_UNKNOWN,
     ),
     Operation(

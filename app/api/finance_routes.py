@@ -69,7 +69,7 @@ class BreaksAsked(PageAsked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateAsked(PageAsked):
-    all: Annotated[bool, "Include money that later evidence has settled."] = False
+    all: Annotated[bool, "Include late money that later evidence has settled."] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,8 @@ class FinanceRoutes:
             raise ApiProblem(
                 422,
                 "parameter_invalid",
-                "after is not a line of this list: leave it out to start from the first page.",
+                "The parameter after names no line of this list. Leave it out to start from the "
+                "first page.",
             ) from None
         following = page.lines[-1].line.line_id if page.more else None
         return {"lines": [each.document() for each in page.lines], "next": following}
@@ -257,7 +258,9 @@ async def _first(
 def _after(known: Mapping[str, T], asked: PageAsked, *, what: str) -> tuple[list[T], str | None]:
     names = list(known)
     if asked.after and asked.after not in known:
-        sentence = f"after is not a {what}: leave it out to start from the first page."
+        sentence = (
+            f"The parameter after names no {what}. Leave it out to start from the first page."
+        )
         raise ApiProblem(422, "parameter_invalid", sentence)
     begin = names.index(asked.after) + 1 if asked.after else 0
     shown = names[begin : begin + asked.limit]
@@ -268,7 +271,7 @@ def _after(known: Mapping[str, T], asked: PageAsked, *, what: str) -> tuple[list
 _MANY = "There are too many lines to match, or their sums are too large"
 _NOT_CLOSED: Final = (
     "period_not_closed",
-    "There is no closed month of this name, or not this version of it.",
+    "This month is not closed, or its closing has no such version.",
 )
 
 
@@ -291,21 +294,21 @@ OPERATIONS: Final = (
         FinanceRoutes.get_bank_line,
         answers={409: _MANY},
         refused=(409, "bank_not_matched"),
-        unknown=("bank_line_unknown", "There is no bank line of this name."),
+        unknown=("bank_line_unknown", "There is no bank line with this id."),
     ),
     _read("/api/v1/bank/imports", FinanceRoutes.list_bank_imports),
     _read("/api/v1/runs", FinanceRoutes.list_runs),
     _read(
         "/api/v1/runs/{run}",
         FinanceRoutes.get_run,
-        unknown=("run_unknown", "There is no run of this name."),
+        unknown=("run_unknown", "There is no run with this number."),
     ),
     _read("/api/v1/rules", FinanceRoutes.get_rules),
     _read("/api/v1/breaks", FinanceRoutes.list_breaks),
     _read(
         "/api/v1/breaks/{break}",
         FinanceRoutes.get_break,
-        unknown=("break_unknown", "There is no break of this name."),
+        unknown=("break_unknown", "There is no break with this id."),
     ),
     _read("/api/v1/late", FinanceRoutes.list_late_money),
     _read("/api/v1/periods", FinanceRoutes.list_periods),
@@ -313,7 +316,7 @@ OPERATIONS: Final = (
     _read(
         "/api/v1/periods/{period}/journal",
         FinanceRoutes.get_period_journal,
-        answers={409: "The name is too long; the sentence says so"},
+        answers={409: "The journal is too large to be sent; `detail` says how to get it"},
         unknown=_NOT_CLOSED,
         refused=(409, "report_not_made"),
         media=report_routes.JOURNAL_MEDIA,

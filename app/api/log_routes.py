@@ -146,7 +146,7 @@ OPERATIONS: Final = (
         may="deliveries",
         unknown=(
             "delivery_unknown",
-            "There is no delivery of this name; old refused ones are deleted.",
+            "There is no delivery with this id. Old refused deliveries are deleted.",
         ),
     ),
     Operation(
@@ -162,8 +162,8 @@ OPERATIONS: Final = (
         LogRoutes.redeliver,
         "operator",
         may="notifications_redelivered",
-        answers={200: "The notification, which waits to be sent"},
-        unknown=("notification_unknown", "There is no notification of this number."),
+        answers={200: "The notification, which is now waiting to be sent"},
+        unknown=("notification_unknown", "There is no notification with this number."),
     ),
     Operation(
         "POST",
@@ -174,7 +174,7 @@ OPERATIONS: Final = (
         answers={
             200: "The order in its current state",
             404: "The order is unknown, or not held for this reason",
-            422: "No reason is given, or no hold is named",
+            422: "The reason or the hold is missing",
         },
         unknown=("not_held", ""),
         refused=(422, "parameter_invalid"),

@@ -57,9 +57,9 @@ _AUTHENTICATE: Final = {
 }
 _BEHIND: Final = {
     "Tallyhook-Behind": _header(
-        "Age in seconds of the oldest accepted delivery that is not read yet. Orders may lack "
-        "its content, and an unknown order may be in it. Without this header, nothing has been "
-        "unread for longer than two seconds.",
+        "Age in seconds of the oldest accepted delivery that has not been read yet. The answer "
+        "may lack what such deliveries say. If this header is missing, no delivery has waited "
+        "longer than two seconds.",
         {"type": "integer", "minimum": 0},
         3,
     ),
@@ -76,17 +76,17 @@ _IF_NONE_MATCH: Final = {
     "in": "header",
     "schema": _WORD,
     "description": (
-        "The `ETag` of an earlier answer, or several, separated by commas. If one still holds, "
-        "the answer is 304 without a body."
+        "The `ETag` of an earlier answer, or several, separated by commas. If one is still "
+        "current, the answer is 304 without a body."
     ),
 }
 
 _PATH_WORDS: Final = {
     "reference": (
-        "The order's reference. For a source with its own orders: @source:reference, such as "
-        "@till:7."
+        "The order's reference. If a source has its own orders (ORDERS=own), write "
+        "@source:reference, such as @till:7."
     ),
-    "payment": "The payment's `id`, or the provider's reference of it.",
+    "payment": "The payment's `id`, or the provider's reference of the payment.",
 }
 
 
@@ -212,9 +212,9 @@ class _Describing:
         return _RETRY_AFTER if status == 503 or status in described.retry_after else {}
 
     def _refusals(self, described: Operation) -> dict[int, dict[str, Any]]:
-        lacks = f"The token lacks the scope `{described.scope}`, which `scope` names"
+        lacks = f"The token lacks the scope `{described.scope}`"
         if described.scope == "operator":
-            lacks = "This needs an `operator`'s own token, and a role that may do this"
+            lacks = "This needs an operator's own token, and a role that allows it"
         words = {
             401: "No active token",
             403: lacks,
@@ -228,7 +228,7 @@ class _Describing:
             words |= {400: "The body cannot be read", 413: "The body is too large"}
             words[422] = "The body or a parameter is wrong; every mistake is listed"
         if described.unknown is not None:
-            words[404] = described.unknown[1].removesuffix(".") or "Nothing is known of this order"
+            words[404] = described.unknown[1].removesuffix(".") or "This order is unknown"
         words |= {status: each for status, each in described.answers.items() if status >= 400}
         content = {MEDIA_TYPE: {"schema": self.schemas.of(ProblemDocument)}}
         return {
@@ -283,24 +283,32 @@ def _webhooks(describing: _Describing) -> dict[str, Any]:
                     "An order's outcome was published. Sent to the shop at least once; "
                     "changes of one order are sent in sequence"
                 ),
-                "description": "Sent to `TALLYHOOK_SHOP__URL`, signed by the Standard Webhooks "
-                "rule. The same id may come again: it is the same change.",
+                "description": (
+                    "Sent to `TALLYHOOK_SHOP__URL`, signed according to Standard "
+                    "Webhooks. A message can arrive more than once, always with the same id."
+                ),
                 "security": [],
                 "parameters": [
-                    _signed("webhook-id", "The same at every attempt.", "ntf_1_5f5f5f5f5f5f5f5f"),
                     _signed(
-                        "webhook-timestamp", "When it was signed, in Unix seconds.", "1791210600"
+                        "webhook-id",
+                        "The message's id, the same at every attempt.",
+                        "ntf_1_5f5f5f5f5f5f5f5f",
+                    ),
+                    _signed(
+                        "webhook-timestamp", "Time of the signature, in Unix seconds.", "1791210600"
                     ),
                     _signed("webhook-signature", "`v1,` and the signature in base64.", "v1,Xw=="),
                 ],
                 "requestBody": describing.body(NotificationDocument),
                 "responses": {
-                    "2XX": {"description": "Accepted; it is not sent again"},
+                    "2XX": {"description": "Accepted; the message is not sent again"},
                     "429": {
-                        "description": "Not accepted now; it is sent again after `Retry-After`",
+                        "description": (
+                            "Not accepted now; the message is sent again after `Retry-After`"
+                        ),
                         "headers": _RETRY_AFTER,
                     },
-                    "default": {"description": "Not accepted; it is sent again for three days"},
+                    "default": {"description": "Not accepted; sending is repeated for three days"},
                 },
             }
         }
@@ -312,14 +320,16 @@ _TAGS: Final = {
     "outcomes": "Every published change.",
     "checkout": "Payments started by the shop.",
     "deliveries": "What arrived from providers.",
-    "evidence": "Evidence that a stranger can check.",
-    "finance": "Imports, reconciliation, breaks and closed months. An operator's own token "
-    "may read them where their role may.",
-    "cases": "Disputes: what an answer needs, its letter, and its attachments.",
+    "evidence": "Evidence that anyone can check.",
+    "finance": (
+        "Imports, reconciliation, breaks and closed months. An operator's own token may "
+        "read what the operator's role allows."
+    ),
+    "cases": "Disputes: the data that an answer needs, its letter, and its attachments.",
     "proposals": "Proposals that wait for a second person.",
     "unallocated": "Verified payments without an order.",
     "notifications": "Notifications sent to the shop.",
-    "log": "The log in which everything is sealed.",
+    "log": "The tamper-evident log of deliveries, records, revisions and audit entries.",
 }
 
 
@@ -355,8 +365,8 @@ def api_document(
                     "type": "http",
                     "scheme": "bearer",
                     "description": (
-                        "A token made by `tallyhook tokens add`; each operation names the "
-                        "scope that it needs. `operator` means a person's own token, made by "
+                        "A token made by `tallyhook tokens add`; each operation names the scope "
+                        "that the token needs. `operator` means a person's own token, made by "
                         "`tallyhook operators token`."
                     ),
                 }

@@ -37,7 +37,7 @@ class BecauseDocument(TypedDict):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposalsAsked:
     before: BeforeName = None
-    limit: Annotated[Limit, "Past proposals in a page."] = 100
+    limit: Annotated[Limit, "Maximum number of past proposals in a page."] = 100
 
 
 class ProposalRoutes:
@@ -72,7 +72,8 @@ class ProposalRoutes:
             raise ApiProblem(
                 409,
                 "proposal_refused",
-                "Approving this takes minutes: use the console or the command.",
+                "Approving this takes minutes: approve it in the console, or with `tallyhook "
+                "proposals approve`.",
             )
         return await _decide(proposals, found, who, body, proposals.approve)
 
@@ -149,7 +150,7 @@ def _deciding(endpoint: Callable[..., Awaitable[Any]], may: Action) -> Operation
         may=may,
         answers={
             **_NONE,
-            200: "The proposal, as it stands now",
+            200: "The proposal in its current state",
             409: "The proposal cannot be decided: it has ended, has changed, or is your own",
         },
     )
@@ -178,8 +179,8 @@ OPERATIONS: Final = (
         may="unmasked",
         answers={
             **_NONE,
-            200: "The numbers of each order",
-            409: "The proposal is not your own, not approved, or its time has ended",
+            200: "The customers' phone numbers, by order",
+            409: "The proposal is another operator's, is not approved, or has expired",
         },
         refused=(409, "proposal_refused"),
     ),
@@ -191,7 +192,7 @@ OPERATIONS: Final = (
         tag="proposals",
         may="period_reopened",
         answers={
-            202: "The proposal that waits for a second person",
+            202: "The proposal, which waits for a second person",
             409: "This is not the last closed month, or its reopening is proposed already",
         },
         refused=(409, "reopening_refused"),

@@ -55,7 +55,7 @@ class PublishedLog:
         async with self._limiter:
             known = await known_log(self._context)
         if known is None:
-            return problem(404, "not_found", "Nothing is sealed yet.")
+            return problem(404, "not_found", "The log has no sealed entries yet.")
         found = [PublicKey(bytes.fromhex(each)) for each in known.keys]
         keys: list[dict[str, Any]] = [
             {
@@ -85,7 +85,7 @@ class PublishedLog:
             async with self._limiter:
                 found = await shown_checkpoint(self._context)
         except NotFoundError:
-            return problem(404, "not_found", "Nothing is sealed yet.")
+            return problem(404, "not_found", "The log has no sealed entries yet.")
         return PlainTextResponse(found.note, headers=_CACHE)
 
     async def cosigned(self, request: Request) -> Response:
@@ -94,7 +94,9 @@ class PublishedLog:
             async with self._limiter:
                 note = await cosigned_checkpoint(self._context)
         except NotFoundError:
-            return problem(404, "not_found", "No checkpoint was cosigned by enough witnesses yet.")
+            return problem(
+                404, "not_found", "No checkpoint has been cosigned by enough witnesses yet."
+            )
         return PlainTextResponse(note, headers=_CACHE)
 
     async def consistency(self, request: Request) -> Response:

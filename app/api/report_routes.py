@@ -69,18 +69,20 @@ MOST_S: Final = 1_800
 _LIMITS: Final[dict[str, Any]] = {
     "at_once": AT_ONCE,
     "died": (
-        "the process that made it ended unexpectedly: ask again, and check whether the machine ran "
-        "out of memory"
+        "the process that made it ended unexpectedly: request it again, and check whether the "
+        "machine ran out of memory"
     ),
     "most_s": MOST_S,
-    "too_long": f"it took more than {MOST_S // 60} minutes and was ended: ask for a shorter "
-    "period, or let the command or the schedule make it",
+    "too_long": (
+        f"it took more than {MOST_S // 60} minutes and was ended: request a shorter "
+        "period, or use the command or the schedule for it"
+    ),
 }
 
 TOO_MUCH: Final = (
-    f"the journal is longer than {MAX_JOURNAL_BYTES // 1024 // 1024} MiB, the most for an answer: "
-    "ask for a shorter period, or let `tallyhook report journal`, or `tallyhook period show "
-    "--journal`, write it"
+    f"the journal is longer than {MAX_JOURNAL_BYTES // 1024 // 1024} MiB, the limit of the API: "
+    "request a shorter period, or write the journal with `tallyhook report journal` or "
+    "`tallyhook period show --journal`"
 )
 
 
@@ -110,8 +112,8 @@ class PeriodAsked(AsOfAsked):
 class ReportAsked(PeriodAsked):
     basis: Annotated[
         Basis,
-        "The date that counts: captured (the provider's, the default), received (ours) or "
-        "settled (the payout's).",
+        "The date by which money belongs to the period: captured is the provider's date and the "
+        "default, received is the date of receipt here, settled is the payout's date.",
     ] = "captured"
 
 
@@ -274,7 +276,8 @@ class ReportRoutes:
             raise ApiProblem(
                 503,
                 "reports_busy",
-                "Another report, journal, verification or preview is being made: ask again.",
+                "Another report, journal, verification or preview is being made. Send the request "
+                "again later.",
                 headers=RETRY_AFTER,
             )
         job = self._jobs.shared(_JOB_KIND, subject, by=by, mark="", work=make)
@@ -361,8 +364,8 @@ def _under_way(job: Job, what: str) -> UnderWay:
 JOURNAL_MEDIA: Final = tuple(each.media for each in JOURNAL_FORMS.values())
 
 _MADE_ANSWERS: Final = {
-    202: "The result is being made; send the same request again to get it",
-    409: "The result cannot be made, or is too long; the sentence says why",
+    202: "The result is being made. Send the same request again to get it",
+    409: "The result cannot be made, or is too large; `detail` says why",
     503: "Another report, journal, verification or preview is being made",
 }
 _make = partial(
@@ -377,7 +380,7 @@ OPERATIONS: Final = (
         "GET",
         "/api/v1/periods/{period}/verification",
         ReportRoutes.verify_period,
-        unknown=("period_not_closed", "There is no closed month of this name."),
+        unknown=("period_not_closed", "This month is not closed."),
     ),
     _make("POST", "/api/v1/rules/preview", ReportRoutes.preview_rules, body_bytes=MAX_RULES_BODY),
 )

@@ -80,7 +80,11 @@ def only_parameters(request: Request, names: Collection[str]) -> None:
     seen: set[str] = set()
     for name, value in request.query_params.multi_items():
         if name not in names:
-            there = f"there are: {', '.join(names)}" if names else "there are none"
+            there = (
+                f"the parameters are {', '.join(names)}"
+                if names
+                else "this address takes no parameters"
+            )
             # Quoted, because it may be anything.
             raise ApiProblem(
                 422, "parameter_unknown", f"There is no parameter {name[:60]!a} here; {there}."
@@ -174,7 +178,7 @@ def texts(body: bytes, kind: type[Stated]) -> Stated:
         if fault and (name in document or name in required):
             problems.append(f"{name} {fault}")
     if problems:
-        problems.append(f"the members are {', '.join(members)}")
+        problems.append(f"the known members are {', '.join(members)}")
         raise ApiProblem(422, "request_invalid", f"The body is wrong: {'; '.join(problems)}.")
     return cast(Stated, document)
 
@@ -191,7 +195,7 @@ def _text_fault(value: object, hint: Any) -> str | None:
     }
     if get_origin(kind) is Literal:
         words = get_args(kind)
-        return None if value in words else f"is none of {', '.join(words)}"
+        return None if value in words else f"must be one of {', '.join(words)}"
     if not isinstance(value, str):
         return "is not a text"
     low, high = limits.get("minLength", 0), limits.get("maxLength", len(value))
@@ -237,7 +241,7 @@ class ToldReferenceDocument(TypedDict):
     session: NotRequired[OrderReference]
     payment: NotRequired[OrderReference]
     amount: Annotated[
-        NotRequired[Amount], "The amount that the session was opened for, in major units."
+        NotRequired[Amount], "The amount for which the session was opened, in major units."
     ]
     currency: NotRequired[CurrencyCode]
 
@@ -264,28 +268,31 @@ class ToldDocument(TypedDict):
     currency: CurrencyCode
     free: Annotated[
         NotRequired[bool],
-        "The order costs nothing. Required with the amount 0, and allowed only with it. The "
-        "order is fulfillable once a verified event says that its session ended with 0.",
+        "True if the order costs nothing. Required if the amount is 0, and refused otherwise. The "
+        "order is fulfillable once a verified event says that its session ended with the amount 0.",
     ]
     tenders: Annotated[
         NotRequired[list[ToldTenderDocument] | None],
         Keywords(maxItems=MAX_TENDERS),
-        "Parts of the price that are paid otherwise, in total at most the amount. Providers are "
-        "due the rest. Missing: as stated before. Empty: none.",
+        "Parts of the price that are paid by other means, such as a gift card. Their total is at "
+        "most the amount, and providers collect the rest. If missing, the earlier statement "
+        "applies. An empty list means none.",
     ]
     placed_at: NotRequired[InstantText | None]
     canceled_at: Annotated[
-        NotRequired[InstantText | None], "Null: the order was not canceled. Missing: no statement."
+        NotRequired[InstantText | None],
+        "Null means that the order was not canceled. If missing, nothing is stated.",
     ]
     fulfilled_at: Annotated[
-        NotRequired[InstantText | None], "Null: the order was not fulfilled. Missing: no statement."
+        NotRequired[InstantText | None],
+        "Null means that the order was not fulfilled. If missing, nothing is stated.",
     ]
     references: Annotated[
         NotRequired[list[_OneReference] | None],
         Keywords(maxItems=MAX_REFERENCES),
         "The provider's references of the order's payments or sessions. Their events belong to "
         "the order, even if they do not name it. Each reference belongs to one order "
-        "permanently. A session's amount counts if the provider answers without an amount.",
+        "permanently. If the provider states no amount, the session's amount is used.",
     ]
 
 
@@ -298,7 +305,7 @@ def reported_order(order: str, document: dict[str, Any], *, sources: Collection[
         if name not in known
     ]
     if problems:
-        problems[-1] += f": the members are {', '.join(known)}"
+        problems[-1] += f": the known members are {', '.join(known)}"
     free = document.get("free", False)
     if not isinstance(free, bool):
         problems.append("free must be true or false")

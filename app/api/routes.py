@@ -89,8 +89,8 @@ class FeedAsked:
     after: Annotated[
         int,
         Keywords(minimum=0, maximum=request_body.GREATEST),
-        "The last id seen. Ids rise and none is given twice; they are not consecutive after a "
-        "restore.",
+        "The last id that you have read. Ids increase and are never reused. After a restore, they "
+        "have a gap.",
     ] = 0
     limit: Limit = 100
     wait: Annotated[
@@ -170,8 +170,8 @@ class Api:
             raise ApiProblem(
                 410,
                 "cursor_beyond_the_head",
-                "No change has this number: the database was restored from a backup. Continue "
-                f"from {lost}; changes that you know already keep their ids.",
+                "No change has this id, because the database was restored from a backup. Continue "
+                f"from {lost}. Changes that you have already read keep their ids.",
                 read_from=lost,
             )
         published = await read_feed(
@@ -272,7 +272,7 @@ class CheckoutDocument(TypedDict):
     customer: NotRequired[CustomerDocument | None]
     return_urls: NotRequired[ReturnUrlsDocument | None]
     new_payment: Annotated[
-        NotRequired[bool], "The earlier payment is over and the customer tries again."
+        NotRequired[bool], "True if the earlier payment has ended and the customer tries again."
     ]
 
 
@@ -289,7 +289,10 @@ class Checkouts:
         """Start an order's payment: open a session, or return the order's existing session."""
         if self._client is None:
             raise ApiProblem(
-                501, "checkout_not_configured", "Set TALLYHOOK_CHECKOUT__BASE_URL and its token."
+                501,
+                "checkout_not_configured",
+                "This service opens no sessions. Set "
+                "TALLYHOOK_CHECKOUT__BASE_URL and TALLYHOOK_CHECKOUT__TOKEN.",
             )
         asked, new_payment = asked_checkout(
             request_body.json_object(await request_body.capped_body(request, most=MAX_ORDER_BYTES))
@@ -410,8 +413,8 @@ OPERATIONS: Final = (
             ),
         ],
         answers={
-            409: "One of the references is another order's, which `order` names",
-            422: "Something stated is wrong; all mistakes are named",
+            409: "A reference belongs to another order, which `order` names",
+            422: "A stated value is wrong; every mistake is listed",
         },
         waits=True,
     ),
@@ -422,21 +425,28 @@ OPERATIONS: Final = (
         "checkout",
         body=CheckoutDocument,
         answers={
-            200: "The order's existing session",
+            200: "The session that the order already has",
             201: "The session, opened by this call",
             202: (
-                "It is not known yet whether the session is open; repeat the call after "
+                "It is not known yet whether the session is open. Repeat the call after "
                 "`Retry-After`"
             ),
             409: (
-                "The order is canceled, or the shop's own `PUT` states another price. Or its "
-                "payment has other money, is unknown and was requested with another phone "
-                "number or return URL, or is not over. `ask_again_at`, if known, says when "
-                "it will be over; `Retry-After` gives the seconds to wait"
+                "The order is canceled, or the shop has stated another price for it. Or the order "
+                "has a payment that has not ended, has another amount or currency, or has an "
+                "unknown result and was requested with another phone number or return URL. "
+                "`ask_again_at` says when the payment will end, if that is known; `Retry-After` "
+                "gives the seconds to wait"
             ),
-            422: "The request is wrong, and all mistakes are listed; or the service refused",
+            422: (
+                "The request is wrong, and every mistake is listed; or the payment service "
+                "refused it"
+            ),
             501: "This instance opens no sessions",
-            503: "The service denied access, or too many calls came at once. Nothing is lost",
+            503: (
+                "The payment service denied access, or too many requests came at once. Nothing "
+                "is lost"
+            ),
         },
         retry_after=(202, 409, 503),
         waits=True,
@@ -446,6 +456,6 @@ OPERATIONS: Final = (
         "/api/v1/outcomes",
         Api.read_feed,
         "read",
-        answers={410: "The cursor is beyond the last id: read on from `read_from`"},
+        answers={410: "The cursor is beyond the last id. Continue from `read_from`"},
     ),
 )

@@ -16,7 +16,9 @@ from reconcile.ledger.records import DismissedAs
 
 Placed = unallocated.UnallocatedDocument | Accepted[ProposalDocument]
 Replaces = Annotated[
-    str, "The `last_act` that you saw: the request is refused if somebody has decided since."
+    str,
+    "The `last_act` that you last read. The request is refused if somebody has decided in "
+    "the meantime.",
 ]
 
 
@@ -45,7 +47,9 @@ class DismissingDocument(
 class PaymentsAsked(PageAsked):
     source: Annotated[str | None, "Only payments of this source."] = None
     all: Annotated[bool, "Include dismissed payments and payments without money."] = False
-    not_ours: Annotated[bool, "Payments of other shops instead."] = False
+    not_ours: Annotated[bool, "List payments of other shops instead of this shop's payments."] = (
+        False
+    )
 
 
 class UnallocatedRoutes:
@@ -107,10 +111,10 @@ class UnallocatedRoutes:
 
 _PLACED: Final = {
     200: "The payment in its current state",
-    202: "This needs a second person: the proposal that waits for them",
+    202: "This needs a second person: the proposal, which waits for approval",
     404: "There is no such payment, or the order is unknown",
-    409: "The act was refused, for example because somebody has decided since",
-    422: "The body describes none of these acts",
+    409: "The action was refused, for example because somebody else has decided in the meantime",
+    422: "The body matches none of the possible actions",
 }
 
 _place = partial(

@@ -146,7 +146,9 @@ class HttpSender:
     def __init__(self, url: str, token: str, *, timeout_s: float = 75.0) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("url must be scheme and host, such as https://payments.shop.example")
+            raise ValueError(
+                "url must consist of scheme and host, such as https://payments.shop.example"
+            )
         self._connect = (
             http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         )
@@ -167,7 +169,7 @@ class HttpSender:
             answer = connection.getresponse()
             body = answer.read(MAX_ANSWER_BYTES + 1)
             if len(body) > MAX_ANSWER_BYTES:
-                raise NotUnderstood("the answer is larger than Tallyhook sends")
+                raise NotUnderstood("the answer is too large to come from Tallyhook")
             if answer.length:  # a read with a limit does not raise this itself
                 raise http.client.IncompleteRead(body, answer.length)
             named = {name.lower(): value for name, value in answer.getheaders()}
@@ -215,7 +217,7 @@ class AsyncSender:
                 async for part in answer.aiter_bytes():
                     body += part
                     if len(body) > MAX_ANSWER_BYTES:
-                        raise NotUnderstood("the answer is larger than Tallyhook sends")
+                        raise NotUnderstood("the answer is too large to come from Tallyhook")
         except self._failures as error:
             raise Unavailable(f"no answer came ({type(error).__name__})") from error
         named = {str(name).lower(): str(value) for name, value in answer.headers.items()}

@@ -113,7 +113,7 @@ def verify_notification(
     except KeyError:
         raise Refused("a signature header is missing") from None
     if len(body) > MAX_BODY_BYTES:
-        raise Refused("the body is larger than Tallyhook sends")
+        raise Refused("the body is too large to come from Tallyhook")
     if not (stamp.isascii() and stamp.isdigit() and len(stamp) < 16):
         raise Refused("the timestamp is not a number of seconds")
     content = b".".join((key.encode("latin-1", "replace"), stamp.encode("ascii"), body))

@@ -97,7 +97,9 @@ def start_payment(
         said = [each.get("sentence") for each in problems if isinstance(each, dict)]
         sentence = " ".join(each for each in said if isinstance(each, str))
         return Started(state="refused", order=order, sentence=sentence or sentence_of(answer))
-    raise NotUnderstood(f"the payment answer is unknown to this client: {sentence_of(answer)}")
+    raise NotUnderstood(
+        f"this client does not understand the answer about the payment: {sentence_of(answer)}"
+    )
 
 
 NOT_SO: Final = "not so"

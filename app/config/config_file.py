@@ -305,8 +305,8 @@ def write_plan(path: Path, plan: SettingsPlan) -> None:
                 raise ConfigurationError([problem])
     except FileExistsError:
         problem = (
-            f"{path}: is being written by another command; wait for it, or remove {beside} if "
-            "none runs"
+            f"{path}: is being written by another command; wait for that command, or remove "
+            f"{beside} if no command is running"
         )
         raise ConfigurationError([problem]) from None
     except OSError as error:

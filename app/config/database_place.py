@@ -60,7 +60,7 @@ def _is_a_file(path: Path, reading: SettingsReading) -> None:
         )
         return
     if other:
-        reading.problem(VARIABLE, "names something that is not a file; write the path of a file")
+        reading.problem(VARIABLE, "names a folder or a device; write the path of a file")
 
 
 def _is_on_a_disk(path: Path, reading: SettingsReading) -> None:
@@ -72,9 +72,13 @@ def _is_on_a_disk(path: Path, reading: SettingsReading) -> None:
     if family in NETWORK or kind.partition(".")[2] in NETWORK | {"sshfs", "s3fs"}:
         reading.problem(VARIABLE, f"is on {kind}, where file locks do not work; use a local disk")
     elif reading.live and family in FOREIGN:
-        reading.problem(VARIABLE, f"is on {kind}, where a sync may be ignored; use a local disk")
+        reading.problem(
+            VARIABLE, f"is on {kind}, which may lose written data in a crash; use a local disk"
+        )
     elif reading.live and kind in MEMORY:
-        reading.problem(VARIABLE, f"is on {kind}, which is emptied at a restart; use a local disk")
+        reading.problem(
+            VARIABLE, f"is on {kind}, which loses its files at a restart; use a local disk"
+        )
 
 
 def _is_private(path: Path, reading: SettingsReading) -> None:

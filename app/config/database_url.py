@@ -79,7 +79,9 @@ def _check_server(value: str) -> None:
         raise ValueError("must use ssl= instead of sslmode=, as in ?ssl=verify-full")
     if options.keys() - OPTIONS:
         known = "host, port, ssl and target_session_attrs"
-        raise ValueError(f"has an unknown option after its question mark; write {known}")
+        raise ValueError(
+            f"has an unknown option after its question mark; the only options are {known}"
+        )
     if options.get("ssl", "prefer").replace("_", "-") not in MODES:
         raise ValueError(f"must have one of these values after ssl=: {', '.join(MODES)}")
 

@@ -237,8 +237,8 @@ def _the_interpreter_is_as_it_should_be(settings: Settings, reading: SettingsRea
 def _orders_need_a_price_of_the_shop(settings: Settings, reading: SettingsReading) -> None:
     if reading.live and settings.require_order_record == "off":
         reading.warnings.append(
-            f"{PREFIX}REQUIRE_ORDER_RECORD: is off in live: where the shop has stated no price, "
-            "an order counts as paid at the price that the provider's event states"
+            f"{PREFIX}REQUIRE_ORDER_RECORD: is off in live: if the shop has stated no price, an "
+            "order counts as paid at the price in the provider's event"
         )
 
 
@@ -382,7 +382,10 @@ OIDC: Final = PREFIX + "OIDC__"
 def _company_account_is_whole(settings: Settings, reading: SettingsReading) -> None:
     oidc = settings.oidc
     secret = OIDC + "CLIENT_SECRET"
-    missing = "is missing, although the secret is set; write the provider's issuer"
+    missing = (
+        "is missing, although the secret is set; write the issuer's URL, as the sign-in "
+        "provider states it"
+    )
     _is_whole(reading, url=OIDC + "ISSUER", secret=secret, missing=missing)
     needed = {"ISSUER": oidc.issuer, "CLIENT_ID": oidc.client_id, "ROLES": oidc.roles}
     if any(needed.values()) or oidc.local_accounts == "off":
@@ -392,7 +395,9 @@ def _company_account_is_whole(settings: Settings, reading: SettingsReading) -> N
                     OIDC + name, "is missing, although other OIDC settings are set; set it"
                 )
     if (oidc.issuer or "").startswith("http:"):
-        reading.only_in_sandbox(OIDC + "ISSUER", "would be called unencrypted; use https://")
+        reading.only_in_sandbox(
+            OIDC + "ISSUER", "would be contacted without encryption; use https://"
+        )
 
 
 _WAY: Final = {"folder": "FOLDER", "mail": "MAIL_SERVER", "post": "URL"}
@@ -461,8 +466,8 @@ def _environment(settings: Settings, reading: SettingsReading) -> None:
     if reading.serving and settings.environment is None and ENVIRONMENT not in reading.problems:
         reading.problem(
             ENVIRONMENT,
-            "is required to serve: write sandbox or live, in the environment or in the file that "
-            "TALLYHOOK_CONFIG names",
+            "is required by `tallyhook serve`: set it to sandbox or live, in the environment or "
+            "in the file that TALLYHOOK_CONFIG names",
         )
 
 

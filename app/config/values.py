@@ -370,7 +370,7 @@ def witnesses(value: Any) -> Any:
                 )
             url = str(base_url(words[1]))
             if not url.startswith("https:") and not is_loopback(urlsplit(url).hostname or ""):
-                raise ValueError("would be called unencrypted; use https://")
+                raise ValueError("would be contacted without encryption; use https://")
             key = read_cosigner(words[0])
             if any(other.raw == key.raw or other.name == key.name for other in keys):
                 raise ValueError("has the same key or name as another witness; each needs its own")

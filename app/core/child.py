@@ -233,7 +233,7 @@ def _result(answer: bytes, head: bytes, code: int, limits: ChildLimits) -> Any:
     for kind in _KINDS:
         if how == kind.__name__.encode():
             raise kind(sentence)
-    raise ChildStopped(f"its process has died ({code})", reason="died")
+    raise ChildStopped(f"its process ended unexpectedly (exit code {code})", reason="died")
 
 
 # --- in the child ---------------------------------------------------------------------------------

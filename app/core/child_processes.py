@@ -67,7 +67,7 @@ def taken_over() -> tuple[Any, ...]:
                 values: tuple[Any, ...] = pickle.load(memory)  # noqa: S301
                 return values
     raise ConfigurationError(
-        ["the program was replaced after the service started: start the service again"]
+        ["the program was replaced after the service started: restart the service"]
     )
 
 
@@ -248,9 +248,9 @@ async def started(
 
 
 _GONE: Final = (
-    "the receiver gave no reason: somebody killed it, the system killed it for lack of memory, "
-    "or a file that it had mapped was cut off, such as the -shm beside the database or its "
-    "inbox; look for the signal in its supervisor's log and the kernel's, then start it again"
+    "the receiver gave no reason. A person or the system (for lack of memory) killed it, or a "
+    "file that it had mapped was truncated, such as the -shm file of the database or the inbox. "
+    "Find the signal in the logs of the supervisor and the kernel, then start the receiver again"
 )
 
 

@@ -54,8 +54,8 @@ class PortTaken(UnreachableError):
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__(
-            f"cannot listen on {host} port {port}: is the address one of this machine's, "
-            "and the port free?"
+            f"cannot listen on {host} port {port}: check that the address belongs to this "
+            "machine, and that the port is free"
         )
 
 
@@ -104,8 +104,8 @@ class StrangeSchema(StorePoisoned):
 
     def __init__(self, found: str) -> None:
         super().__init__(
-            f"{found}; nothing is served from it: if you made that yourself, undo it; otherwise "
-            "restore an earlier backup with `tallyhook restore FILE --force`"
+            f"{found}; Tallyhook does not use such a database. If you made this change yourself, "
+            "undo it. Otherwise restore an earlier backup with `tallyhook restore FILE --force`"
         )
         self.found = found
 

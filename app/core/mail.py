@@ -56,34 +56,37 @@ class MailServer:
                 refused = server.send_message(message)
         except smtplib.SMTPNotSupportedError:
             raise DeliveryFailed(
-                "the mail server offers no encryption (STARTTLS), or no way to sign in: use one "
-                "that does"
+                "the mail server lacks encryption (STARTTLS) or authentication: use a mail server "
+                "that offers both"
             ) from None
         except smtplib.SMTPAuthenticationError:
             raise DeliveryFailed(
-                "the mail server refuses user and password: see TALLYHOOK_REPORTS__MAIL_USER and "
-                "its password"
+                "the mail server refuses the user or the password: check "
+                "TALLYHOOK_REPORTS__MAIL_USER and TALLYHOOK_REPORTS__MAIL_PASSWORD"
             ) from None
         except smtplib.SMTPRecipientsRefused:
             raise DeliveryFailed(_REFUSED) from None
         except smtplib.SMTPResponseException as error:
             raise DeliveryFailed(
-                f"the mail server answers {error.smtp_code}: see its log"
+                f"the mail server answered with the error code {error.smtp_code}: see the mail "
+                "server's log"
             ) from None
         except ssl.SSLError:
             raise DeliveryFailed(
-                "the mail server's certificate is not trusted: see TALLYHOOK_REPORTS__MAIL_SERVER"
+                "the mail server's certificate is not trusted: check TALLYHOOK_REPORTS__MAIL_SERVER"
             ) from None
         except (OSError, smtplib.SMTPException):
             raise DeliveryFailed(
-                "the mail server cannot be reached, or ended the connection: see "
+                "the mail server cannot be reached, or ended the connection: check "
                 "TALLYHOOK_REPORTS__MAIL_SERVER"
             ) from None
         if refused:
             raise DeliveryFailed(_REFUSED)
 
 
-_REFUSED: Final = "the mail server refuses a recipient: check the recipients (…__MAIL_TO)"
+_REFUSED: Final = (
+    "the mail server refuses a recipient: check the setting that names the recipients (…__MAIL_TO)"
+)
 
 
 def mail_server(

@@ -121,7 +121,7 @@ class Metrics(Collector):
             self._refused,
         )
         times = families.HistogramMetricFamily(
-            "tallyhook_delivery_seconds", "From the request's headers to its answer."
+            "tallyhook_delivery_seconds", "Time from a request's headers to its answer."
         )
         bounds = [*(str(bound) for bound in _SECONDS), "+Inf"]
         buckets = list(zip(bounds, accumulate(self._times), strict=True))
@@ -132,7 +132,7 @@ class Metrics(Collector):
         )
         yield _counter(
             "connections_refused",
-            "Connections refused, or closed because of their data or silence.",
+            "Connections that were refused, or closed for invalid data or inactivity.",
             by_reason,
             {(reason,): count for reason, count in self._server.refused.items()},
         )
@@ -170,28 +170,38 @@ def _counter(
 
 
 GAUGES: Final = {
-    "orders_due": "Orders whose fold is due and not yet done; counted up to 100000.",
-    "journal_queue": "Arrivals that wait to be committed.",
-    "inbox_unread": "Accepted and refused deliveries that are not read yet.",
-    "inbox_unread_bytes": "Bytes of deliveries that are not read yet.",
-    "inbox_kept_bytes": "Bytes of deliveries that are read and not deleted from the inbox yet.",
-    "inbox_set_aside": "Deliveries that could not be read; `tallyhook deliveries poisoned`.",
+    "orders_due": "Orders whose ledger must be computed again; counted up to 100000.",
+    "journal_queue": "Received deliveries that wait to be committed.",
+    "inbox_unread": "Accepted and refused deliveries that have not been read yet.",
+    "inbox_unread_bytes": "Bytes of deliveries that have not been read yet.",
+    "inbox_kept_bytes": (
+        "Bytes of deliveries that have been read, but not yet deleted from the inbox."
+    ),
+    "inbox_set_aside": (
+        "Deliveries that could not be read; `tallyhook deliveries poisoned` lists them."
+    ),
     "store_writable": "1 while deliveries can be stored; 0 while there is no room for them.",
-    "write_faults": "Latest batches of deliveries in a row that could not be written.",
+    "write_faults": "Number of most recent consecutive batches that could not be written.",
     "notifications_waiting": "Notifications that the shop has not accepted; counted up to 100000.",
-    "notifications_given_up": "Notifications that are only sent again if a person asks for it.",
+    "notifications_given_up": "Notifications that are sent again only if a person asks for it.",
     "log_leaves": "Deliveries, records, revisions and audit entries that are sealed in the log.",
     "log_waiting": "Leaves that wait to be sealed; counted up to 100000.",
     "unallocated_payments": "Payments with money and without an order that wait for a decision.",
     "orders_paid_but_not_fulfilled": "Paid orders that the shop has not reported as shipped.",
     "orders_fulfilled_but_not_paid": "Orders that were shipped without being paid.",
-    "orders_unread_money_event": "Orders with events of unknown kinds about money going back.",
-    "last_checkpoint_left_seconds": "Unix time when the largest checkpoint was delivered; "
-    "absent: none.",
+    "orders_unread_money_event": (
+        "Orders with events of unknown kinds that may report returned money."
+    ),
+    "last_checkpoint_left_seconds": (
+        "Unix time when the largest checkpoint was delivered; absent if there is none."
+    ),
     "last_checkpoint_left_leaves": "Leaves of the log in the largest delivered checkpoint.",
-    "last_backup_seconds": "Unix time of the last backup that was noted; absent: none.",
-    "certificate_ends_seconds": "Unix time when the certificate of TALLYHOOK_PUBLIC_URL expires; "
-    "0: it is not trusted; absent: no https address, or no answer there.",
-    "synchronous_standbys": "Connected standbys that commits wait for; absent on SQLite.",
+    "last_backup_seconds": "Unix time of the last recorded backup; absent if there is none.",
+    "certificate_ends_seconds": (
+        "Unix time when the certificate of TALLYHOOK_PUBLIC_URL expires; "
+        "0 if the certificate is not trusted; absent if the address is not https or does not "
+        "answer."
+    ),
+    "synchronous_standbys": "Connected standby servers that commits wait for; absent on SQLite.",
     "disk_free_bytes": "Bytes that are free on the disk of the database.",
 }

@@ -61,8 +61,8 @@ def read_phone_key(path: Path) -> PhoneKey | None:
     def unusable(what: str) -> ConfigurationError:
         return ConfigurationError(
             [
-                f"TALLYHOOK_PHONES__KEY_FILE: {what}; put the key's file back from your backup, or "
-                "name one that is not there yet and run `tallyhook reindex`"
+                f"TALLYHOOK_PHONES__KEY_FILE: {what}; restore the key's file from your backup, or "
+                "name a new file and run `tallyhook reindex`"
             ]
         )
 
@@ -73,8 +73,9 @@ def read_phone_key(path: Path) -> PhoneKey | None:
     except PermissionError:
         raise ConfigurationError(
             [
-                "TALLYHOOK_PHONES__KEY_FILE: this user may not read it; run this as the service's "
-                "user, or let this user read it: files made by root belong to root"
+                "TALLYHOOK_PHONES__KEY_FILE: this user may not read the file; run this command as "
+                "the service's user, or give this user access. A file that root created belongs "
+                "to root"
             ]
         ) from None
     except (OSError, UnicodeDecodeError) as error:
@@ -102,8 +103,8 @@ def make_phone_key(path: Path) -> PhoneKey:
         reason = error.strerror or type(error).__name__
         raise UnreachableError(
             "the file of the phone key, which the database needs, cannot be created in "
-            f"{path.parent}: {reason}; let this user write there, or name another place in "
-            "TALLYHOOK_PHONES__KEY_FILE"
+            f"{path.parent}: {reason}; give this user write access to the folder, or name another "
+            "file in TALLYHOOK_PHONES__KEY_FILE"
         ) from None
     made = read_phone_key(path)
     assert made is not None, "it was just made"

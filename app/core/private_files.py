@@ -134,7 +134,7 @@ def read_private(path: Path, *, variable: str, what: str, most: int) -> bytes | 
         return None
     except OSError as error:
         user = isinstance(error, PermissionError)
-        do = "; run this as the service's user, or let this user read it" if user else ""
+        do = "; run this as the service's user, or give this user read access" if user else ""
         raise ConfigurationError([f"{variable}: cannot be read ({error.strerror}){do}"]) from error
     if mode & _OTHERS:
         raise ConfigurationError(

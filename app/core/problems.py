@@ -26,7 +26,8 @@ class FieldProblemDocument(TypedDict):
 class _Problem(TypedDict):
     type: Annotated[
         str,
-        f"The kind of problem: `{TYPE}` and the code. It is only a name: it leads to no page.",
+        f"The kind of problem: `{TYPE}` and the code. It is an identifier, not the address of a "
+        "page.",
         Keywords(format="uri", pattern=f"^{TYPE}[a-z0-9_]+$", examples=[f"{TYPE}order_unknown"]),
     ]
     title: Annotated[str, Keywords(examples=["Not Found"])]
@@ -35,7 +36,7 @@ class _Problem(TypedDict):
     detail: Annotated[
         str,
         "One sentence for a person.",
-        Keywords(examples=["Nothing is known of an order of this reference."]),
+        Keywords(examples=["No order with this reference is known."]),
     ]
 
 
@@ -46,7 +47,8 @@ class ProblemDocument(_Problem, total=False):
         Count, "With 410 from the outcome feed: the cursor from which to continue."
     ]
     ask_again_at: Annotated[
-        InstantText, "With 409 for a payment that is not over: when to ask again, if that is known."
+        InstantText,
+        "With 409 for a payment that is not over: when to repeat the request, if that is known.",
     ]
     before: Annotated[
         MoneyDocument | None,

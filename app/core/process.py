@@ -137,17 +137,20 @@ def heed_sigterm_in_container() -> None:
 
 
 _FAULT: Final = (
-    "a library or this machine's memory is at fault: see the kernel's log, and report it"
+    "a library or this machine's memory is at fault: see the kernel's log, and report the error"
 )
 
 _CAUSES: Final = {
-    signal.SIGBUS: "a file that it had mapped was cut off, most likely the -shm beside the "
-    "database or its inbox, or the disk failed: see the kernel's log, and let nothing else write "
-    "to files there",
-    signal.SIGKILL: "somebody killed it, or the system did for lack of memory: see the kernel's "
+    signal.SIGBUS: (
+        "a file that it had mapped was truncated, most likely the -shm file of the "
+        "database or the inbox, or the disk failed: see the kernel's log, and let no other "
+        "program write to these files"
+    ),
+    signal.SIGKILL: "a person killed it, or the system did for lack of memory: see the "
+    "kernel's "
     "log",
     **dict.fromkeys((signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE), _FAULT),
-    signal.SIGXFSZ: "a file reached the limit of its size: raise LimitFSIZE or `ulimit -f`",
+    signal.SIGXFSZ: "a file reached the maximum size: raise LimitFSIZE or `ulimit -f`",
 }
 """Likely cause of each signal, and what to do."""
 

@@ -97,7 +97,8 @@ def _entry(text: str) -> ScheduleEntry:
     fields = cron.split()
     if len(fields) != 5 or not fields[0].isdigit():
         raise ValueError(
-            f"{name}: the time must be five fields of cron, the minute a number: 30 2 * * *"
+            f"{name}: the time must have five cron fields, and the minute must be a number: 30 2 "
+            "* * *"
         )
     try:
         next(CronSim(cron, instants.moment_of(instants.EARLIEST)))

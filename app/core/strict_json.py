@@ -61,7 +61,9 @@ def _decode(body: bytes, decoder: json.JSONDecoder) -> Any:
     try:
         return decoder.decode(text)
     except json.JSONDecodeError as error:
-        raise Unreadable(f"the body is not JSON: it breaks at character {error.pos + 1}") from None
+        raise Unreadable(
+            f"the body is not JSON: the error is at character {error.pos + 1}"
+        ) from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -86,7 +88,7 @@ def _decimal(text: str) -> Decimal:
     try:
         return Decimal(text)
     except InvalidOperation:
-        raise Unreadable("the body has a number with an exponent out of all bounds") from None
+        raise Unreadable("the body has a number with an exponent that is too large") from None
 
 
 def _written(text: str) -> NumberText:

@@ -25,7 +25,7 @@ def zone_named(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise UsageError(
-            f"no time zone {name[:40]!r} is known here: write a name such as Africa/Nairobi or UTC"
+            f"{name[:40]!r} is not a known time zone: write a name such as Africa/Nairobi or UTC"
         ) from None
 
 
@@ -58,7 +58,7 @@ def typed_instant(text: str, zone: tzinfo) -> Instant:
         local = datetime.fromisoformat(f"{found[1]}T{found[2] or '00:00'}").replace(tzinfo=zone)
         return instants.parse_instant(local.astimezone(UTC).isoformat())
     except (ValueError, OverflowError):
-        raise ValueError("write a moment such as 2026-11-20 12:00") from None
+        raise ValueError("write a time such as 2026-11-20 12:00") from None
 
 
 def typed_deadline(text: str, zone: tzinfo) -> Instant:

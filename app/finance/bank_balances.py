@@ -125,7 +125,8 @@ async def propose_difference(
             subject=_subject(sha256, differs),
             sentence=f"Accept the file {file} of the bank account {account}: in the statement that "
             f"closes on {differs.closed or 'a day that it does not state'}, {differs.said()}. "
-            "The next statement confirms its closing balance, or opens the difference again.",
+            "If the next statement begins with this closing balance, the difference is confirmed. "
+            "Otherwise the difference is open again.",
             given={"file": file, "sha256": sha256},
             reason=reason,
         )
@@ -190,7 +191,8 @@ async def notes_on_joins(
     left = len(said) - SHOWN
     if left > 0:
         said[SHOWN:] = [
-            f"In {left:,} more places, a statement does not begin with the closing balance before."
+            f"In {left:,} more places, a statement does not begin with the closing balance of the "
+            "statement before it."
         ]
     return said
 

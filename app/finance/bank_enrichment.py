@@ -88,7 +88,7 @@ def _twice(line: CoverageLine, shared: Sequence[BankDays]) -> str:
         f"this file is {line.format}, of {line.first_day} to {line.last_day}, and import "
         f"{first.number} ({first.file}, {first.format}, {first.first_day} to "
         f"{first.last_day}) {have} some of these days of the account {line.name} already: a "
-        f"booking would count twice. Go on with {first.format} for them, or take {them} back "
+        f"booking would count twice. Use {first.format} for these days, or withdraw {them} "
         f"(`tallyhook bank withdraw {first.number}`) and import this file again"
     )
 

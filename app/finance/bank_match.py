@@ -107,7 +107,7 @@ class Booked:
 def check_bucket(name: str | None) -> None:
     """Raise UsageError for an unknown bucket."""
     if name is not None and name not in BUCKETS:
-        raise UsageError(f"--stands is one of: {', '.join(BUCKETS)}")
+        raise UsageError(f"--stands must be one of: {', '.join(BUCKETS)}")
 
 
 def payout_document(payout: Payout) -> PayoutDocument:

@@ -238,8 +238,8 @@ async def living_break(connection: Connection, name: str) -> SeenBreak:
     found = await seen_breaks(connection, [name])
     if not found:
         raise NotFoundError(
-            f"there is no break {name}: `tallyhook breaks list` shows the open breaks. Only a run "
-            "over everything, with the saved rules, opens breaks"
+            f"there is no break {name}: `tallyhook breaks list` shows the open breaks. Only a "
+            "reconciliation of all data with the saved rules opens breaks"
         )
     return found[0]
 
@@ -458,7 +458,7 @@ async def match_lines(
                 payment = line.removeprefix(UNALLOCATED)
                 raise UsageError(
                     "this payment has no order, so it is assigned, not matched: use `tallyhook "
-                    f"unallocated assign {payment}`, or its page"
+                    f"unallocated assign {payment}`, or the payment's page in the console"
                 )
             partners = await _check_line(connection, found, line)
             doing = BreakAct(kind="matched", by=by, reason=reason, value=line)
@@ -510,7 +510,7 @@ def _check_alone(allowance: Allowance, found: Sequence[SeenBreak]) -> None:
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         raise UsageError(
             f"nothing was accepted: one person may not accept {', '.join(names[:NAMED])}{more} "
-            "alone. Leave them out, and propose each separately"
+            "alone. Leave these breaks out, and propose each of them separately"
         )
     together = allowance.why_not(*(each.seen.money for each in found))
     if together is not None:
@@ -622,7 +622,7 @@ def _booked(seen: breaks.Break) -> str:
     parts = [
         f"{each} is written off"
         if each.minor > 0
-        else f"{replace(each, minor=-each.minor)} more than was reported is kept"
+        else f"{replace(each, minor=-each.minor)} is kept, although it was not reported"
         for each in seen.left
     ]
     return ", and ".join(parts)
@@ -701,8 +701,8 @@ async def _check_line(connection: Connection, found: SeenBreak, line: str) -> li
     if any(each.life.state != "closed" for each in await seen_breaks(connection, others)):
         return []
     raise UsageError(
-        f"{line} is not an unmatched line: `tallyhook breaks show {found.identity}` names its "
-        "candidates"
+        f"{line} is not an unmatched line: `tallyhook breaks show {found.identity}` names the "
+        "break's candidates"
     )
 
 

@@ -135,7 +135,7 @@ def read_choice(text: str) -> Choice:
         elif name == "age":
             days = _AGE.fullmatch(value)
             if days is None:
-                raise UsageError("--where: age is a number of whole days, such as age>30")
+                raise UsageError("--where: age must be a whole number of days, such as age>30")
             ages.append((sign, int(days[1])))
     return Choice(words=tuple(words.items()), amounts=tuple(amounts), ages=tuple(ages))
 
@@ -155,7 +155,7 @@ def _condition(word: str) -> tuple[str, str, str]:
     name, sign, value = found.groups()
     words = _WORDS.get(name)
     if name in _WORDS and sign != "=":
-        raise UsageError(f"--where: {name} is compared with = only")
+        raise UsageError(f"--where: {name} can only be compared with =")
     if words is not None and value not in words:
         raise UsageError(f"--where: {name} is one of {', '.join(words)}")
     if name == "currency":
@@ -163,7 +163,7 @@ def _condition(word: str) -> tuple[str, str, str]:
             exponent_of(value)
         except MoneyError:
             raise UsageError(
-                f"--where: {value[:40]!r} is no currency; write one such as KES"
+                f"--where: {value[:40]!r} is not a currency; write one such as KES"
             ) from None
     return name, sign, value
 
@@ -237,8 +237,8 @@ class ChosenBreaks:
 
 NOT_KNOWN: Final = "the amount at stake is not known; decide about each one separately"
 NOT_ALONE: Final = "the amount is above one person's limit; propose each one separately"
-NOBODY_NEAR: Final = "no suggestion is clearly the best and has enough points"
-CLAIMED: Final = "the suggestion is matched by hand already"
+NOBODY_NEAR: Final = "no suggestion has enough points and is clearly better than the others"
+CLAIMED: Final = "the suggested line is already matched by hand"
 SHARED: Final = "the same line is suggested for another break, too"
 """Reason for which a break is left out."""
 

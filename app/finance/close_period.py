@@ -99,8 +99,8 @@ async def close_period(
     because = EXCEPTED if request.exceptions else NOT_ALONE
     if not alone and not request.reason.strip():
         raise UsageError(
-            f"closing a month needs two people ({because}): give the second one a reason, with "
-            '--reason "WHY"'
+            f"closing a month needs two people ({because}): state the reason for your "
+            'proposal with --reason "WHY"'
         )
     proposals.check_reason(
         request.reason, of="a closing", needed=False, countries=context.countries
@@ -128,9 +128,10 @@ async def close_period(
                 now=context.clock.now(),
                 because=because,
                 subject=month.name,
-                sentence=f"Close {month.name} as it was known at {as_of}: this report and "
-                "its journal are kept, and what became known later is posted in "
-                "the next month.",
+                sentence=(
+                    f"Close {month.name} as it was known at {as_of}: this report and its "
+                    "journal are kept. What becomes known later is posted in the next month."
+                ),
                 given={
                     "as_of": as_of,
                     "margin_days": str(_margin_days(context, request)),
@@ -454,7 +455,7 @@ async def _write(
             who = await operators.permitted(connection, by=request.by, action="period_closed")
             if not await _alone(connection):
                 raise UsageError(
-                    f"{NOT_ALONE}; they changed a moment ago: close {month.name} again"
+                    f"{NOT_ALONE}; the rules have just changed: close {month.name} again"
                 )
         else:
             who = agreed.who
@@ -531,7 +532,8 @@ async def reopen_period(
             subject=month.name,
             sentence=f"Reopen {month.name}, which {closed.by} closed at "
             f"{format_instant(closed.closed_at)}: its report and journal of version "
-            f"{closed.version} stay, and it is closed again as version {closed.version + 1}.",
+            f"{closed.version} are kept. The month is then closed again as version "
+            f"{closed.version + 1}.",
             reason=reason,
         )
 

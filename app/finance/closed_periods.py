@@ -76,8 +76,8 @@ async def closing_named(
     if closing is None:
         named = f"version {version} of {period[:40]}" if version else period[:40]
         raise NotFoundError(
-            f"{named} is not closed; `tallyhook period list` shows which months are, and which "
-            "closings were reopened"
+            f"{named} is not closed; `tallyhook period list` shows the closed months and the "
+            "reopened closings"
         )
     return closing
 

@@ -66,7 +66,11 @@ async def declare_coverage(context: AppContext, asked: Declaration) -> CoverageL
         known = {line.name for line in await coverage_lines(connection, as_of=now)
                  if line.kind == asked.kind}  # fmt: skip
         if asked.name not in known:
-            there = f"there are: {', '.join(sorted(known))}" if known else "there is none yet"
+            there = (
+                f"files were imported of {', '.join(sorted(known))}"
+                if known
+                else ("no file was imported yet")
+            )
             raise NotFoundError(
                 f"nothing was imported of the {KIND_WORDS[asked.kind]} {asked.name[:80]!r}; {there}"
             )
@@ -100,7 +104,7 @@ def span_of_days(context: AppContext, first: str, last: str) -> Span:
     if span.since >= span.until:
         raise UsageError("the first day comes after the last")
     if span.until > context.clock.now():
-        raise UsageError("the last day is not over: no file covers days that are still to come")
+        raise UsageError("the last day has not ended yet: no file can cover future days")
     return span
 
 
@@ -117,8 +121,8 @@ async def withdraw_coverage(
         found = next((line for line in lines if line.number == number), None)
         if found is None:
             raise NotFoundError(
-                f"no declared coverage {number} is in force; `tallyhook coverage list` shows "
-                "those that are"
+                f"no declared coverage {number} is in force; `tallyhook coverage list` shows the "
+                "declarations in force"
             )
         if found.who == BY_FILE:
             raise UsageError(

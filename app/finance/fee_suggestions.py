@@ -118,7 +118,7 @@ def _block(suggested: SuggestedFee) -> str:
         fixed=_fixed(rule),
         where=rule.where,
     )
-    return f"# explains exactly {suggested.exact:,} of {counted(suggested.lines, 'line')}\n{block}"
+    return f"# matches exactly {suggested.exact:,} of {counted(suggested.lines, 'line')}\n{block}"
 
 
 def _percent(rule: ExpectedFee) -> str:

@@ -195,7 +195,8 @@ def _of_source(found: FileIdentity, sources: Mapping[str, SourceSettings]) -> Fi
         if len(named) == 1:
             possible = named
             because.append(
-                f"It belongs to the source {named[0]}: it names that source's account {account}."
+                f"It belongs to the source {named[0]}, because it names that source's account "
+                f"{account}."
             )
         else:
             whose = "several sources have" if named else "no source has"
@@ -292,7 +293,10 @@ def _by_columns(
     kinds = [kind for kind in read if not any(read[kind] < other for other in read.values())]
     if not kinds:
         nearly = presets.nearly_recognized(rows)
-        why = "None of its first rows has the columns of any of these, or of a known export."
+        why = (
+            "None of the file's first rows has the columns of any of these kinds, or of a known "
+            "export."
+        )
         return FileIdentity(because=[why, *nearly], nearly=nearly)
     return FileIdentity(kinds=kinds)
 

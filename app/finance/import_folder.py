@@ -187,7 +187,10 @@ def _found_in(root: Path) -> Iterator[FoundFile]:
             sentence = (
                 "it is a link: put the folder itself here"
                 if folder.is_symlink()
-                else "it is in no folder: move it to the folder of its source, to books or to bank"
+                else (
+                    "it is not in a source's folder: move it to the folder of its source, to "
+                    "books or to bank"
+                )
             )
             yield FoundFile(folder="", name=folder.name, state=(0, 0, 0), problem=sentence)
             continue
@@ -201,7 +204,7 @@ def _found_in(root: Path) -> Iterator[FoundFile]:
             return
         for number, file in enumerate(each for each in _entries(folder) if each.name != DONE):
             if number == MOST_FILES:
-                sentence = f"more than {MOST_FILES} files are here, so these are read later"
+                sentence = f"more than {MOST_FILES} files are here, so the others are read later"
                 yield FoundFile(
                     folder=folder.name, name=file.name, state=(0, 0, 0), problem=sentence
                 )
@@ -210,7 +213,7 @@ def _found_in(root: Path) -> Iterator[FoundFile]:
             state = (found.st_size, found.st_mtime_ns, found.st_ino)
             problem = None
             if not stat.S_ISREG(found.st_mode):
-                problem = "it is a link, a folder or a special file: put the plain file here"
+                problem = "it is a link, a folder or a special file: put a regular file here"
             elif found.st_size > MOST_BYTES:
                 problem = (
                     f"it is larger than {MOST_BYTES >> 20} MiB: cut it in parts, or import it on "
@@ -252,8 +255,8 @@ async def take_file(context: AppContext, root: Path, *, folder: str, name: str) 
             return Taken(
                 number=number,
                 problem=f"it was imported as import {number}, but cannot be moved to "
-                f"{DONE} ({error.strerror}): let the service write there, or move "
-                "it",
+                f"{DONE} ({error.strerror}): give the service write access to that folder, or "
+                "move the file yourself",
             )
         return Taken(number=number)
 
@@ -275,7 +278,7 @@ def _copy(inside: int, name: str, to: Path) -> _Copied:
     ):
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(0, "it is no plain file")
+            raise OSError(0, "it is not a regular file")
         digest, left = hashlib.sha256(), MOST_BYTES + 1
         while part := file.read(min(left, 1 << 20)):
             left -= len(part)

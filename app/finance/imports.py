@@ -347,7 +347,8 @@ async def identify(
         if not found.kinds and request.sheet is None and len(sheets := _sheets(request)) > 1:
             names = ", ".join(map(repr, sheets[:MOST_SHEETS]))
             others = (
-                f"Only one of its sheets was looked at; {names} have content. To read another one, "
+                f"Only one of the workbook's sheets was examined; {names} have content. To read "
+                "another one, "
                 "name it with --sheet."
             )
             found = replace(found, because=[*found.because, others])

@@ -63,8 +63,8 @@ class Allowance:
                 when, span = _WORDS[period]
                 of_most = f"the {most} that one person may decide about alone {span}"
                 if used:
-                    return f"{spent} of {of_most} is used up {when}: that leaves less than {asked}"
-                return f"together they are {asked}, more than {of_most}"
+                    return f"{spent} of {of_most} is used up {when}: less than {asked} is left"
+                return f"together they amount to {asked}, more than {of_most}"
         return None
 
 

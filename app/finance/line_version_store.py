@@ -286,7 +286,8 @@ class WrittenVersions:
         count = counted(len(self.beside), "row counts", "rows count")
         return [
             f"{'At least ' if len(self.beside) == MOST_BESIDE else ''}{count} in addition to "
-            "imported rows of the same payment or payout and day, which this file lacks: "
+            "rows that earlier imports have for the same payment or payout and day, and that this "
+            "file lacks: "
             f"{'; '.join(named)}. If this file corrects {earlier}, withdraw "
             f"{'that' if one else 'those'} (`tallyhook statement withdraw`), and then import "
             "this file again."

@@ -322,8 +322,8 @@ class DecisionDocument(TypedDict):
     order: str | None
     payment: str | None
     money: MoneyDocument
-    sentence: NotRequired[Annotated[str, "Of a break."]]
-    lines: NotRequired[Annotated[list[str], "Of a match: the lines that belong together."]]
+    sentence: NotRequired[Annotated[str, "A sentence on the break."]]
+    lines: NotRequired[Annotated[list[str], "The lines that a match combines."]]
 
 
 class ChangeDocument(TypedDict):
@@ -336,7 +336,8 @@ class RulesPreviewDocument(TypedDict):
     as_of: InstantText
     rules: Annotated[
         list[RuleChangeDocument],
-        "Settings that differ from those in force, limits first; empty: not given.",
+        "Settings that differ from the rules in force, limits first. An empty text means that a "
+        "setting is not given.",
     ]
     totals: list[EffectTotalDocument]
     changes: list[ChangeDocument]

@@ -43,8 +43,8 @@ async def save_named(
     if it is not valid."""
     if not _NAME.fullmatch(name) or name.endswith(".toml"):
         raise UsageError(
-            "a mapping's name has letters, digits, blanks, dots and hyphens, at most 60, and does "
-            "not end in .toml"
+            "a mapping's name must have 1 to 60 letters, digits, blanks, dots and hyphens, and "
+            "must not end in .toml"
         )
     reading_in(toml.encode(), KINDS[kind], name=name)
     async with context.database.writing() as connection:

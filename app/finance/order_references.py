@@ -59,7 +59,7 @@ OF_BOOK: Final = (
     "These orders are imported without the references: correct the references, and import the "
     "file again."
 )
-OF_STATEMENT: Final = "Compare them with the export."
+OF_STATEMENT: Final = "Compare these rows with the provider's export."
 
 
 def said_of_shared(shared: Mapping[str, Sequence[int]], then: str) -> list[str]:

@@ -119,13 +119,13 @@ async def add_reopening(connection: AsyncConnection, reopening: Reopening) -> No
 
 class PeriodDocument(TypedDict):
     period: Annotated[str, Keywords(pattern="^[0-9]{4}-[0-9]{2}$", examples=["2026-10"])]
-    version: Annotated[Count, "1, or one more each time the month was reopened."]
+    version: Annotated[Count, "Version of the closing: 1, increased by one for each reopening."]
     as_of: InstantText
     closed_at: InstantText
     closed_by: str
-    approved_by: Annotated[str | None, "Who approved it, where it took two people."]
+    approved_by: Annotated[str | None, "Who approved the closing, if two people were needed."]
     digest: str
-    reopened_at: Annotated[InstantText | None, "When it was reopened; null: it stands."]
+    reopened_at: Annotated[InstantText | None, "When the month was reopened; null if it was not."]
     reopened_by: str | None
 
 

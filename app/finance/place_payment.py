@@ -251,15 +251,15 @@ async def _seen(context: AppContext, connection: Connection, asked: Placing) -> 
     if asked.replaces is not None and asked.replaces != (payment.last_act or ""):
         raise UsageError(
             f"{await _last_word(connection, payment)} since you looked, so nothing was done: look "
-            "at the payment now, and decide again"
+            "at the payment again, then decide"
         )
     if asked.kind == "withdraw":
         if payment.assigned_to is None and payment.dismissed is None:
             raise UsageError(f"{payment.id} is neither assigned nor dismissed")
     elif asked.replaces is None and (payment.assigned_to or payment.dismissed):
         raise UsageError(
-            f"{await _last_word(connection, payment)}: withdraw that first, with `tallyhook "
-            "unallocated withdraw`"
+            f"{await _last_word(connection, payment)}: withdraw that decision first, with "
+            "`tallyhook unallocated withdraw`"
         )
     if asked.kind == "dismiss":
         _check_dismissal(payment, asked)
@@ -279,7 +279,7 @@ async def _seen(context: AppContext, connection: Connection, asked: Placing) -> 
 async def _last_word(connection: Connection, payment: Unallocated) -> str:
     acts = (await run(connection, acts_on, {payment.key})).get(payment.key, ())
     if not acts:
-        return f"{payment.id} was neither assigned nor dismissed by anybody"
+        return f"nobody assigned or dismissed {payment.id}"
     last = acts[-1]
     done = (
         "dismissed it"

@@ -302,12 +302,15 @@ class _RunHeadDocument(_Span):
     run: Count
     at: InstantText
     as_of: InstantText
-    rules: Annotated[Count | None, "The number of the rules; null for the default rules."]
+    rules: Annotated[
+        Count | None, "Number of the version of the rules; null for the default rules."
+    ]
 
 
 class RunDocument(_RunHeadDocument):
     kind: Annotated[
-        Literal["lived", "look"], "lived: the run opened and closed breaks. look: it did not."
+        Literal["lived", "look"],
+        "lived means that the run could open and close breaks; look means that it only compared.",
     ]
     breaks: Count
     ties: bool

@@ -170,8 +170,8 @@ async def _reported(
     if control.unsearched:
         notes = (
             f"{counted(control.unsearched, 'row was', 'rows were')} left over after matching by "
-            "reference, too many for the search by payment, group and rule: the rest stands as "
-            "breaks without candidates.",
+            "reference. That is too many for the search by payment, group and rule, so these rows "
+            "are reported as breaks without candidates.",
         )
     notes += tuple(
         f"Data received from {format_instant(span.since)} to {format_instant(span.until)} may be "

@@ -146,7 +146,9 @@ def _where(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     for values in found.values():
         good = isinstance(values, list) and 0 < len(values) <= MOST_WHERE
         if not good or not all(isinstance(e, str) and len(e) <= MAX_DETAIL for e in values):
-            raise ValueError('a text, or a list of texts such as ["US", "CA"]; "" is not stated')
+            raise ValueError(
+                'a text, or a list of texts such as ["US", "CA"]; "" is a value that is not stated'
+            )
     return tuple((name, tuple(values)) for name, values in sorted(found.items()))
 
 
@@ -178,7 +180,9 @@ def _payers(value: Any) -> list[str]:
 def _method_names(value: Any) -> list[str]:
     good = isinstance(value, list) and len(value) <= MOST_METHODS
     if not good or not all(isinstance(e, str) and 0 < len(e.strip()) <= 80 for e in value):
-        raise ValueError(f"at most {MOST_METHODS} names of at most 80 characters, as the book has")
+        raise ValueError(
+            f"at most {MOST_METHODS} names of at most 80 characters, as in the order book"
+        )
     return [each.strip() for each in value]
 
 
@@ -291,7 +295,8 @@ def _amounts(values: Values) -> Iterator[TomlMistake]:
             if pair in ended:
                 yield TomlMistake(
                     where,
-                    f"it is never used: fee.{ended[pair]} comes first, and fits all of these lines",
+                    f"this fee is never used: fee.{ended[pair]} comes first, and matches all of "
+                    "these lines",
                 )
             elif not fee.get("where"):
                 ended[pair] = place
@@ -315,7 +320,7 @@ def _limits_apart(values: Values) -> Iterator[TomlMistake]:
     for place, name in enumerate(names[1:], 1):
         for currency, minor in values.get(name, {}).items():
             if currency not in values.get(names[0], {}):
-                yield TomlMistake(f"{name}.{currency}", f"{names[0]}.{currency} must be given, too")
+                yield TomlMistake(f"{name}.{currency}", f"{names[0]}.{currency} must also be given")
             for below in names[:place]:
                 if values.get(below, {}).get(currency, minor) > minor:
                     yield TomlMistake(f"{name}.{currency}", f"it is less than {below}.{currency}")

@@ -34,32 +34,34 @@ SETTINGS: Final = _settings(
     (
         'date_window = "2 days"',
         "Lines without a common reference may match if amount and currency agree and their dates "
-        "are at most this far apart. Off unless it is given.",
+        "are at most this far apart. Without this setting, such lines do not match.",
     ),
     ('settle_margin = "7 days"', "How long a capture may wait for its statement line."),
-    ('book_margin = "1 day"', "How long after the money the order book may record a payment."),
-    ('money_margin = "1 day"', "How long after a book line that says paid the money may come."),
-    ('refund_margin = "10 days"', "How long a refund in the book may take to arrive."),
+    ('book_margin = "1 day"', "How long after a payment the order book may record it."),
+    ('money_margin = "1 day"', "How long after the order book says paid the money may arrive."),
+    ('refund_margin = "10 days"', "How long a refund in the order book may take to be made."),
     ('bank_margin = "5 days"', "How long a payout may take to appear in the bank."),
     (
         'bank_payers = ["Stripe", "Paystack"]',
         "Texts of bank lines that are payouts. If none is given, any money that arrives at the "
         "bank may be a payout.",
     ),
-    ('other_business = ["Landlord Ltd"]', "Texts of bank lines that are no payout."),
+    ('other_business = ["Landlord Ltd"]', "Texts of bank lines that are not payouts."),
     ('currency = "KES"', "Your own currency, used for zero amounts without a currency."),
     (
         "close_alone = false",
-        "Closing a month needs two people; true unless it is given.",
+        "Whether one person alone may close a month. Default: true.",
     ),
     (
         '[tolerance]\nKES = "1.00"',
-        "How much amounts may differ, in major units. In other currencies they may not differ.",
+        "Maximum difference between two amounts that still match, in major units. In currencies "
+        "that are not listed, amounts must be equal.",
     ),
     (
         '[accept_alone_max]\nKES = "5000.00"',
-        "Above it, accepting a break needs two people. Once a currency has a limit, accepting in "
-        "a currency without one needs two people, and so does every change of the rules.",
+        "Maximum amount of a break that one person may accept alone. As soon as one currency has "
+        "a limit, breaks in currencies without a limit need two people, and so does every change "
+        "of the rules.",
     ),
     (
         '[accept_alone_day]\nKES = "5000.00"',
@@ -72,25 +74,27 @@ SETTINGS: Final = _settings(
     ),
     (
         '[adjustment_limit]\nKES = "10000.00"',
-        "A change to a closed month by more than this is a break.",
+        "A change to a closed month becomes a break if it exceeds this amount.",
     ),
     (
         '[[fee]]\nsource = "shop"\ncurrency = "KES"\npercent = "2.9"\nfixed = "0.30"\n'
         'tolerance = "0.01"\nwhere = {card_country = ["US", "CA"]}',
-        "What a provider takes of a payment. The first one that fits a statement's line counts. "
-        "where, which may be left out, names columns of the statement: method, scheme, card_type, "
-        "card_country, channel. tolerance is at least one minor unit, because providers round.",
+        "The fee that a provider takes of a payment. For each statement line, the first matching "
+        "fee is used. where is optional and names columns of the statement: method, scheme, "
+        "card_type, card_country, channel. tolerance is at least one minor unit, because "
+        "providers round.",
     ),
     (
         '[[exchange]]\ncurrency = "USD"\ninto = "KES"\nrate = "129.50"\ntolerance_percent = "1.5"',
-        "Payouts that the bank books in another currency: the rate is KES for one USD.",
+        "Exchange rate of payouts that the bank books in another currency. In this example, one "
+        "USD is 129.50 KES.",
     ),
     (
         '[methods]\noutside = ["cash", "cash on delivery"]\nbank = ["bank transfer"]\n'
         'tender = ["gift card", "store credit"]',
-        "Payment methods of the order book whose money comes through no provider: paid to you "
-        'outside, to your bank account, or by what you owed the customer ("gift card + stripe" is '
-        "a part). A list replaces the built-in one.",
+        "Payment methods in the order book whose money does not come through a provider: paid to "
+        "you directly, to your bank account, or with credit that you owed the customer "
+        '("gift card + stripe" is partly credit). A list replaces the built-in list.',
     ),
 )
 """All settings, in the order in which a file has them. An example may depend on earlier

@@ -223,13 +223,13 @@ class DeliveredDocument(TypedDict):
 class LastTimeDocument(TypedDict):
     due_at: InstantText
     state: str
-    asked: Annotated[bool, "Whether a person asked for it, out of turn."]
+    asked: Annotated[bool, "Whether a person started the run outside the schedule."]
     late: bool
     tries: Count
     run: Count | None
     ended_at: InstantText | None
     waits_since: Annotated[
-        InstantText | None, "Since when it waits for accepted deliveries to be read."
+        InstantText | None, "Since when the run has waited for accepted deliveries to be read."
     ]
     again_at: InstantText | None
     problem: str | None

@@ -108,8 +108,8 @@ class FolderWay:
                 await asyncio.to_thread(self._put, name, parcel.files[name])
         except OSError as error:
             raise DeliveryFailed(
-                f"the folder TALLYHOOK_REPORTS__FOLDER accepts no file ({error.strerror}): check "
-                "that it exists, is writable and has room"
+                f"the folder TALLYHOOK_REPORTS__FOLDER cannot be written ({error.strerror}): "
+                "check that the folder exists, is writable and has room"
             ) from None
 
     def _put(self, name: str, content: bytes) -> None:
@@ -132,7 +132,7 @@ class MailWay:
         if len(message.as_bytes()) > BYTES_MAX:
             raise DeliveryFailed(
                 "the files are too large for a mail, which may have 20 MiB once encoded: name "
-                "fewer forms, or have the files put into a folder"
+                "fewer forms, or deliver the files to a folder"
             )
         await self.server.send(message)
 
@@ -194,7 +194,7 @@ class PostWay:
             if not answer.taken:
                 problem = answer.why.replace("_", " ")
                 raise DeliveryFailed(
-                    f"the server at TALLYHOOK_REPORTS__URL did not take the file ({problem})"
+                    f"the server at TALLYHOOK_REPORTS__URL did not accept the file ({problem})"
                 )
 
 
@@ -373,10 +373,11 @@ async def _checkpoint(
         span=day,
         files={name: head.note.encode()},
         summary=(
-            f"A checkpoint of the log in which everything that Tallyhook keeps is sealed, at "
+            "A checkpoint of Tallyhook's tamper-evident log, which has "
             f"{counted(head.size, *LEAF)}.",
-            "Keep it where the shop's administrators cannot write: it shows later whether the "
-            "log was rewritten (tallyhook evidence verify --checkpoint, log verify --against).",
+            "Keep the checkpoint where the shop's administrators have no write access. It proves "
+            "later whether the log was rewritten: use tallyhook evidence verify --checkpoint, or "
+            "tallyhook log verify --against.",
         ),
         what="checkpoint",
     )

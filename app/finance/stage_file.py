@@ -88,7 +88,9 @@ class ImportForm:
         """Return a sentence for a row that repeats the row `other` although the number of
         repetitions is limited."""
         if self.at_most == 1:
-            return f"row {other:,} has the same value, but a book may have each value only once"
+            return (
+                f"row {other:,} has the same value, but an order book may have each value only once"
+            )
         return f"more than {self.at_most:,} rows have the same value, such as row {other:,}"
 
 
@@ -424,7 +426,7 @@ class StagedFile:
         if not done.read and not self._spans and not is_empty:
             left_out = f"; {sum(done.ignored.values()):,} are left out" if done.ignored else ""
             raise tables.RefusedTable(
-                table.heading_row, f"the file has a heading and no rows{left_out}"
+                table.heading_row, f"the file has a heading, but no rows to import{left_out}"
             )
         return understanding
 

@@ -158,7 +158,8 @@ async def _trail(context: AppContext, name: str) -> Trail:
         found.orders |= dict.fromkeys(orders)
     if not (found.orders or found.statement or found.payouts or found.bank):
         raise NotFoundError(
-            f"nothing is named {name[:40]!r}: write an order, a payment, or the reference of a "
+            f"nothing has the reference {name[:40]!r}: write an order, a payment, or the "
+            "reference of a "
             "payout"
         )
     found.bank = await booked_with(

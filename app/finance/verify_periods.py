@@ -49,7 +49,7 @@ class VerifiedStepDocument(TypedDict):
 
 
 class VerificationDocument(TypedDict):
-    passed: Annotated[bool, "Whether every step did."]
+    passed: Annotated[bool, "Whether every step passed."]
     steps: list[VerifiedStepDocument]
 
 
@@ -122,7 +122,7 @@ async def _chain(
     elif closing.before != expected:
         sentence = f"it names {closing.before} as the closing before it, but that is {expected}"
     elif not sealed:
-        sentence = "it names a checkpoint that is not one of the sealed log"
+        sentence = "it names a checkpoint that does not belong to the sealed log"
     else:
         sentence = f"the closing is {written}"
         return closing, _verified(closed, "chain", None, sentence)
@@ -182,16 +182,16 @@ async def _prints(context: AppContext, closing: closings.Closing) -> VerifiedPer
             for form, made in printed(report_of(dict(closing.report))).items()
         }
     except UNREADABLE:
-        right = "this version cannot print them again"
+        right = "this version of Tallyhook cannot print them again"
         return _verified(
             closing, "prints", None, f"{kept_forms} are unchanged since the closing; {right}"
         )
     other = [
         each.format for each in closing.prints if each.format in now and now[each.format] != each
     ]
-    right = ", and this version prints the same"
+    right = ", and this version of Tallyhook prints the same files"
     if other:
-        right = f"; this version would print {', '.join(other)} differently"
+        right = f"; this version of Tallyhook would print {', '.join(other)} differently"
     return _verified(
         closing, "prints", None, f"{kept_forms} are unchanged since the closing{right}"
     )
@@ -227,8 +227,8 @@ async def _figures(
         first = changes[0]
         line = " ".join(part for part in (first.currency, first.line, first.what) if part)
         wrong = (
-            f"{first.table}, {line}: the evidence gives {first.count:+,} in number and "
-            f"{first.sum:+,} in minor units beyond what was closed"
+            f"{first.table}, {line}: compared with the closed figures, the evidence differs by "
+            f"{first.count:+,} in number and {first.sum:+,} in minor units"
         )
     if wrong is None and closings.adjusted_in(report.adjustments) != closing.adjusted:
         wrong = "the adjustments to earlier months do not follow from the evidence"
@@ -248,7 +248,10 @@ def _other_rules(closing: closings.Closing) -> str | None:
     by, now = closing.program["rules"], rules_form(Policy(**closing.policy))
     if by == now:
         return None
-    return f"closed by the rules {by} of an earlier version; by those of now ({now})"
+    return (
+        f"the month was closed by the rules {by} of an earlier version. By the current rules "
+        f"({now})"
+    )
 
 
 async def _journal(
@@ -268,7 +271,7 @@ async def _journal(
     )
     right, wrong = f"{counted(now, 'transaction follows', 'transactions follow')}", None
     if kept.described(report_period.TRANSACTIONS) not in closing.prints:
-        wrong = "the evidence gives transactions that differ from those that were closed"
+        wrong = "the transactions from the evidence differ from the closed transactions"
     right = f"{right} from the evidence"
     if wrong is not None and (other := _other_rules(closing)):
         wrong = None

@@ -82,8 +82,8 @@ class Foreseen:
         if self.unchanged:
             numbers = ", ".join(map(str, self.unchanged))
             found.append(
-                f"Later imports ({numbers}) skipped unchanged rows, perhaps some of these: import "
-                f"their files again (`tallyhook {group} imports` names them)."
+                f"Later imports ({numbers}) skipped unchanged rows, perhaps rows of this import: "
+                f"import their files again (`tallyhook {group} imports` names them)."
             )
         if self.named:
             orders = counted(self.named, "order")
@@ -211,7 +211,7 @@ async def _foreseen(connection: Connection, found: import_store.Import) -> Fores
     for currency, minor in sorted(seen.sums.items()):
         above = rules.above(Money(minor=min(minor, MAX_MINOR), currency=currency))
         if above is not None:
-            because = f"of all its lines, {above}"
+            because = f"for the sum of all its lines, {above}"
             break
     return Foreseen(
         withdrawn=found,

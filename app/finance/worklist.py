@@ -256,7 +256,7 @@ async def settle_late(
     Raises UsageError for an unknown action or another break, and the errors of `act_on_breaks`.
     """
     if action not in breaks.SETTLINGS:
-        raise UsageError(f"--action is one of: {', '.join(breaks.SETTLINGS)}")
+        raise UsageError(f"--action must be one of: {', '.join(breaks.SETTLINGS)}")
     found = await break_acts.one_break(context, name)
     if found.seen.cause not in LATE:
         raise UsageError(

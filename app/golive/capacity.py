@@ -200,9 +200,10 @@ def judge(found: Capacity) -> Iterator[Check]:
     per_s, cores = found.carried, found.cores if found.shared else min(found.cores, CORES)
     yield ok(
         "processor",
-        f"Measured: {found.work_s * 1e6:,.0f} µs to verify, read and fold a delivery. Derived: "
-        f"{PLANNED:.0%} of {counted(cores, 'core')}, at {WHOLE_WAY} times that for a delivery's "
-        f"whole way, carries {per_s:,.0f} deliveries a second, {per_s * 86_400:,.0f} a day.",
+        f"Measured: {found.work_s * 1e6:,.0f} µs to verify, read and fold a delivery. Assumed: a "
+        f"delivery's complete processing takes {WHOLE_WAY} times as long. Derived: {PLANNED:.0%} "
+        f"of {counted(cores, 'core')} can process {per_s:,.0f} deliveries a second, or "
+        f"{per_s * 86_400:,.0f} a day.",
     )
     if found.rates.busiest_minute:
         yield _next_step(found)
@@ -210,11 +211,14 @@ def judge(found: Capacity) -> Iterator[Check]:
 
 def _rates(rates: monitoring_store.ArrivalRates) -> Check:
     if not rates.busiest_minute:
-        return ok("deliveries", "None was read in the last 90 days, so nothing is extrapolated.")
+        return ok(
+            "deliveries", "No delivery was read in the last 90 days, so nothing is extrapolated."
+        )
     day, minute = EARLIEST + rates.day * DAY, EARLIEST + rates.minute * MINUTE
     return ok(
         "deliveries",
-        f"Measured: {rates.daily:,.0f} a day in {counted(rates.days, 'day')}; at most "
+        f"Measured: {rates.daily:,.0f} a day on average over "
+        f"{counted(rates.days, 'day')}; at most "
         f"{rates.busiest_day:,} in a day ({_written(day, 'day')}) and {rates.busiest_minute:,} in "
         f"a minute ({_written(minute, 'minute')}) of the last 90 days.",
     )
@@ -227,22 +231,22 @@ def _written(instant: Instant, unit: str) -> str:
 def _space(found: Capacity) -> Iterator[Check]:
     stored, rates = found.stored, found.rates
     if stored is None:
-        sentence = "This command cannot see the size of a cluster's nodes."
-        yield weak("disk", sentence, "watch each node with the server's own tools")
+        sentence = "This command cannot measure the disks of a cluster's nodes."
+        yield weak("disk", sentence, "monitor each node with the server's own tools")
         return
     held = f"Measured: {_size(stored.size)} for {counted(stored.deliveries, *DELIVERY)}"
     each = stored.size // max(1, stored.deliveries)
     if stored.deliveries < FEW:
         each = USUAL_BYTES
-        held += f", too few to average: {each:,} bytes each are assumed"
+        held += f"; these are too few for an average, so {each:,} bytes each are assumed"
     else:
-        held += f", {each:,} bytes each with ledgers and log"
+        held += f", which is {each:,} bytes each, including ledgers and log"
     years = [_size(rate * 365 * each) for rate in (rates.daily, rates.busiest_day)]
     more = f" Extrapolated: {years[0]} a year, {years[1]} if every day were the busiest."
     yield ok("disk", f"{held}.{more if rates.busiest_day else ''}")
     if found.free is None:
-        sentence = "This command cannot see the database server's disk."
-        yield weak("disk full", sentence, "watch it with the server's own tools")
+        sentence = "This command cannot measure the database server's disk."
+        yield weak("disk full", sentence, "monitor the disk with the server's own tools")
     elif rates.busiest_day:
         days, soonest = (
             found.free / (max(rate, 0.001) * each) for rate in (rates.daily, rates.busiest_day)
@@ -264,7 +268,7 @@ def _memory(memory: Mapping[int, int | None]) -> Check:
         return ok("memory", "This command cannot see any process of this database.")
     read = {process: size for process, size in memory.items() if size is not None}
     if len(read) < len(memory):
-        sentence = "The memory of its processes cannot be read."
+        sentence = "The memory of the service's processes cannot be read."
         return weak("memory", sentence, "run this as the service's user")
     parts = ", ".join(f"{process}: {_size(size)}" for process, size in read.items())
     return ok("memory", f"Measured: {_size(sum(read.values()))}, by process: {parts}.")
@@ -272,29 +276,35 @@ def _memory(memory: Mapping[int, int | None]) -> Check:
 
 def _sync(found: Capacity) -> Check:
     if found.sync_s is None:
-        sentence = "Its sync time cannot be measured from here; each answer waits for a sync."
+        sentence = (
+            "The disk's sync time cannot be measured from here. Each answer to a delivery "
+            "waits for a sync."
+        )
         return ok("sync", sentence)
     milliseconds, rate = found.sync_s * 1_000, 1 / max(found.sync_s, 1e-6)
     return ok(
         "sync",
-        f"Measured: the disk syncs a write in {milliseconds:,.1f} ms. Derived: a sender that waits "
-        f"for each answer gets {rate:,.0f} a second at most; others share a sync.",
+        f"Measured: the disk syncs a write in {milliseconds:,.1f} ms. Derived: a sender that "
+        f"waits for each answer can send at most {rate:,.0f} a second. Parallel "
+        "deliveries share a sync.",
     )
 
 
 def _next_step(found: Capacity) -> Check:
     peak, rates = found.rates.busiest_minute / (MINUTE / SECOND), found.rates
     used, step = peak / found.carried, "PostgreSQL"
-    do = "move to PostgreSQL, with receivers and workers on several machines: RUNNING.md"
+    do = "move to PostgreSQL, with receivers and workers on several machines (see RUNNING.md)"
     if found.shared:
-        step, do = "Another machine", "start a receiver and a worker on another machine: RUNNING.md"
+        step = "Another machine"
+        do = "start a receiver and a worker on another machine (see RUNNING.md)"
     sentence = (
-        f"Derived: the busiest minute took {used:.2%} of what this machine carries. Extrapolated "
-        f"for such peaks: it carries {rates.busiest_day / used:,.0f} deliveries a day."
+        f"Derived: the busiest minute used {used:.2%} of this machine's capacity. Extrapolated: "
+        f"with such peaks, this machine can process {rates.busiest_day / used:,.0f} deliveries a "
+        "day."
     )
     if used >= CROWDED:
         return weak("growth", sentence, do)
-    when = f"is due at {CROWDED:.0%}, or once a lost machine must not stop deliveries"
+    when = f"is needed at {CROWDED:.0%}, or if deliveries must continue when a machine is lost"
     return ok("growth", f"{sentence} {step} {when}.")
 
 

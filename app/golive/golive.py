@@ -130,7 +130,7 @@ async def try_endpoint(
 
 UNREACHED: Final = (
     "Check that `tallyhook serve` runs, that TALLYHOOK_PUBLIC_URL names its address, and that "
-    "DNS, TLS and the proxy lead to it from here."
+    "DNS, TLS and the proxy lead from here to that address."
 )
 """Instruction for an endpoint that did not answer."""
 
@@ -145,9 +145,9 @@ WHOLE: Final = "golive"
 """Name under which the result of a whole run of the checklist is stored."""
 
 STATED: Final[Mapping[str, str]] = {
-    "support_ownership": "who answers customers and the provider, and how to reach them",
+    "support_ownership": "who answers customers and the provider, and how to reach these people",
     "legal_documents": "that contract, terms, privacy notice and refund policy are in force",
-    "rollback": "how to turn payments off again, who decides it, and that it was tried",
+    "rollback": "how to turn payments off again, who decides this, and that it was tried",
 }
 """Items that only a person can know, and what to state about them."""
 
@@ -246,7 +246,7 @@ def webhook_item(trials: Sequence[Trial], *, public_url: str) -> ChecklistItem:
             sources=tuple(untried),
         )
     tried = ", ".join(dict.fromkeys(word for trial in trials for word in trial.tried))
-    return ChecklistItem(item=name, state="passed", sentence=f"Tried at {public_url}: {tried}.")
+    return ChecklistItem(item=name, state="passed", sentence=f"Tested at {public_url}: {tried}.")
 
 
 def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistItem:
@@ -360,7 +360,9 @@ async def last_checklist(
 def _as_last_found(name: str, last: Signoff | None) -> ChecklistItem:
     """Return an item of the checklist with the result of the last check."""
     if last is None:
-        sentence = "This was never checked: run the checks, or `tallyhook golive` on the machine."
+        sentence = (
+            "This has never been checked: run the checks, or `tallyhook golive` on the machine."
+        )
         return ChecklistItem(item=name, state="not_run_yet", sentence=sentence)
     left = last.note.removeprefix("open: ").split(", ")
     state: State = "failed" if name in left else "passed"
@@ -399,7 +401,7 @@ def _assembled(
             by=signoff.signer,
             at=signoff.at,
             note=signoff.note,
-            sentence="Stated by a person.",
+            sentence="A person has signed this.",
         )
     return items
 
@@ -552,8 +554,9 @@ async def what_a_signature_is_worth(context: AppContext, item: str) -> str | Non
     found = next(each for each in await last_checklist(context) if each.item == item)
     if item in CHECKED:
         return (
-            "It counts if `tallyhook golive` lists the item as to be signed; an item that a check "
-            "failed, or could not try, stays open. Run the command to see."
+            "This signature counts if `tallyhook golive` lists the item as to be signed. If a "
+            "check failed or was not possible, the item stays open. Run the command to see the "
+            "item's state."
         )
     if found.by is not None and not found.by.startswith(PROGRAM):
         return None
@@ -571,5 +574,5 @@ async def unfinished(context: AppContext) -> str | None:
         runs = [each for each in await signoffs(connection) if each.item == WHOLE]
     if runs and runs[-1].state == "passed":
         return None
-    found = runs[-1].note if runs else "the checklist was never run"
+    found = runs[-1].note if runs else "the checklist has never been run"
     return f"the go-live checklist is not complete ({found}); run `tallyhook golive`"

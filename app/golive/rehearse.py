@@ -126,7 +126,10 @@ def numbers_for(given: Mapping[str, str], *, environment: str | None) -> Mapping
         raise ConfigurationError([f"{NUMBERS}: names an unknown scenario; known are: {known}"])
     if not given and environment != "sandbox":
         raise ConfigurationError(
-            [f"{NUMBERS}: is missing; in live only test numbers may be charged: name them"]
+            [
+                f"{NUMBERS}: is missing; in live, only test numbers may be charged: name these "
+                "numbers"
+            ]
         )
     return given or {row.name: SIMULATED + row.ending for row in SCENARIOS.values()}
 
@@ -291,7 +294,7 @@ class _Stage:
             seconds=round(monotonic() - began, 1),
             explanation=f"Each request was answered with the session {first.session}."
             if one
-            else "The provider ignores the idempotency key: ask it why.",
+            else "The provider ignores the idempotency key: ask the provider why.",
             order=request.order,
         )
         self._progress(played)
@@ -329,7 +332,7 @@ def judged(played: Sequence[RehearsedScenario]) -> tuple[bool, str]:
     if left:
         sentence += f"; not rehearsed: {', '.join(left)}"
     if len(scenarios) < LEAST:
-        sentence += f"; name a number for at least {LEAST} in {NUMBERS}"
+        sentence += f"; name a test number for at least {LEAST} scenarios in {NUMBERS}"
     return len(scenarios) >= LEAST and all(each.passed for each in played), sentence
 
 
@@ -341,7 +344,10 @@ async def _write_down(context: AppContext, played: list[RehearsedScenario]) -> N
         elif each.scenario == "duplicate webhook":
             async with context.database.reading() as connection:
                 times = await times_released(connection, each.order)
-            sentence = f"Released {counted(times, 'time')}, with webhooks that came repeatedly"
+            sentence = (
+                f"The order was released {counted(times, 'time')}, although webhooks came "
+                "repeatedly"
+            )
             found["duplicates"] = (each.passed and times == 1, sentence)
     async with context.database.writing() as connection:
         for item, (passed, note) in found.items():

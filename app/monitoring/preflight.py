@@ -101,8 +101,8 @@ def of_settings(changed: Sequence[str]) -> Iterator[Check]:
     if changed:
         more = len(changed) - NAMED
         names = f"{', '.join(changed[:NAMED])}{f' and {more} more' if more > 0 else ''}"
-        sentence = f"{names} changed since the service was started, and it still uses the old"
-        do = "start the service again for it to take effect"
+        sentence = f"{names} changed after the service started, and the service still uses the old"
+        do = "restart the service to apply the change"
         yield weak("settings", f"{sentence} {'values' if len(changed) > 1 else 'value'}.", do)
 
 
@@ -114,7 +114,11 @@ def of_service(note: ServiceNote, answer: Exchange) -> Iterator[Check]:
         answer.status is not None and answer.headers.get(ANSWERED_BY.lower()) != note.name
     ):
         sentence = f"The service that was started last does not answer {at}: it has ended, or runs"
-        yield weak("service", f"{sentence} elsewhere.", "start it, or run this on its machine")
+        yield weak(
+            "service",
+            f"{sentence} elsewhere.",
+            "start the service, or run this command on its machine",
+        )
     elif answer.status is None:
         sentence = f"The service does not answer {at} ({answer.problem})."
         yield must("service", sentence, "check its log, and whether the machine is overloaded")
@@ -301,17 +305,19 @@ def of_company(issuer: str, problem: str | None) -> Check:
 def of_clock(probe: Probe, *, before: Instant, after: Instant) -> Check:
     """Compare our clock with the Date of an answer requested at `before` and read at `after`."""
     if probe.date is None:
-        return weak("clock", "There was no other clock to compare with.", "keep the clock by NTP")
+        return weak(
+            "clock", "There was no other clock to compare with.", "synchronize the clock by NTP"
+        )
     # The header is truncated to the second, so the time may be anywhere within that second.
     ahead, behind = before - (probe.date + SECOND), probe.date - after
     skew = max(ahead, behind, 0)
     seconds = f"{skew / SECOND:.0f} s"
     if skew > SKEW_MUST:
         sentence = f"This clock and the provider's differ by {seconds}; signatures will be refused."
-        return must("clock", sentence, "keep the clock by NTP (timedatectl set-ntp true)")
+        return must("clock", sentence, "synchronize the clock by NTP (timedatectl set-ntp true)")
     if skew > SKEW_WEAK:
         sentence = f"This clock and the provider's differ by {seconds}."
-        return weak("clock", sentence, "keep the clock by NTP (timedatectl set-ntp true)")
+        return weak("clock", sentence, "synchronize the clock by NTP (timedatectl set-ntp true)")
     return ok("clock", "This clock and the provider's agree.")
 
 
@@ -341,7 +347,7 @@ def of_database(facts: DatabaseFacts) -> Iterator[Check]:
     if facts.kind == "SQLite" and facts.journal_mode != "wal":
         yield must(
             "database",
-            f"{name} keeps it with journal_mode={facts.journal_mode}, which `serve` refuses.",
+            f"{name} uses journal_mode={facts.journal_mode}, which `tallyhook serve` refuses.",
             "put it on a local disk",
         )
     elif facts.kind == "SQLite" and has_reset_bug(facts.version):
@@ -349,7 +355,8 @@ def of_database(facts: DatabaseFacts) -> Iterator[Check]:
             "database",
             f"{name} can lose data if one program checkpoints the log while another writes. "
             "Tallyhook prevents that; other programs may not.",
-            "let no other program open the file (backups: `tallyhook backup`), or install SQLite "
+            "let no other program open the file (use `tallyhook backup` for backups), or install "
+            "SQLite "
             "3.51.3",
         )
     elif not facts.off:
@@ -423,7 +430,10 @@ def of_merchant() -> Check:
 def of_profile(source: str, profile: Profile) -> Iterator[Check]:
     """Report what the provider's signatures do not cover."""
     what, found = f"profile of {source}", dict[str, str]()
-    asked = "its events count only after the provider has confirmed them, so it must be reachable"
+    asked = (
+        "its events count only after the provider has confirmed them, so the provider must be "
+        "reachable"
+    )
     if profile.signature.mac == "none":
         found[f"it signs nothing; {asked}."] = "let only the provider's addresses through"
     elif profile.signature.mac in TOKENS:
@@ -436,9 +446,10 @@ def of_profile(source: str, profile: Profile) -> Iterator[Check]:
     elif profile.confirm:
         found[f"its signature does not cover everything in its events; {asked}."] = "nothing"
     elif profile.timestamp is None:
-        found["it signs no time: a copied delivery can be sent again, and is then a duplicate."] = (
-            "change the secret once a year"
-        )
+        found[
+            "it does not sign the time, so a copied delivery can be sent again. Tallyhook "
+            "treats the copy as a duplicate."
+        ] = "change the secret once a year"
     if not profile.environment.where and not profile.verifies_only:
         found["its events do not state sandbox or live."] = (
             "use different secrets and instances for the provider's sandbox and live accounts"

@@ -109,7 +109,7 @@ class WorkNotice:
             f"{local_text(each.sentence, self.zone, named=True)}\n{self.console}{each.path}"
             for each in self.items
         ]
-        choice = f"You chose to be notified; change that on {self.console}/me"
+        choice = f"You chose to be notified. Change this on {self.console}/me"
         mail.set_content("\n\n".join([*lines, choice]) + "\n")
         return mail
 
@@ -152,7 +152,9 @@ async def choose_notices(
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="notices_chosen")
         if who.name != operator and who.role not in ("admin", "account"):
-            raise UsageError("you may choose only for yourself; an admin may choose for others")
+            raise UsageError(
+                "you may change only your own notifications; an admin may change those of others"
+            )
         known = {each.name for each in await operators(connection) if each.disabled_at is None}
         if operator not in known:
             raise NotFoundError(f"there is no active operator named {operator}")

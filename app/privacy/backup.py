@@ -236,7 +236,9 @@ class Followed:
         ):
             if names:
                 sentence = f"These {kind} {may}: {', '.join(names)}"
-                lines.append(f"{sentence}. End wrong ones with `tallyhook {undo} NAME`.")
+                lines.append(
+                    f"{sentence}. End each one that is not wanted with `tallyhook {undo} NAME`."
+                )
         for kind, names in (
             ("tokens", self.gone.tokens if self.gone else ()),
             ("operators", self.gone.operators if self.gone else ()),

@@ -297,7 +297,7 @@ class CheckReport:
         again = counted(self.sampled, "delivery", "deliveries")
         if self.unread is not None:
             good = "no problem was found in this part"
-            gone += f", none read again ({self.unread})"
+            gone += f", but no delivery was read again ({self.unread})"
         elif self.seed is not None:
             gone += f", {again} read and folded again (--seed {self.seed})"
         verdict = counted(self.found, "problem") if self.found else good
@@ -330,8 +330,8 @@ async def check_database(
 
 
 _OTHER_POLICY: Final = (
-    "no ledger was compared, because orders were folded with other settings or are just becoming "
-    "due; `tallyhook serve` folds all orders with its own settings"
+    "no ledger was compared, because orders were computed with other settings, or are just being "
+    "computed again; `tallyhook serve` computes all orders with its own settings"
 )
 
 
@@ -412,7 +412,9 @@ class _Check:
         gap = await inbox_of(self.context).gap()
         if gap is not None:
             command = "db restored" if self.context.database.shared else "serve"
-            found.append(f"{gap.sentence()}; `tallyhook {command} {ACCEPT}` continues without it")
+            found.append(
+                f"{gap.sentence()}; `tallyhook {command} {ACCEPT}` continues without the lost data"
+            )
         async with self.context.database.reading() as connection:
             aside = await run(connection, inbox_store.count_set_aside)
         if aside:
@@ -465,9 +467,9 @@ class _Check:
             if missing:
                 self.report.add(
                     [
-                        f"{counted(missing, 'customer is', 'customers are')} not found by the "
-                        "number, email address, name or id in a body; `tallyhook reindex` stores "
-                        "them"
+                        f"{counted(missing, 'customer is', 'customers are')} missing in the "
+                        "search, although a body has their number, email address, name or id; "
+                        "`tallyhook reindex` adds them to the search"
                     ]
                 )
             return orders

@@ -282,7 +282,9 @@ PUBLISHED: Final = Derived(
     slice(1),
     "its history",
 )
-MARKS: Final = Derived("the due mark of {}", ("order_key", "due_at"), slice(1), "its history")
+MARKS: Final = Derived(
+    "the time at which {} is due", ("order_key", "due_at"), slice(1), "its history"
+)
 LEDGER_LINES: Final = Derived(
     "the ledger line of {1}", ledger_line_store.COLUMNS, slice(1, 2), "its history"
 )
@@ -310,8 +312,8 @@ async def differing_counts(connection: AsyncConnection) -> list[str]:
     strays = await listing_store.count_strays(connection)
     if strays:
         found.append(
-            f"{counted(strays, 'order is', 'orders are')} listed by an old revision; `tallyhook "
-            "refold --all` lists them again"
+            f"{counted(strays, 'order is', 'orders are')} listed by an outdated revision; "
+            "`tallyhook refold --all` corrects the lists"
         )
     return found
 

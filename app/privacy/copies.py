@@ -83,12 +83,12 @@ class TakenCopy:
     @property
     def sentence(self) -> str:
         """Return a sentence on who took the copy, when, and for how long it is kept."""
-        kept = "its period is not known here"
+        kept = "its retention period is not known here"
         if self.until is not None:
             kept = f"kept until {format_instant(self.until)}"
         return (
             f"{self.what}, taken at {format_instant(self.at)} by {self.who}: an erasure does not "
-            f"reach it; {kept}"
+            f"change this copy; {kept}"
         )
 
     def document(self) -> TakenCopyDocument:

@@ -56,7 +56,8 @@ SENTENCES: Final[Mapping[Why, str]] = {
     "revocable": "the customer can revoke its payment until {}",
     "disputed": "its payment is disputed; wait for the provider's decision",
     "to_settle": "a person must settle it first ({}): {}",
-    "shared": "it shares events with another order: a person must say which order they belong to",
+    "shared": "it shares events with another order: a person must say to which order the events "
+    "belong",
     "minimum": "TALLYHOOK_RETENTION_MINIMUM_DAYS keeps it until {}",
     "refused": "it was refused but may be about a payment: correct the secret or the profile, run "
     "`tallyhook deliveries reverify` and try again; otherwise it can be deleted {}",

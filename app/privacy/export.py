@@ -476,7 +476,7 @@ def index_page(index: Mapping[str, Any], members: Mapping[str, bytes]) -> bytes:
             str(each["rows"]),
             escape(", ".join(each["from"]) or "this shop"),
             escape(each["since"] or "not noted"),
-            escape("; ".join(each["until"]) or "with what it belongs to"),
+            escape("; ".join(each["until"]) or "as long as the record to which it belongs"),
         )
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
         text = members[each["file"]].decode("utf-8", "replace")
@@ -499,7 +499,14 @@ def index_page(index: Mapping[str, Any], members: Mapping[str, bytes]) -> bytes:
     )
     head = "".join(
         f"<th>{each}</th>"
-        for each in ("Where", "What", "Rows", "From", "Since", "Until, and on which ground")
+        for each in (
+            "Where",
+            "What",
+            "Rows",
+            "From",
+            "Since",
+            "Until when, and on which legal ground",
+        )
     )
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Your data</title>'
@@ -507,12 +514,12 @@ def index_page(index: Mapping[str, Any], members: Mapping[str, bytes]) -> bytes:
         f"<p>All that this payment system keeps about {escape(found_by)}, as of "
         f"{escape(index['as_of'])}. Your orders: {escape(orders)}.</p>"
         "<p>Phone numbers, email addresses and known names of other people are masked. You may "
-        "ask the shop to correct or erase your data; what the law obliges it to keep stays until "
-        "then.</p>"
+        "ask the shop to correct or erase your data; data that the law obliges the shop to keep "
+        "is deleted later.</p>"
         f"<table><tr>{head}</tr>{''.join(rows)}</table>"
         + (f"<h2>Attached files</h2><ul>{files}</ul>" if files else "")
-        + f"<h2>Kept though you ask for erasure</h2><ul>{periods}</ul>"
-        + f"<h2>Elsewhere</h2><p>Copies that this file does not hold:</p><ul>{elsewhere}</ul>"
+        + f"<h2>Data that is kept even if you ask for erasure</h2><ul>{periods}</ul>"
+        + f"<h2>Elsewhere</h2><p>Copies that are not in this file:</p><ul>{elsewhere}</ul>"
         + "".join(parts)
         + "</html>"
     ).encode("utf-8", "backslashreplace")

@@ -124,7 +124,7 @@ async def odd_attachments(connection: AsyncConnection) -> list[str]:
     sql = statement(_ODD_FILES, computed=await _digest(connection))
     odd = await connection.execute(text(sql))
     return [
-        *(f"the bytes of {row[0]} are gone: restore a backup, or detach it" for row in gone),
+        *(f"the bytes of {row[0]} are gone: restore a backup, or detach the file" for row in gone),
         *(f"the attached file {row[0]} does not have its digest: restore a backup" for row in odd),
     ]
 
@@ -171,7 +171,7 @@ async def check_counts(connection: AsyncConnection) -> list[str]:
     tables = ("events", "records", "ledgers")
     sql = " UNION ".join(statement(_WITHOUT_MARK, table=table) for table in tables)
     unmarked = await connection.execute(text(sql))
-    return found + [f"order {row[0]} has no due mark" for row in unmarked]
+    return found + [f"order {row[0]} has no time at which it is due" for row in unmarked]
 
 
 async def check_revisions(connection: AsyncConnection) -> list[str]:

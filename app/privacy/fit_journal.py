@@ -57,7 +57,7 @@ async def fitted(context: AppContext, path: Path) -> erasure_journal.ErasureJour
         copy = await erase_store.known_lines(connection)
     if name not in (None, journal.name):
         raise erasure_journal.journal_problem(
-            f"{path} is another database's journal of erasures; put this one's back"
+            f"{path} is another database's journal of erasures; put this database's journal back"
         )
     if copy != [line.text for line in journal.lines[: len(copy)]]:
         raise erasure_journal.journal_problem(

@@ -38,7 +38,7 @@ IDLE_S: Final = 3_600.0
 AT_ONCE: Final = 100
 """Maximum number of restrictions judged in one round, because each takes a fold."""
 
-ENDED: Final = "its restriction has ended, and an earlier erasure asked for this"
+ENDED: Final = "the data was restricted by an earlier erasure, and the restriction has ended"
 
 
 class PendingErasures:

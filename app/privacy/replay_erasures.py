@@ -589,7 +589,7 @@ async def erase_in_copy(
 
 
 _OR_WITHOUT: Final = (
-    "with --without-erasures and --reason the copy in the backup is used instead; it has no "
+    "with --without-erasures and --reason the copy in the backup is used instead; that copy lacks "
     "later erasures"
 )
 

@@ -387,8 +387,8 @@ async def _changed_lines(connection: AsyncConnection, progress: Callable[[int], 
         if each.facts.get("bank_lines")
     ]
     found = [
-        f"{counted(count, 'line')} of {kind} imports {'was' if count == 1 else 'were'} added or "
-        "withdrawn by no import of that kind: restore a backup"
+        f"{counted(count, 'line')} of {kind} imports {'was' if count == 1 else 'were'} not added "
+        "or withdrawn by a recorded import: restore a backup"
         for kind, count in now.strays.items()
         if count
     ]
@@ -399,8 +399,8 @@ async def _changed_lines(connection: AsyncConnection, progress: Callable[[int], 
         if again and any(stated.get(each, again.get(each)) != again.get(each) for each in compared):
             found.append(
                 f"the lines of {name} have changed since it was imported; restore a backup, or "
-                "withdraw the import and import its file again (the old lines are reported even "
-                "then)"
+                "withdraw the import and import its file again (the old lines are still reported "
+                "afterwards)"
             )
     return found
 

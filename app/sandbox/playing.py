@@ -211,7 +211,10 @@ class _Player:
         stated = _json(answer).get("verdict", "accepted")
         verdict = taken if stated == "accepted" else stated
         if verdict != step.verdict:
-            self.differences.append(f"{step.event_id}: {verdict}, but it was {step.verdict} then")
+            self.differences.append(
+                f"{step.event_id}: the verdict is {verdict}, but it was "
+                f"{step.verdict} in the recording"
+            )
         return f"event {step.event_id}: {verdict}"
 
     async def tell(self, step: ScriptStep) -> str:

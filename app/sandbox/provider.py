@@ -385,7 +385,9 @@ class Provider:
                 raise sessions.RefusalError(
                     503,
                     "temporarily_unavailable",
-                    detail="The service is in trouble; repeat the request with the same key.",
+                    detail=(
+                        "The service has a temporary problem. Repeat the request with the same key."
+                    ),
                     headers={"Retry-After": str(settings.retry_after_s)},
                 )
             session = sessions.open_session(

@@ -105,7 +105,7 @@ _ROWS: Final = (
     Scenario(
         ending="03",
         name="timeout",
-        story="The customer begins to pay and never ends.",
+        story="The customer begins to pay and never finishes.",
         steps=(PENDING,),
     ),
     Scenario(

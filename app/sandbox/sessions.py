@@ -190,7 +190,9 @@ def read_json(body: bytes) -> Any:
         )
         request_digest(document)
     except (ValueError, InvalidOperation, RecursionError):
-        raise ValueError("The body must be one JSON document in UTF-8, each name once.") from None
+        raise ValueError(
+            "The body must be one JSON document in UTF-8, and must not repeat a name."
+        ) from None
     return document
 
 

@@ -64,7 +64,10 @@ class SandboxSettings:
         schedule = self.retry_schedule_units
         rules = (
             (bool(self.token), "Give the sandbox a bearer token."),
-            (not is_live_token(self.token), "A live token has no place in a sandbox."),
+            (
+                not is_live_token(self.token),
+                "The token is a live token. Give the sandbox a sandbox token.",
+            ),
             (is_absolute_http(self.webhook_url), "Give webhook_url as an http or https URL."),
             (is_absolute_http(self.public_url), "Give public_url as an http or https URL."),
             (self.unit_s > 0, "unit_s must be more than 0 seconds."),

@@ -222,7 +222,7 @@ class _BreakState:
         self._assigned: Step | None = None
         self._settled: Step | None = None
         self._matched: dict[str, Step] = {}
-        self._because = "No run has seen it yet."
+        self._because = "No run has found it yet."
         self._closed_by: tuple[str, ...] = ()
 
     def take(self, step: Step) -> None:
@@ -232,7 +232,7 @@ class _BreakState:
             self._seen, self._closed_by = False, step.cites
             why = _NOTHING_CITED
             if step.cites:
-                why = f"later evidence closed it: {', '.join(step.cites)}"
+                why = f"this later evidence closed it: {', '.join(step.cites)}"
             self._because = f"Run {step.run} no longer saw it; {why}."
         elif step.kind == "assigned":
             self._assigned = step if step.value else None
@@ -252,8 +252,8 @@ class _BreakState:
         self._matched = {}
         if step.kind == "reopened" and matched and self._seen:
             self._because = (
-                f"It was matched with {', '.join(matched)}, and run {step.run} still saw it: the "
-                "two do not fit."
+                f"It was matched with {', '.join(matched)}, but run {step.run} still found it: "
+                "the match does not explain the break."
             )
             self._accepted = self._settled = None
         elif step.kind == "opened":
@@ -268,8 +268,8 @@ class _BreakState:
             self._accepted = self._settled = None
         elif accepted is not None and self._left not in (None, step.left):
             self._because = (
-                f"It was accepted at {accepted.money}, but run {step.run} saw that it leaves "
-                "another sum to be settled."
+                f"It was accepted at {accepted.money}, but run {step.run} found another amount "
+                "that remains to be settled."
             )
             self._accepted = self._settled = None
         self._seen, self._closed_by = True, ()
@@ -360,8 +360,8 @@ APART: Final[dict[str, str]] = {
     "amount": "amount differs by {difference}",
     "currency": "another currency",
     "date": "{beyond_us} outside the window",
-    "fits": "fits, as others do",
-    "nothing": "nothing keeps it apart but the key",
+    "fits": "fits, but so do others",
+    "nothing": "all compared fields agree, except the reference",
 }
 
 _WORDS: Final[dict[str, dict[str, str]]] = {
@@ -383,7 +383,8 @@ _STATEMENT_DIFFERS: Final = (
 )
 
 _DISPUTE_TAKEN_ELSEWHERE: Final = (
-    "The statement gives back {settled} for a dispute that was won, but no line has taken it"
+    "The statement returns {settled} for a won dispute, but no statement line shows that this "
+    "money had been taken"
 )
 
 
@@ -406,9 +407,9 @@ def break_sentence(found: Break) -> str:
         form = cause.rated
     sentence = filled(form, tuple(facts)) + "."
     if any(name == "in_doubt" for name, _ in found.facts):
-        sentence += filled(" Up to {in_doubt} may have been captured beside that.", found.facts)
+        sentence += filled(" Up to {in_doubt} more may have been captured.", found.facts)
     if any(name == "tendered" for name, _ in found.facts):
-        sentence += filled(" {tendered} of the price was paid otherwise.", found.facts)
+        sentence += filled(" {tendered} of the price was paid by other means.", found.facts)
     if ("how", "between files") in found.facts:
         sentence += filled(
             " The lines before come from import {earlier}, and this one from import {later}.",
@@ -420,7 +421,7 @@ def break_sentence(found: Break) -> str:
         )
     if ("searched", False) in found.facts:
         sentence += (
-            " No partner was searched for beyond its reference, because too many rows were "
+            " The search for a matching row used only the reference, because too many rows were "
             "left over."
         )
     return sentence
@@ -432,15 +433,16 @@ def next_step(found: Break) -> str:
         return "Import the statement that took the dispute's money, or ask the provider for it."
     if found.cause == "refund_not_received" and found.candidates:
         return (
-            "Look whether a candidate is this refund, and match it: a second one would pay the "
-            "customer twice. If none is, start the refund at the provider, or correct the book."
+            "If a candidate is this refund, match it, because a second refund would pay the "
+            "customer twice. If no candidate is, start the refund at the provider, or correct the "
+            "order book."
         )
     cause = CAUSES[found.cause]
     if any(name == "rate" for name, _ in found.facts):
         who = "bank" if cause.about == "bank" else "provider"
         return (
-            f"Ask the {who} at which rate it exchanged and what it charged, or correct the rate in "
-            "the rules; then accept the difference."
+            f"Ask the {who} for its exchange rate and its charges, or correct the rate in the "
+            "rules. Then accept the difference."
         )
     return cause.step_by_how.get(str(dict(found.facts).get("how")), cause.step) + "."
 

@@ -353,19 +353,19 @@ alone are weak evidence, because many payments of a day share a price.
 
 REASON_WORDS: Final[Mapping[MatchReason, str]] = {
     "same_reference": "the reference is the same",
-    "same_but_separators": "the reference is the same but for separators",
-    "nearly_same_reference": "the reference differs in one or two characters that lie together",
-    "named_in_text": "the bank's text names it",
+    "same_but_separators": "the reference is the same except for separators",
+    "nearly_same_reference": "the reference differs in one or two adjacent characters",
+    "named_in_text": "the bank's text contains the reference",
     "same_number": "the money went to the phone number of the order",
     "same_amount": "the amount is the same",
-    "nearly_same_amount": "the amount is the same to one per cent",
-    "amount_by_factor": "the amount is the same but for its minor units",
+    "nearly_same_amount": "the amounts differ by at most one per cent",
+    "amount_by_factor": "the amount is the same except for a factor of minor units",
     "amount_less_a_charge": "the amounts of one day differ by no more than a usual charge",
     "within_an_hour": "the times are less than an hour apart",
     "within_a_day": "the dates are less than a day apart",
     "within_a_week": "the dates are less than a week apart",
-    "nothing_apart": "no field that was compared keeps them apart",
-    "no_other": "nothing else comes near",
+    "nothing_apart": "no compared field contradicts the match",
+    "no_other": "no other row is similar",
 }
 
 WEEK: Final = 7

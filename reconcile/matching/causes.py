@@ -115,7 +115,10 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
         name="Paid, not in the order book",
         meaning="The money arrived, but the order book does not have the order.",
         sentence="{captured} was received, but the order book does not have the order",
-        step="Add the order to the book, or match it with one of the candidates, or refund it",
+        step=(
+            "Add the order to the order book, match the payment with one of the candidates, or "
+            "refund it"
+        ),
         risk="held",
         partners=("book_paid_not_received",),
     ),
@@ -123,8 +126,10 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
         name="Paid in the book, not received",
         meaning="The order book says paid, but no payment is known.",
         sentence="The order book says {status} for {booked}, but no payment is known",
-        step="Ask the provider for the payment; if there is none, correct the book or match it "
-        "with one of the candidates",
+        step=(
+            "Ask the provider for the payment; if there is none, correct the order book, or "
+            "match the order with one of the candidates"
+        ),
         partners=("paid_not_in_book", "settled_never_notified", "bank_line_unknown"),
         accepts=("fulfilled_but_not_paid",),
     ),
@@ -139,15 +144,18 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
         name="Amounts differ",
         meaning="The order book or the statement names another amount than was captured.",
         sentence="{captured} was captured, but the {against} says {stated}: {difference} apart",
-        rated="{captured} was captured, but the statement settles {settled} for it, a "
-        "rate of {rate}: at the rate in the rules it would be {expected}, "
-        "{difference} apart",
+        rated=(
+            "{captured} was captured, but the statement settles {settled} for it, at a rate of "
+            "{rate}; at the rate in the rules it would be {expected}, {difference} apart"
+        ),
         step="Find out which amount is right, then correct the book or ask the provider",
         risk="sums",
     ),
     "off_by_minor_unit": Cause(
-        name="Mistake of unit",
-        meaning="The amounts differ by a factor of 100: somebody mixed up the units.",
+        name="Wrong unit of amount",
+        meaning=(
+            "The amounts differ by a factor of 100, because major and minor units were confused."
+        ),
         sentence="{captured} was captured, but the {against} says {stated}, which "
         "differs by the factor {factor}: major units were taken for minor "
         "units, or the other way round",
@@ -158,7 +166,7 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     "currency_differs": Cause(
         name="Currencies differ",
         meaning="The order book or the statement names another currency than was captured.",
-        sentence="{captured} was captured, but the {against} says {stated}: another currency",
+        sentence="{captured} was captured, but the {against} says {stated}, in another currency",
         step="Find out which currency was agreed, then correct the book or ask the provider",
     ),
     "paid_twice": Cause(
@@ -173,8 +181,8 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     ),
     "overpaid": Cause(
         name="Overpaid",
-        meaning="More arrived than was due.",
-        sentence="{owed} of the captured money is more than the order costs, and is owed back",
+        meaning="More money arrived than the order costs.",
+        sentence="{owed} of the captured money exceeds the order's price, and is owed back",
         step="Refund the surplus to the customer",
         risk="owed",
         accepts=("overpaid", "paid_after_cancel"),
@@ -186,7 +194,7 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
         meaning="Money went back, by a refund or a lost dispute, but the order book does "
         "not have it.",
         sentence="{refunded} {how}, but the order book has {booked_refund} of it",
-        step="Enter what went back in the book, as a refund or as a lost dispute",
+        step="Enter the returned money in the order book, as a refund or as a lost dispute",
         step_by_how={
             "refunded": "Enter the refund in the book",
             "reversed": "Enter in the book that the payment was taken back",
@@ -196,7 +204,7 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     ),
     "refund_not_received": Cause(
         name="Refund in the book, not made",
-        meaning="The order book says given back, but no event that was read says so.",
+        meaning="The order book states a refund, but no event that was read confirms it.",
         sentence="The order book states a refund, but no refund of the full amount has come",
         step="Start the refund at the provider, or correct the book",
         risk="owed",
@@ -213,8 +221,8 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     ),
     "refund_not_settled": Cause(
         name="Refund not settled",
-        meaning="Money went back, but no statement has taken it yet.",
-        sentence="{returned} {how}, but no statement that reaches beyond {due_at} has taken it",
+        meaning="Money went back to the customer, but no statement deducts it yet.",
+        sentence="{returned} {how}, but no statement that reaches beyond {due_at} deducts it",
         step="Ask the provider whether this went through; if a refund failed, tell the customer, "
         "and start it again",
         step_by_how={
@@ -224,20 +232,22 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
             "money",
         },
         risk="owed",
-        not_by_hand="what went back is matched with its line by the payment that the "
-        "line names: withdraw the import of the line, and import the file "
-        "with that payment in a column original_payment",
+        not_by_hand=(
+            "returned money is matched by the payment that the statement line names: "
+            "withdraw the import of the line, and import the file with that payment in a column "
+            "original_payment"
+        ),
         of_movement=True,
     ),
     "refund_amount_differs": Cause(
         name="Refund amounts differ",
-        meaning="A refund was settled with another amount than was given back.",
-        sentence="{returned} {how}, but the statement has taken {settled} for it: "
-        "{difference} apart",
-        rated="{returned} {how}, but the statement takes {settled} for it, a rate of "
-        "{rate}: at the rate in the rules it would be {expected}, {difference} "
-        "apart",
-        step="Ask the provider which amount is right, and for the difference",
+        meaning="The statement deducts another amount for a refund than was refunded.",
+        sentence="{returned} {how}, but the statement deducts {settled} for it: {difference} apart",
+        rated=(
+            "{returned} {how}, but the statement deducts {settled} for it, at a rate of {rate}; "
+            "at the rate in the rules it would be {expected}, {difference} apart"
+        ),
+        step="Ask the provider which amount is right, and claim the difference",
         risk=("settled", "returned"),
     ),
     "dispute_won_not_returned": Cause(
@@ -252,8 +262,10 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
         meaning="A refund failed, but its money has not come back.",
         sentence="The statement took {settled} for a refund that failed at {failed_at}, "
         "but no line gives it back",
-        step="Ask the provider to give back what it took for the refund, and send the customer "
-        "their money otherwise",
+        step=(
+            "Ask the provider to give back what it took for the refund, and pay the customer in "
+            "another way"
+        ),
     ),
     "settled_never_notified": Cause(
         name="Settled, no webhook read",
@@ -264,8 +276,8 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
         partners=("not_settled", "book_paid_not_received"),
     ),
     "fee_unexpected": Cause(
-        name="Fee other than agreed",
-        meaning="The provider took another fee than was agreed.",
+        name="Fee differs from the agreement",
+        meaning="The provider took a fee that differs from the agreed fee.",
         sentence="The provider took a fee of {fee}; {expected_fee} was expected",
         step="Compare the fee with your contract and claim the difference, or correct the expected "
         "fee",
@@ -282,25 +294,27 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     ),
     "unresolved": Cause(
         name="Order to be resolved",
-        meaning="What arrived does not fit the order.",
+        meaning="The events that arrived do not fit the order.",
         sentence="The ledger of the order is unresolved; captured so far: {captured}",
-        step="Read the order's ledger and settle it with the provider; do not ship on it",
+        step="Read the order's ledger and clarify it with the provider; do not ship before",
         blocks=True,
     ),
     "payment_in_doubt": Cause(
         name="Payment in doubt",
-        meaning="The order is paid, and a further payment of it may have brought more.",
-        sentence="The order is paid, and a further payment of it is in doubt, of up to {at_stake}",
-        step="Read the order's ledger and ask the provider what that payment brought; refund it if "
-        "it came",
+        meaning="The order is paid, and a further payment may have brought more money.",
+        sentence="The order is paid, and a further payment of up to {at_stake} is in doubt",
+        step=(
+            "Read the order's ledger and ask the provider for the result of that payment; refund "
+            "it if it succeeded"
+        ),
         blocks=True,
         apart=True,
     ),
     "ambiguous": Cause(
         name="Several possible matches",
-        meaning="Several lines could be meant, and nothing says which.",
+        meaning="Several lines fit equally well, and no field decides between them.",
         sentence="{captured} was captured, and several lines or orders fit it equally well",
-        step="Look at the lines and match by hand the two that belong together",
+        step="Compare the lines, and match by hand the two that belong together",
         risk="held",
         blocks=True,
         of_movement=True,
@@ -321,8 +335,11 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
         meaning="Money came to the bank, but no payout of a statement explains it.",
         sentence="The bank booked {in_bank} at {booked_at}, but no payout of any "
         "provider's statement is known for it",
-        step="Import the provider's statement that tells of it, or match it with a payout or an "
-        "order; other business is left out once the rules say so (bank_payers, other_business)",
+        step=(
+            "Import the provider's statement that contains it, or match it with a payout or an "
+            "order. To leave out other business, name it in the rules (bank_payers, "
+            "other_business)"
+        ),
         about="bank",
         risk="left",
         partners=("payout_not_in_bank", "book_paid_not_received"),
@@ -332,9 +349,11 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
         meaning="The bank booked another amount than the provider paid out.",
         sentence="The provider's payout {payout} is {paid_out}, but the bank booked "
         "{in_bank} for it: {difference} apart",
-        rated="The provider's payout {payout} is {paid_out}, but the bank booked "
-        "{in_bank} for it, a rate of {rate}: at the rate in the rules it would be "
-        "{expected}, {difference} apart",
+        rated=(
+            "The provider's payout {payout} is {paid_out}, but the bank booked {in_bank} for "
+            "it, at a rate of {rate}; at the rate in the rules it would be {expected}, "
+            "{difference} apart"
+        ),
         step="Ask the bank which charges it took, and the provider what it sent; claim the "
         "difference, or accept it",
         about="bank",
@@ -345,68 +364,90 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
         meaning="A balance at the provider does not follow from the lines before it.",
         sentence="After {moved_at} the balance of {wallet} is {stated} according to its "
         "statement, but {due} according to the lines before: {difference} apart",
-        step="Import the statement of those days again, whole and without a filter; if it is "
-        "whole, ask the provider what changed the balance",
+        step=(
+            "Import the complete statement of those days again, without a filter. If it is "
+            "complete, ask the provider what changed the balance"
+        ),
         step_by_how={
-            "between files": "Import the statement of the days between the two files; if they "
-            "follow each other, import both again, whole and without a filter",
+            "between files": (
+                "Import the statement of the days between the two files; if no day "
+                "is missing, import both again, complete and without a filter"
+            ),
         },
         about="wallet",
         risk=("due", "stated"),
-        not_by_hand="a balance has no other line: import its statement whole, or accept the "
-        "difference",
-        two_people="a balance that differs from its statement is accepted by two people only",
+        not_by_hand=(
+            "a balance has no other line: import its complete statement, or accept the difference"
+        ),
+        two_people="only two people together may accept a balance that differs from its statement",
     ),
     "transfer_one_sided": Cause(
-        name="Transfer with one side",
+        name="Transfer without its other side",
         meaning="Money left one of your balances at the provider, but reached no other.",
-        sentence="{moved} moved between your own balances at {moved_at}, by the "
-        "statement of {wallet}, but no statement of another one has the other "
-        "side",
+        sentence=(
+            "{moved} moved between your own balances at {moved_at}, according to the "
+            "statement of {wallet}, but no other balance's statement has the other side"
+        ),
         step="Import the statement of the other balance; if it is imported, ask the provider where "
         "the money is",
         about="wallet",
-        not_by_hand="the other side is found by its statement: import that, or accept the "
-        "difference",
+        not_by_hand=(
+            "the other side is in another statement: import that statement, or accept the "
+            "difference"
+        ),
     ),
     "release_without_hold": Cause(
         name="Release without a hold",
         meaning="The provider released money that no statement says it held.",
-        sentence="{released} of {wallet} was released at {moved_at}, but no imported "
-        "statement says that so much had been held",
+        sentence=(
+            "{released} of {wallet} was released at {moved_at}, but no imported statement "
+            "shows that this much had been held"
+        ),
         step="Import the statement of the days before; if it is imported, ask the provider what it "
         "released",
         about="wallet",
         risk="held",
-        not_by_hand="the hold is found by its statement: import that, or accept the difference",
+        not_by_hand=(
+            "the hold is in another statement: import that statement, or accept the difference"
+        ),
     ),
     "payout_late": Cause(
         name="Payout is late",
-        meaning="The provider pays out regularly, but has not done so for longer than ever before.",
-        sentence="Nothing was paid out from {wallet} since {last_at}, for longer than between any "
-        "two payouts before; {waiting} waits there, and was due by {due_at}",
-        step="Ask the provider why it pays nothing out, or withdraw the money",
+        meaning=(
+            "The provider usually pays out regularly, but the current pause is the longest so far."
+        ),
+        sentence=(
+            "Nothing has been paid out from {wallet} since {last_at}, which is longer than "
+            "any earlier pause between payouts; {waiting} waits there, and was due by {due_at}"
+        ),
+        step="Ask the provider why it does not pay out, or withdraw the money",
         about="wallet",
         risk="held",
-        not_by_hand="a payout that is late is matched once a statement has it",
+        not_by_hand="a late payout is matched as soon as a statement contains it",
     ),
     "payment_unallocated": Cause(
         name="Payment without an order",
         meaning="A payment arrived that belongs to no order.",
         sentence="{captured} of the payment {payment} belongs to no order",
-        step="Assign it to its order (`tallyhook unallocated assign`), or dismiss it as to be "
-        "refunded or as other business",
+        step=(
+            "Assign it to its order (`tallyhook unallocated assign`), or dismiss it as "
+            "refundable or as other business"
+        ),
         about="placing",
         risk="held",
         not_by_hand="a payment without an order is assigned with `tallyhook unallocated assign`",
-        two_people="a payment is left without an order by two people only: assign it, or dismiss "
-        "it",
+        two_people=(
+            "only two people together may leave a payment without an order: assign the "
+            "payment, or dismiss it"
+        ),
     ),
     "assignment_contradicted": Cause(
-        name="Assigned, and named for another order",
-        meaning="A payment was assigned to the order, but named for another order later.",
-        sentence="{captured} was captured, but the payment, which was assigned to this "
-        "order, was named for another one later",
+        name="Assigned, but belongs to another order",
+        meaning="A payment was assigned to the order, but later evidence names another order.",
+        sentence=(
+            "{captured} was captured, but later evidence names another order for the "
+            "payment, which was assigned to this order"
+        ),
         step="Find out whose payment it is; if it is the other order's, withdraw the assignment "
         "and assign it there",
         about="placing",
@@ -415,9 +456,11 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     ),
     "closed_month_changed": Cause(
         name="Closed month to be adjusted",
-        meaning="What became known about a closed month changes it by more than the rules' limit.",
-        sentence="What became known since {period} was closed moves {adjusted} between its "
-        "accounts, more than the {limit} of the rules",
+        meaning="Later evidence changes a closed month by more than the limit in the rules.",
+        sentence=(
+            "Evidence that arrived after {period} was closed moves {adjusted} between its "
+            "accounts, more than the limit of {limit} in the rules"
+        ),
         step="Look at the adjusting entries in the journal of the first open month; accept them, "
         "or reopen the month (`tallyhook period reopen`)",
         about="books",

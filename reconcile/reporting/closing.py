@@ -437,16 +437,17 @@ CONDITIONS: Final[Mapping[BlockerCode, str]] = {
     "coverage": "Statements and bank files cover the whole month.",
     "balances": "No accepted difference of a bank statement is open again.",
     "unasked": "Providers have stated the state of every payment that is not final.",
-    "unreadable": "No message that came by then is unreadable and waits for a person.",
+    "unreadable": "No unreadable message from that time waits for a person.",
     "not_kept": "All unsigned requests of the month were stored.",
     "gap": "No accepted gap, which may have lost evidence, is in the month.",
     "unallocated": "No payment that was read waits for its order.",
     "not_ours": "No delivery of the month was set aside as another shop's.",
     "rejected": "No refused delivery of the month would be accepted now.",
-    "pending": "No order of it is pending.",
+    "pending": "No order of the month is pending.",
     "unsettled": "Each payment that a statement covers is settled, or accepted as it is.",
-    "breaks": "No break of it must be decided first. Others may stay open: the report lists them.",
-    "ties": "Every sum of the month's report ties.",
+    "breaks": "No break of the month must be decided before closing. Others may stay open: the "
+    "report lists them.",
+    "ties": "All control sums of the month's report agree.",
 }
 """Conditions for closing a month, in display order."""
 
@@ -551,8 +552,10 @@ def unasked(names: Sequence[str], *, then: bool = False) -> Iterator[Blocker]:
             code="unasked",
             sentence="Payments that are not final, and whose state the provider did not confirm "
             f"{asked}: {len(names):,} ({shown}{more}).",
-            do="Close without --as-of: providers are then asked first. Today's answer was not "
-            "known in the past."
+            do=(
+                "Close without --as-of, so that providers are asked first. With --as-of, today's "
+                "answers do not count."
+            )
             if then
             else "Check that `tallyhook serve` runs and reaches the provider, then close.",
         )
@@ -636,8 +639,10 @@ def _breaks(report: PeriodReport) -> Iterator[Blocker]:
             code="breaks",
             sentence=f"Breaks to be decided, {called[:1].lower()}{called[1:]}: {count:,} "
             f"({ids}{more}).",
-            do=f"See `tallyhook breaks list --cause {cause}`; put each right at its source, "
-            "match it by hand, or accept it with a reason.",
+            do=(
+                f"See `tallyhook breaks list --cause {cause}`; correct each at its source, match "
+                "it by hand, or accept it with a reason."
+            ),
             cause=cause,
         )
     hidden = sum(each.left_out for each in report.unlisted if each.table == "break_lines")
@@ -645,7 +650,10 @@ def _breaks(report: PeriodReport) -> Iterator[Blocker]:
         yield Blocker(
             code="breaks",
             sentence=f"Open breaks beyond those that a report can list: {hidden:,}.",
-            do="Reduce their number first: so many breaks of one cause come from one mistake.",
+            do=(
+                "Reduce their number first. So many breaks of one cause usually come from a single "
+                "mistake."
+            ),
         )
 
 
@@ -770,8 +778,10 @@ def evidence_blockers(
         yield Blocker(
             code="unreadable",
             sentence=f"Unreadable messages: {unreadable:,}.",
-            do="See `tallyhook deliveries list --verdict unreadable`: correct the profile, or note "
-            "what they say.",
+            do=(
+                "See `tallyhook deliveries list --verdict unreadable`: correct the profile, or "
+                "record what the messages say."
+            ),
         )
     yield from not_kept(lost)
     yield from gaps

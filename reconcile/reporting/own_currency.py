@@ -198,7 +198,7 @@ def in_own_currency(
     )
     missing = ", ".join(converter.missing())
     remark = (
-        f"Money in {missing} is not in the totals in {own}: neither the file of rates nor a "
-        "statement has a rate for its day."
+        f"Money in {missing} is not in the totals in {own}: neither the file of exchange rates "
+        "nor a statement has a rate for that day."
     )
     return tuple(rows), used, (remark,) if missing else ()

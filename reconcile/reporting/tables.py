@@ -75,7 +75,7 @@ _HEADINGS: Final[dict[str, str]] = {
     "received_at": "Known since",
     "redelivered": "Sent again",
     "right": "The other way",
-    "right_value": "Adds up to, too",
+    "right_value": "Also adds up to",
     "sentence": "What it means",
     "rate": "For one unit",
     "start": "From",
@@ -156,7 +156,7 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         "Outcomes over time",
         r.TimeRow,
         "start:instant success:count failure:count timeout:count open:count",
-        about="Orders by when they were opened, and how they ended as far as is known.",
+        about="Orders by the time when they were opened, and how they ended if that is known.",
     ),
     table_of(
         "breaks",
@@ -198,8 +198,8 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         r.OwnRow,
         "currency of flow sum:money",
         about="Money of the period at each day's rates; a row without a currency has all "
-        "currencies. Left by rates: money is settled at another day's rate than it was captured "
-        "at, and each day's sum is rounded.",
+        "currencies. Left by rates and rounding: money is captured and settled at the rates of "
+        "different days, and each day's sum is rounded.",
     ),
     table_of(
         "settled_in",
@@ -208,7 +208,7 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         "captured_in settled_in count:count captured:money:captured_in settled:money:settled_in "
         "rate",
         about="Payments of the period by captured currency and settled currency, before fees, "
-        "with the value of one unit. Without a second currency, the payment waits for its "
+        "with the value of one unit. If the second currency is empty, the payment waits for its "
         "statement line.",
     ),
     table_of(
@@ -216,7 +216,7 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         "Fees",
         r.FeeRow,
         "currency kind count:count gross:money fee:money net:money",
-        about="Statement lines placed in the period. Fees are positive where they cost.",
+        about="Statement lines placed in the period. Fees that you pay are positive.",
     ),
     table_of(
         "suspense",
@@ -245,10 +245,12 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         WalletSums,
         "source wallet currency opening:money settled:money withdrawn:money transferred:money "
         "held:money disbursed:money closing:money stated:money since:instant",
-        about="Each balance at the start, its changes, and at the end, then its balance in the "
-        "statement. Withdrawn money is on its way to the bank. Held-back money is a separate "
-        "balance, with its first day. Without any stated balance, a balance begins with nothing "
-        "before the first line.",
+        about=(
+            "Each balance at the start, its changes, the balance at the end, and the balance in "
+            "the statement. Withdrawn money is on its way to the bank. Held-back money is a "
+            "separate balance, with its first day. If no statement states a balance, it is zero "
+            "before the first line."
+        ),
     ),
     table_of(
         "delays",
@@ -269,16 +271,20 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         "Orders opened and finished",
         r.FlowRow,
         "currency step count:count sum:money",
-        about="Open at the start: opened before the period and without a final outcome by then. "
-        "Open at the end: the same at its end. The amount is the price of these orders.",
+        about=(
+            "Open at the start: opened before the period, and without a final outcome when the "
+            "period began. Open at the end: without a final outcome when the period ended. The "
+            "amount is the price of these orders."
+        ),
     ),
     table_of(
         "matching",
         "Matching of ledgers, order book, statement and bank",
         r.MatchingRow,
         "side currency family bucket count:count sum:money fee:money net:money",
-        about="Rows of orders that belong to the period by the date in the book, else by their "
-        "first money. Each is in one bucket: it matched, it waits for the other side, or breaks. "
+        about="Rows of the period's orders: the date in the order book decides, or the first "
+        "payment if the book has no date. Each row is in one group: it matched, it waits for "
+        "the other side, or it is a break. "
         "Payouts are the sums paid out according to the statements, compared with the bank.",
     ),
     table_of(
@@ -302,9 +308,11 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         r.BalanceRow,
         "account currency opened closed opening:money closing:money difference:money state "
         "next_opening:money accepted_by second why",
-        about="Differences between the entries of a statement and its balances, as two people "
-        "accepted them. The next statement confirms one if it begins with the closing balance; if "
-        "it begins with another one, the difference is open again.",
+        about=(
+            "Differences between the entries of a statement and its balances, as two people "
+            "accepted them. If the next statement begins with the closing balance, the difference "
+            "is confirmed. If it begins with another balance, the difference is open again."
+        ),
     ),
     table_of(
         "unsettled",
@@ -341,21 +349,21 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         "List of late payments and refunds",
         r.LateLine,
         "order kind source payment currency sum:money at:instant received_at:instant cites:list",
-        about="By the moment it became known. Returned money is negative.",
+        about="Sorted by the time when the money became known. Returned money is negative.",
     ),
     table_of(
         "change_lines",
         "List of changed outcomes",
         r.ChangeLine,
         "order at:instant before after because",
-        about="By the moment it was published.",
+        about="Sorted by the time of publication.",
     ),
     table_of(
         "unlisted",
         "Length of the lists",
         r.Unlisted,
         "table listed:count bound:count left_out:count",
-        about="Lists are bounded; the totals above count everything.",
+        about="The lists have a maximum length. The totals above count everything.",
     ),
 )
 """All tables in reading order: orders and reasons, problems, late changes and costs, detailed

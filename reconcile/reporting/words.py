@@ -77,9 +77,9 @@ BUCKET_WORDS: Final[Mapping[str, str]] = {
     "by_tender": "Matched with a gift card or cash",
     "outside_providers": "Paid outside providers",
     "nothing_due": "Nothing due",
-    "returned": "Came and went back",
-    "fee_line": "Fee of its own",
-    "carried_line": "Carried to or from another payout",
+    "returned": "Arrived and returned",
+    "fee_line": "Separate fee",
+    "carried_line": "Carried over to or from another payout",
     "wallet_line": "Moved between balances and bank",
     "other_business": "Other business",
     "other_shop": "Another shop's",
@@ -118,7 +118,7 @@ GROUP_WORDS: Final[Mapping[str, str]] = {
 
 BASIS_WORDS: Final[Mapping[str, str]] = {
     "captured": "by the provider's date",
-    "received": "by the date on which we knew",
+    "received": "by the date of receipt",
     "settled": "by the statement's date",
 }
 

@@ -376,7 +376,9 @@ async def _misspelled(asking: _Asking) -> None:
         assert refused["code"] == "parameter_unknown"
         takes = [each["name"] for each in described["parameters"] if each["in"] == "query"]
         assert "'limits'" in refused["detail"]
-        assert (", ".join(takes) if takes else "there are none") in refused["detail"]
+        assert (", ".join(takes) if takes else "this address takes no parameters") in refused[
+            "detail"
+        ]
         for name in takes:
             twice = await asking.ask(f"{address}?{name}=1&{name}=1", 422, method=method)
             assert twice["code"] == "parameter_invalid"

@@ -188,7 +188,7 @@ async def test_a_report_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     scope = Scope(
         start=Instant(T - MINUTE), end=T, as_of=T, basis="captured", environment="sandbox"
     )
-    with pytest.raises(UnreachableError, match="ask for a shorter period"):
+    with pytest.raises(UnreachableError, match="request a shorter period"):
         await work(report_in, scope, "json")
 
 
@@ -233,7 +233,7 @@ async def test_a_journal_that_is_too_long_is_refused(
     monkeypatch.setattr(report_routes, "MAX_JOURNAL_BYTES", 100)
     refused = await ask(JOURNAL)
     assert (refused.status_code, refused.json()["code"]) == (409, "report_not_made")
-    assert "`tallyhook report journal`, or" in refused.json()["detail"]
+    assert "`tallyhook report journal` or" in refused.json()["detail"]
     for query, word in (
         ("&format=pdf", "format must be one of beancount, csv"),
         ("&as_of=x", "as_of: "),

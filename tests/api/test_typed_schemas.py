@@ -95,7 +95,7 @@ def test_a_body_of_texts_is_read_by_its_type_and_each_mistake_is_named() -> None
     body = b'{"kind": "b", "reason": "so"}'
     assert texts(body, StatedDocument) == {"kind": "b", "reason": "so"}
     for given, faults in (
-        ('{"kind": "c", "x": 1}', "'x' is not known; kind is none of a, b; reason is missing"),
+        ('{"kind": "c", "x": 1}', "'x' is not known; kind must be one of a, b; reason is missing"),
         ('{"kind": "a", "reason": " "}', "reason must have 1 to 5 characters"),
         ('{"kind": "a", "reason": "longer"}', "reason must have 1 to 5 characters"),
         ('{"kind": "a", "reason": "so", "more": null}', "more is not a text"),
@@ -105,5 +105,5 @@ def test_a_body_of_texts_is_read_by_its_type_and_each_mistake_is_named() -> None
         assert refused.value.status == 422
         assert (
             str(refused.value)
-            == f"The body is wrong: {faults}; the members are kind, reason, more."
+            == f"The body is wrong: {faults}; the known members are kind, reason, more."
         )

@@ -146,8 +146,9 @@ def test_a_row_that_may_correct_a_line_which_goes_on_counting_is_told(
     assert "counts beside" not in run(*words, str(files / "next.csv")).err
     (files / "right.csv").write_text(head + rows.replace("-9", "-8").replace("25", "20"))
     told = (
-        "2 rows count in addition to imported rows of the same payment or payout and day, which "
-        "this file lacks: refund of pay_1, KES 20.00 beside KES 25.00 of import 1; refund of "
+        "2 rows count in addition to rows that earlier imports have for the same payment or payout "
+        "and day, and that this file lacks: refund of pay_1, KES 20.00 beside KES 25.00 of import "
+        "1; refund of "
         "pay_2, KES 8.00 beside KES 9.00 of import 1. If this file corrects import 1, withdraw "
         "that (`tallyhook statement withdraw`), and then import this file again."
     )
@@ -202,7 +203,7 @@ def test_a_statement_needs_no_source_where_none_is_configured(
     (("records", "import", "missing.csv"), 5, "no file missing.csv"),
     (("statement", "import", "{s}", "--mapping", "missing.toml"), 5, "no mapping"),
     (("records", "import", "{s}", "--delimiter", "x"), 2, "delimiter: must be one of"),
-    (("records", "import", "{s}", "--encoding", "zip"), 2, "is no encoding"),
+    (("records", "import", "{s}", "--encoding", "zip"), 2, "is not a known encoding"),
     (("records", "import", "{s}", "--rejects", "x.csv"), 2, "give both"),
     (("records", "import", "{s}", "--format", "csv"), 2, "is not one of"),
     (("records", "import", "{s}", "--by"), 2, "requires an argument"),
@@ -310,7 +311,7 @@ def test_files_of_every_kind_are_imported_by_one_command(run: Run, files: Path) 
         ("statement", "shop", "stripe_payouts"),
     ]
     assert (done.code, bank["new"], unknown["file"]) == (2, 1, "notes.csv")
-    assert "None of its first rows has the columns" in unknown["problem"]
+    assert "None of the file's first rows has the columns" in unknown["problem"]
     one = run("import", str(names[2]), "--dry-run", "--format", "json")
     assert (one.code, one.document["unchanged"], one.document["import"]) == (0, 4, None)
 
@@ -367,7 +368,7 @@ def test_another_command_is_suggested_only_if_it_can_read_the_file(run: Run, fil
     (files / "bank.xml").write_text(CAMT[: len(CAMT) // 2])
     done = run("records", "import", str(files / "bank.xml"), "--format", "json")
     (note,) = done.document["notes"]
-    assert "is a bank's file, but cannot be read as one either: the XML breaks here" in note
+    assert "is a bank's file, but cannot be read as one either: the XML is invalid here" in note
     assert "bank import" not in note
 
 
@@ -434,7 +435,7 @@ def test_which_days_files_cover_is_said_declared_and_taken_back(run: Run, files:
     assert "It covers 2026-10-01 to 2026-10-31 of shop, as" in run(*words, *days).err
     declare = ("coverage", "declare", *days, "--reason", "I fetched it")
     assert "give one of --source, --bank and --book" in run(*declare).err
-    assert "there is none yet" in run(*declare, "--bank", "main").err
+    assert "no file was imported yet" in run(*declare, "--bank", "main").err
     done = run(*declare, "--source", "shop", "--format", "json")
     assert (done.code, done.document["number"], done.document["until"]) == (
         0, 3, "2026-11-01T00:00:00Z",

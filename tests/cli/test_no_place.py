@@ -101,7 +101,7 @@ def test_a_folder_in_the_databases_place_is_no_failing_disk(
         monkeypatch.setenv(name, value)
     (tmp_path / "t.db").mkdir()
     assert main.run(words) == 3
-    assert "TALLYHOOK_DATABASE_URL: names something that is not a file" in capfd.readouterr().err
+    assert "TALLYHOOK_DATABASE_URL: names a folder or a device" in capfd.readouterr().err
 
 
 @for_each(

@@ -269,7 +269,7 @@ def test_people_work_through_breaks(shop: Shop) -> None:
         ("opened", "run 1"), ("assigned", "bob"), ("commented", "ann"), ("accepted", "bob"),
     ]  # fmt: skip
     assert "asked the bank" in shop("breaks", "show", big)
-    assert "with the saved rules, opens breaks" in fails(shop, "breaks", "show", "brk_none", code=5)
+    assert "with the saved rules opens breaks" in fails(shop, "breaks", "show", "brk_none", code=5)
 
 
 @pytest.mark.costly
@@ -282,7 +282,7 @@ def test_many_breaks_are_decided_by_what_is_said_of_them(shop: Shop) -> None:
     shop("reconcile", "run")
     with_five = ("breaks", "accept", "--where", "currency=KES amount>1.00", "--reason", "small")
     reported = fails(shop, *with_five, "--by", "bob", "--yes")
-    assert "together they are KES 2,100.00, more than the KES 1,999.99" in reported
+    assert "together they amount to KES 2,100.00, more than the KES 1,999.99" in reported
     assert "600.00" in shop(*with_five[:3], "order=ORD-5", *with_five[4:], "--by", "bob", "--yes")
     shop.now += DAY  # the limit is of a day
 
@@ -341,7 +341,7 @@ def test_many_are_matched_with_the_suggestion_that_stands_out(shop: Shop) -> Non
     assert "the amount is the same (35)" in shop("breaks", "show", one["id"])
     where = ("breaks", "match", "--where", "cause=not_settled", "--reason", "a slip", "--by", "ann")
     shop(*where, "--yes", "--score", "99")
-    assert "no suggestion is clearly the best" in shop.said
+    assert "no suggestion has enough points" in shop.said
     shop(*where, "--yes")
     assert "is matched and closed" in shop.said
     shop(*where, "--yes")
@@ -377,7 +377,7 @@ def test_late_money_is_listed_with_a_proposal_and_settled(shop: Shop) -> None:
     late = {each["order"]: each for each in shop.document("late", "list")}
     assert (late["ORD-4"]["cause"], late["ORD-4"]["proposed"]) == ("paid_twice", "refund")
     name = late["ORD-4"]["id"]
-    assert "--action is one of" in fails(
+    assert "--action must be one of" in fails(
         shop, "late", "settle", name, "--action", "keep", "--reason", "x"
     )
     shop("late", "settle", name, "--action", "refund", "--reason", "paid twice", "--by", "ann")

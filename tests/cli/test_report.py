@@ -184,6 +184,6 @@ def test_reports_and_journals_use_the_accounts_and_rates_of_the_settings(
     rates.write_text("date,currency,rate\n2026-11-01,KES,x\n")
     code, out, err = run("report", "period", *YEAR)
     assert (code, out) == (3, b"")
-    assert f"{rates}:2: 'x' is no rate such as 0.0067" in err
+    assert f"{rates}:2: 'x' is not a rate such as 0.0067" in err
     monkeypatch.setenv("TALLYHOOK_REPORTS__CURRENCY", "euro")
     assert "must be a currency code, such as KES" in run("report", "period", *YEAR)[2]

@@ -257,7 +257,7 @@ def test_who_may_come_in_again(run: Run, tmp_path: Path) -> None:
     assert found["in_force"] == {"tokens": ["leaked"], "operators": ["Eve"]}
     assert found["gone"] == {"tokens": ["later"], "operators": []}
     said = " ".join(ended.err.split())
-    assert "These tokens are valid again: leaked. End wrong ones with" in said
+    assert "These tokens are valid again: leaked. End each one that is not wanted with" in said
     assert "These tokens are not in the backup and no longer work: later." in said
 
 

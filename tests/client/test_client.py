@@ -95,7 +95,7 @@ def test_age_size_and_content_are_bounded() -> None:
     for now in (NOW + 301, NOW - 301):
         with pytest.raises(Refused, match="too far"):
             verify_notification(SECRET, headers, body, now=now)
-    with pytest.raises(Refused, match="larger"):
+    with pytest.raises(Refused, match="too large"):
         verify_notification(SECRET, headers, b"x" * 300_000, now=NOW)
     with pytest.raises(Refused, match="does not match"):
         verify_notification(SECRET, headers, body + b" ", now=NOW)
@@ -319,7 +319,7 @@ async def test_an_answer_without_end_is_given_up() -> None:
 
     transport = httpx2.MockTransport(lambda request: httpx2.Response(200, stream=Endless()))
     async with httpx2.AsyncClient(transport=transport, base_url="http://service") as client:
-        with pytest.raises(NotUnderstood, match="larger than Tallyhook sends"):
+        with pytest.raises(NotUnderstood, match="too large to come from Tallyhook"):
             await ask_async(tell_order("A", "1", "KES"), AsyncSender(client, "t", failures=()))
     assert sent <= MAX_ANSWER_BYTES + 2**20
 

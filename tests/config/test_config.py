@@ -91,8 +91,8 @@ def test_policy_is_in_microseconds_and_no_window_means_the_shop_does_not_tell() 
 
 def test_environment_is_required_to_serve_and_only_then() -> None:
     assert problems(serving=True) == (
-        "TALLYHOOK_ENVIRONMENT: is required to serve: write sandbox or live, in the environment "
-        "or in the file that TALLYHOOK_CONFIG names",
+        "TALLYHOOK_ENVIRONMENT: is required by `tallyhook serve`: set it to sandbox or live, in "
+        "the environment or in the file that TALLYHOOK_CONFIG names",
     )
     assert problems() == ()
     assert problems(serving=True, ENVIRONMENT="sandbox") == ()
@@ -204,7 +204,7 @@ DANGEROUS = [
     ({WITNESSES: WITNESS}, "witness 1 must be a verifier key, a space and an address"),
     ({WITNESSES: f"x {W_URL},{WITNESS} {W_URL},y"},
      "witness 1 is no verifier key, which has the form NAME+ID+BASE64; witness 3 must be"),
-    ({WITNESSES: f"{WITNESS} http://witness.example"}, "would be called unencrypted"),
+    ({WITNESSES: f"{WITNESS} http://witness.example"}, "would be contacted without encryption"),
     ({WITNESSES: f"{WITNESS} https://u:p@witness.example"}, "without user"),
     ({WITNESSES: f"{WITNESS} {W_URL},{WITNESS} {W_URL}/2"}, "witness 2 has the same key or name"),
     ({WITNESSES: f"{LOG_KEY} {W_URL}"}, "another kind"),

@@ -30,7 +30,7 @@ nonsense
 
 PLACES = [
     ("/var/lib/t.db", "ext4", True, ""),
-    ("/run/t.db", "tmpfs", True, "which is emptied at a restart"),
+    ("/run/t.db", "tmpfs", True, "which loses its files at a restart"),
     ("/run/t.db", "tmpfs", False, ""),
     ("/srv/shared/t.db", "nfs4", True, "where file locks do not work"),
     ("/srv/shared/t.db", "nfs4", False, "where file locks do not work"),
@@ -38,7 +38,7 @@ PLACES = [
     ("/srv/sharedness/t.db", "ext4", True, ""),
     ("/srv/with blank/t.db", "cifs", True, "where file locks do not work"),
     ("/srv/ssh/t.db", "fuse.sshfs", False, "where file locks do not work"),
-    ("/srv/mine/t.db", "fuse.fuse-overlayfs", True, "where a sync may be ignored"),
+    ("/srv/mine/t.db", "fuse.fuse-overlayfs", True, "which may lose written data in a crash"),
     ("/srv/mine/t.db", "fuse.fuse-overlayfs", False, ""),
     ("/twice/t.db", "ext4", True, ""),
 ]

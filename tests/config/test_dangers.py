@@ -206,7 +206,7 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
     "another database": ({"DATABASE_URL": "mysql://h/d"}, "DATABASE_URL: must begin with sqlite"),
     "a folder as a database": (
         lambda at: {"DATABASE_URL": f"sqlite+aiosqlite:///{at}"},
-        "names something that is not a file",
+        "names a folder or a device",
     ),
     "a database that cannot be looked at": (
         {"DATABASE_URL": f"sqlite+aiosqlite:////{'x' * 300}"},
@@ -214,7 +214,7 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
     ),
     "a device as a database": (
         {"DATABASE_URL": "sqlite+aiosqlite:////dev/null"},
-        "names something that is not a file",
+        "names a folder or a device",
     ),
     "a database that everyone reads": (
         lambda at: database(at / "t.db", 0o644),

@@ -542,8 +542,8 @@ async def test_a_journal_has_a_page_and_a_download_in_each_form(console: Running
             await client.get(f"/journals/{month}"),
             await client.get(f"/journals/{month}?as=csv"),
         )
-    assert "A journal of payments, not of sales" in told["about"]
-    assert "A journal of payments, not of sales" in shown(page)
+    assert "This journal has payments, but no sales" in told["about"]
+    assert "This journal has payments, but no sales" in shown(page)
     assert account in {"Assets:Clearing:Provider", "Assets:Bank"}
     sums = Counter[str]()
     for each in opened["postings"]:

@@ -251,7 +251,7 @@ async def test_an_item_is_signed_by_who_is_signed_in(console: RunningConsole) ->
     assert (rollback["state"], rollback["by"]) == ("passed", "a support")
     assert after["left"] == before["left"] - 1
     assert "“tried on Monday”" in text
-    assert "never checked" in text
+    assert "never been checked" in text
     # Nothing names an account of the machine: it is by a session, and by nobody who says so.
     assert console.driver.rows("SELECT who, facts FROM audit WHERE action = 'item_signed'") == [
         ("a support", "{}")

@@ -42,14 +42,14 @@ async def test_a_tuple_comes_back_as_a_list() -> None:
         ((child_work.compute_for_ever,), {"processor_s": 1}, "processor_time", "than 1 s of proc"),
         ((child_work.sleep_for_ever,), {"duration_s": 0.5}, "duration", "more than 0.5 s"),
         ((child_work.echo, b"x" * (MIB + 1)), {"result_mib": 1}, "result", "larger than 1 MiB"),
-        ((child_work.end, "exit"), {}, "died", r"has died \(0\)"),
-        ((child_work.end, "SIGKILL"), {}, "died", r"has died \(-9\)"),
-        ((child_work.end, "SIGABRT"), {}, "died", r"has died \(-6\)"),
+        ((child_work.end, "exit"), {}, "died", r"code 0\)"),
+        ((child_work.end, "SIGKILL"), {}, "died", r"code -9\)"),
+        ((child_work.end, "SIGABRT"), {}, "died", r"code -6\)"),
         ((child_work.fail, "254700"), {}, "failed", "process: ValueError in child_work.py, line"),
         ((child_work.give_object,), {}, "failed", "TypeError"),
-        ((child_work.forge, b"json\n{"), {}, "died", "has died"),
-        ((child_work.forge, b"json\n" + b"[" * 99_999), {}, "died", "has died"),
-        ((child_work.forge, b"StoreUnavailable\nno"), {}, "died", "has died"),
+        ((child_work.forge, b"json\n{"), {}, "died", "ended unexpectedly"),
+        ((child_work.forge, b"json\n" + b"[" * 99_999), {}, "died", "ended unexpectedly"),
+        ((child_work.forge, b"StoreUnavailable\nno"), {}, "died", "ended unexpectedly"),
     ],
 )  # fmt: skip
 async def test_it_says_why_there_is_no_result(
@@ -76,7 +76,7 @@ def test_what_it_yields_is_written_to_a_file() -> None:
     [
         ((1, child_work.sleep_for_ever), {"duration_s": 0.5}, "duration", "more than 0.5 s"),
         ((3,), {"result_mib": 2}, "result", "larger than 2 MiB"),
-        ((1, child_work.end, "exit"), {}, "died", r"has died \(0\)"),
+        ((1, child_work.end, "exit"), {}, "died", r"code 0\)"),
         ((1, child_work.fail, "254700"), {}, "failed", "process: ValueError in child_work.py"),
     ],
 )  # fmt: skip

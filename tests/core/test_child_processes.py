@@ -249,7 +249,7 @@ def test_a_child_of_a_program_that_was_replaced_says_so(monkeypatch: pytest.Monk
     monkeypatch.setattr(child_processes, "_VERSION", "0.0.9")
     ended = a_worker(handed_over(None))
     assert ended.returncode == 3
-    assert b"start the service again" in ended.stderr
+    assert b"restart the service" in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_a_child_that_does_not_know_what_it_is_handed_says_so(name: bytes) -> No
     memory.seek(0)
     ended = a_worker(memory)
     assert ended.returncode == 3
-    assert b"start the service again" in ended.stderr
+    assert b"restart the service" in ended.stderr
 
 
 def test_the_version_handed_over_is_the_one_that_was_loaded(

@@ -93,5 +93,5 @@ def test_of_an_hour_that_comes_twice_the_first_one_is_typed() -> None:
     "typed", ["", "20.11.2026", "2026-13-01", "2026-11-20 25:00", "0001-01-01"]
 )
 def test_what_is_no_moment_is_answered_with_one(typed: str) -> None:
-    with pytest.raises(ValueError, match="write a moment such as 2026-11-20 12:00"):
+    with pytest.raises(ValueError, match="write a time such as 2026-11-20 12:00"):
         typed_instant(typed, zone_named("Africa/Nairobi"))

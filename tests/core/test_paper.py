@@ -49,7 +49,7 @@ def test_letters_of_its_own_fonts_make_the_same_bytes_everywhere(tmp_path: Path,
 def test_characters_that_no_font_has_are_named_on_the_paper_with_what_helps(tmp_path: Path) -> None:
     told = unshown_in({"rows": [{"name": f"Duka {TANGUT}"}]})
     assert f"others ({TANGUT}), such as U+17000. Install a font" in told
-    assert "take the HTML form" in told
+    assert "use the HTML form" in told
     text, _ = paper(tmp_path, f"Duka {TANGUT}")
     assert "Empty boxes replace characters that no font has" in text
 

@@ -53,6 +53,6 @@ def test_a_key_of_another_user_is_no_lost_key(
         lambda: read_private(path, variable="A_KEY", what="a key", most=100),
         lambda: read_phone_key(path),
     ):
-        with pytest.raises(ConfigurationError, match="run this as the service's user") as told:
+        with pytest.raises(ConfigurationError, match="the service's user") as told:
             reading()
         assert "backup" not in str(told.value)

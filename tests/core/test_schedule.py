@@ -107,8 +107,8 @@ def test_entries_are_read_as_they_are_written() -> None:
     [
         ("nightly 30 2 * * *", "must be entries such as"),
         ("Nightly! | 30 2 * * * | reconcile", "must name each entry"),
-        ("a | 30 2 * * | reconcile", "five fields"),
-        ("a | * 2 * * * | reconcile", "the minute a number"),
+        ("a | 30 2 * * | reconcile", "five cron fields"),
+        ("a | * 2 * * * | reconcile", "the minute must be a number"),
         ("a | 61 2 * * * | reconcile", "Bad minute"),
         ("a | 0 0 31 2 * | reconcile", "Bad day-of-month"),
         ("a | 30 2 * * * |", "names no task"),

@@ -330,10 +330,13 @@ class BreakContract:
         [
             ((), "nothing is booked; KES 2,000.00 is at stake."),
             ((Money(minor=2000_00, currency="KES"),), "KES 2,000.00 is written off."),
-            ((Money(minor=-20_00, currency="KES"),), "KES 20.00 more than was reported is kept."),
+            (
+                (Money(minor=-20_00, currency="KES"),),
+                "KES 20.00 is kept, although it was not reported.",
+            ),
             (
                 (Money(minor=5, currency="KES"), Money(minor=-7_00, currency="USD")),
-                "KES 0.05 is written off, and USD 7.00 more than was reported is kept.",
+                "KES 0.05 is written off, and USD 7.00 is kept, although it was not reported.",
             ),
         ],
     )
@@ -374,7 +377,7 @@ class BreakContract:
         assert second is not None
         assert second.sentence.endswith(
             "Two people decide: KES 900.00 of the KES 1,000.00 that one person may decide about "
-            "alone in a day is used up today: that leaves less than KES 900.00."
+            "alone in a day is used up today: less than KES 900.00 is left."
         )
         assert await accept("C", by="bob", at=at) is None
         await proposals.approve(second.id, by=Proven("bob"), reason="so be it")

@@ -168,7 +168,7 @@ class CoverageContract:
         await till(inbox, tmp_path, at=0, days=DAYS)
         assert ends(await known(inbox)) == [WITHIN[0], format_instant(T)]
         asked = Declaration(kind="statement", name="till", first=DAYS[0], last=DAYS[1], reason="so")
-        with pytest.raises(UsageError, match="the last day is not over"):
+        with pytest.raises(UsageError, match="the last day has not ended yet"):
             await declare_coverage(context(inbox, at=0), asked)
 
     @pytest.mark.alike

@@ -113,7 +113,7 @@ class HandMatchContract:
             for each in (near, half):
                 found = await show(inbox, each)
                 assert (found.life.state, found.life.matched) == ("open", ())
-                assert "the two do not fit" in found.life.because
+                assert "does not explain the break" in found.life.because
                 assert [step.kind for step in found.steps] == ["opened", "matched", "reopened"]
         at_5 = context(inbox, at=5)
         await unmatch_break(at_5, half.identity, reason="no", by="a")

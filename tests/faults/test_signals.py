@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
     [
         (4, "it ended with exit code 4"),
         (-signal.SIGBUS, "it was ended by SIGBUS (Bus error): a file that it had mapped"),
-        (-signal.SIGKILL, "it was ended by SIGKILL (Killed): somebody killed it, or the system"),
+        (-signal.SIGKILL, "it was ended by SIGKILL (Killed): a person killed it, or the system"),
         (-signal.SIGSEGV, "at fault"),
         (-signal.SIGTERM, "it was ended by SIGTERM (Terminated): somebody ended it"),
         (-1000, "it was ended by signal 1000"),
@@ -47,7 +47,7 @@ def test_a_receiver_that_a_signal_ends_is_reported_by_its_reader(tmp_path: Path)
         until(lambda: b'"verdict":"stored"' in service.process.log)  # it hears its parent
         assert service.end(signal.SIGBUS) == -signal.SIGBUS
     (line,) = [each for each in service.process.lines if "receiver has ended" in each["event"]]
-    assert "such as the -shm beside the database or its inbox" in line["problem"]
+    assert "such as the -shm file of the database or the inbox" in line["problem"]
 
 
 def test_one_that_ends_as_asked_reports_nothing(tmp_path: Path) -> None:

@@ -275,8 +275,8 @@ async def test_what_new_rules_make_of_a_closed_month_is_an_adjustment(tmp_path: 
         assert await wrong(context) == []
         (sentence,) = [each.sentence for each in await verified(context) if each.step == "figures"]
         assert sentence.startswith(
-            f"closed by the rules v1+{MATCHING_FORM} of an earlier version; "
-            f"by those of now (v{FORM}+{MATCHING_FORM})"
+            f"the month was closed by the rules v1+{MATCHING_FORM} of an earlier version. By the "
+            f"current rules (v{FORM}+{MATCHING_FORM})"
         )
         put(context, DECEMBER)
         november = await close(context, "2026-11")

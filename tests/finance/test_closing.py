@@ -121,7 +121,7 @@ async def test_a_month_is_not_closed_over_payments_whose_provider_could_not_be_a
     past = await close_period(context, asked(as_of=CLOSED_AT), progress=quiet)
     assert isinstance(past, tuple)
     assert [each.code for each in past] == ["unasked"]
-    assert past[0].do.startswith("Close without --as-of: providers are then asked first.")
+    assert past[0].do.startswith("Close without --as-of, so that providers are asked first.")
 
 
 async def test_a_month_is_not_closed_before_its_margin_is_over(context: AppContext) -> None:
@@ -316,7 +316,7 @@ async def test_a_month_without_files_is_closed_only_by_two_with_a_reason_that_is
     assert "portal" in flat
     nothing = r"shop has no statement of the period: its \d+ payments were not compared\."
     assert re.search(nothing, flat)
-    assert "No file of a bank is imported: payouts were not compared." in flat
+    assert "No bank file is imported, so payouts were not compared." in flat
     assert "every order and every amount" not in flat
 
 
@@ -600,7 +600,7 @@ async def test_every_print_names_the_merchant_and_who_closed_when(context: AppCo
     page = (await closed_report(named, "2026-10", "html")).decode()
     assert f"Closed by {closing.by}, {format_instant(closing.closed_at)[:10]}" in page
     assert "Salt &amp; Sons" in page
-    assert "this version prints the same" in next(
+    assert "this version of Tallyhook prints the same" in next(
         each.sentence for each in await verified(named) if each.step == "prints"
     )
 
@@ -642,9 +642,9 @@ async def test_pruned_bodies_change_nothing(context: AppContext) -> None:
         ("events", "UPDATE events SET amount = amount + 100 WHERE claim = 'succeeded'",
          "history", "events of 2026-10-01: "),
         ("events", "UPDATE events SET amount = amount + 100 WHERE claim = 'succeeded'",
-         "figures", "beyond what was closed"),
+         "figures", "compared with the closed figures"),
         ("events", "UPDATE events SET amount = amount + 100 WHERE claim = 'succeeded'",
-         "journal", "the evidence gives transactions that differ from those that were closed"),
+         "journal", "the transactions from the evidence differ from the closed transactions"),
     ][:: every(2)],
 )  # fmt: skip
 async def test_whatever_is_changed_behind_a_closing_is_named(

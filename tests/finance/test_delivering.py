@@ -146,8 +146,12 @@ async def test_a_mail_has_the_files_and_says_what_they_are() -> None:
 @for_each(
     ("changed", "words", "said"),
     [
-        ({"answer": b"552 secret of the server"}, {}, "answers 552"),
-        ({"signing_in": b"535 pw is wrong"}, {"user": "u", "password": "pw"}, "refuses user and"),
+        ({"answer": b"552 secret of the server"}, {}, "the error code 552"),
+        (
+            {"signing_in": b"535 pw is wrong"},
+            {"user": "u", "password": "pw"},
+            "refuses the user or",
+        ),
     ],
 )
 async def test_a_mail_server_that_refuses_is_reported_without_its_words_and_our_secrets(
@@ -168,7 +172,7 @@ async def test_nothing_is_said_unencrypted_to_another_machine(
     monkeypatch.setattr("app.core.mail.is_loopback", lambda host: False)
     with mail_server() as server:
         way = mailing(server, user="tallyhook", password="pw")
-        with pytest.raises(DeliveryFailed, match="offers no encryption"):
+        with pytest.raises(DeliveryFailed, match="lacks encryption"):
             await way.deliver(parcel(), ["month-2026-10.pdf"])
     assert server.mails == []
     assert [line for line in server.said if line[:4].upper() in (b"AUTH", b"MAIL")] == []
@@ -232,7 +236,7 @@ def posting(answers: list[int], seen: list[httpx2.Request]) -> PostWay:
 async def test_a_post_is_signed_and_bears_the_same_id_at_every_try() -> None:
     seen: list[httpx2.Request] = []
     way = posting([503, 200], seen)
-    with pytest.raises(DeliveryFailed, match=r"did not take the file \(status 503\)"):
+    with pytest.raises(DeliveryFailed, match=r"did not accept the file \(status 503\)"):
         await way.deliver(parcel(), ["month-2026-10.pdf"])
     await way.deliver(parcel(), ["month-2026-10.pdf"])
     first, second = seen

@@ -65,7 +65,7 @@ async def test_a_month_of_statement_lines_suggests_rules(
     await save_rules(context, 'date_window = "2 days"  # as agreed\n', by="Ann")
     whole = await rules_with(context, found)
     assert whole.startswith(
-        'date_window = "2 days"  # as agreed\n\n# explains exactly 11 of 11 lines'
+        'date_window = "2 days"  # as agreed\n\n# matches exactly 11 of 11 lines'
     )
     assert len(read_rules(whole).match.fees) == 2
 

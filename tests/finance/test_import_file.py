@@ -101,7 +101,7 @@ async def test_payments_that_several_orders_of_a_statement_share_are_counted(sho
     done = await shop.statement(content, dry_run=True)
     assert done.notes == [
         "8 rows, the first being 2, 3, 4, name a payment that a row of another order also names, "
-        "but one payment pays only one order. Compare them with the export."
+        "but one payment pays only one order. Compare these rows with the provider's export."
     ]
 
 

@@ -178,7 +178,7 @@ PAYOUTS = (SAMPLES / "stripe_payouts.csv").read_text()
         ("books/a.csv", LINES, "it is a statement, and this folder takes an order book"),
         ("mpesa/a.csv", PAYOUTS, "it may not belong to mpesa: move it to the folder of its source"),
         ("other/a.csv", LINES, "there is no source 'other'"),
-        ("a.csv", LINES, "it is in no folder"),
+        ("a.csv", LINES, "it is not in a source's folder"),
     ],
 )
 async def test_what_is_not_clear_stays_and_is_a_task(
@@ -206,7 +206,7 @@ async def test_a_file_of_another_account_is_not_taken_for_its_folders(watched: W
     other.put("uk/a.csv", (SAMPLES / "adyen_settlement.csv").read_text())
     (task,) = await other.looks()
     assert "it may not belong to uk" in task
-    assert "It belongs to the source eu: it names that source's account DukaEU" in task
+    assert "It belongs to the source eu, because it names that source's account DukaEU" in task
 
 
 async def test_links_and_special_files_are_never_opened(watched: Watched, tmp_path: Path) -> None:
@@ -274,8 +274,12 @@ async def test_a_file_with_a_task_is_tried_again_once_a_mapping_is_saved(watched
     ("second", "hidden", "told"),
     [
         pytest.param(None, False, None, marks=pytest.mark.costly),
-        ("Old", False, "Only the sheet 'Orders' is read. Others have content, too: 'Old' (1 row)"),
-        (None, True, "Hidden rows are read, too: 1 row of the sheet 'Orders'"),
+        (
+            "Old",
+            False,
+            "Only the sheet 'Orders' is imported. Other sheets have content, too: 'Old' (1 row)",
+        ),
+        (None, True, "Hidden rows are imported, too: 1 row of the sheet 'Orders'"),
     ],
     ids=("one sheet", "two sheets", "a hidden row"),
 )

@@ -27,12 +27,12 @@ def kes(minor: int) -> Money:
         ({}, [kes(1_000)], None),
         ({}, [kes(1_001)], "KES 10.01 is more than the KES 10.00 that one person may accept"),
         ({}, [kes(600), kes(401)],
-         "together they are KES 10.01, more than the KES 10.00 that one person may decide about "
+         "together they amount to KES 10.01, more than the KES 10.00 that one person may decide about "
          "alone in a day"),
         ({"day": {"KES": 900}}, [kes(100)], None),
         ({"day": {"KES": 900}}, [kes(101)],
          "KES 9.00 of the KES 10.00 that one person may decide about alone in a day is used up "
-         "today: that leaves less than KES 1.01"),
+         "today: less than KES 1.01 is left"),
         ({"day": {"KES": 1_000}}, [kes(0)], None),
         ({"day": {"JPY": 10**9}}, [kes(1_000)], None),
         ({"day": {"JPY": 301}}, [Money(minor=500, currency="JPY")],
@@ -42,7 +42,7 @@ def kes(minor: int) -> Money:
         ({"month": {"KES": 4_000}}, [kes(1_000)], None),
         ({"month": {"KES": 4_001}}, [kes(1_000)],
          "KES 40.01 of the KES 50.00 that one person may decide about alone in a month is used up "
-         "this month: that leaves less than KES 10.00"),
+         "this month: less than KES 10.00 is left"),
     ],
 )  # fmt: skip
 def test_small_sums_add_up_in_a_day_and_a_month(
@@ -86,7 +86,7 @@ def test_a_longer_period_has_no_lower_limit(text: str, mistake: str) -> None:
 @for_each("cause", ["payment_unallocated", "wallet_balance_differs"])
 def test_some_breaks_take_two_people_whatever_the_limits(cause: Any) -> None:
     small = replace(missing("A", minor=1), cause=cause)
-    assert "two people only" in (too_much(Allowance(rules=Rules()), small) or "")
+    assert "only two people together" in (too_much(Allowance(rules=Rules()), small) or "")
     assert too_much(Allowance(rules=Rules()), missing("A", minor=1)) is None
 
 

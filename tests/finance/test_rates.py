@@ -54,9 +54,12 @@ def test_a_file_says_what_one_unit_is_in_the_own_currency(
     [
         ("", ":1: the heading must be date,currency,rate"),
         ("day,currency,rate\n", ":1: the heading must be"),
-        ("Date,USD\n2026-10-01,1.08\n", ":1: these are rates of the euro, and the column KES is"),
+        (
+            "Date,USD\n2026-10-01,1.08\n",
+            ":1: these are exchange rates of the euro, but the column KES is",
+        ),
         (PLAIN + "2026-10-03,KES\n", ":6: a line must have a date, a currency and a rate"),
-        (PLAIN + "2026-10-03,KSH,1\n", ":6: 'KSH' is no currency code"),
+        (PLAIN + "2026-10-03,KSH,1\n", ":6: 'KSH' is not a currency code"),
         (PLAIN + "3.10.2026,KES,1\n", ":6: '3.10.2026' is no day"),
         (PLAIN + '2026-10-03,KES,"0,0067"\n', ":6: '0,0067' is no rate"),
         (PLAIN + "2026-10-03,KES,0\n", ":6: '0' is no rate"),

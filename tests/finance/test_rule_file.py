@@ -100,7 +100,7 @@ def test_a_fee_may_always_differ_by_one_minor_unit() -> None:
 @for_each(
     ("text", "mistake"),
     [
-        (FEE + FEE, "fee.2: it is never used: fee.1 comes first, and fits"),
+        (FEE + FEE, "fee.2: this fee is never used: fee.1 comes first, and matches"),
         (f'{FEE}where = {{card = "x"}}', "fee.1.where: a table of any of these details: method"),
         (f"{FEE}where = 3", "fee.1.where: a table of any of these details"),
         (f"{FEE}where = {{method = []}}", "fee.1.where: a text, or a list of texts"),

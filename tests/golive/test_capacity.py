@@ -51,20 +51,23 @@ def said(found: Capacity) -> dict[str, Check]:
 
 def test_each_figure_says_whether_it_was_measured_derived_or_extrapolated() -> None:
     found = {name: each.sentence for name, each in said(SHOP).items()}
-    assert found.pop("processor").endswith("carries 2,000 deliveries a second, 172,800,000 a day.")
+    assert found.pop("processor").endswith(
+        "can process 2,000 deliveries a second, or 172,800,000 a day."
+    )
     assert found == {
-        "deliveries": "Measured: 2,000 a day in 7 days; at most 3,000 in a day (2026-11-20) and 60 "
-        "in a minute (2026-11-20T10:00) of the last 90 days.",
-        "disk": "Measured: 1.5 GB for 1,000,000 deliveries, 1,500 bytes each with ledgers and log. "
+        "deliveries": "Measured: 2,000 a day on average over 7 days; at most 3,000 in a day "
+        "(2026-11-20) and 60 in a minute (2026-11-20T10:00) of the last 90 days.",
+        "disk": "Measured: 1.5 GB for 1,000,000 deliveries, which is 1,500 bytes each, including "
+        "ledgers and log. "
         "Extrapolated: 1.1 GB a year, 1.6 GB if every day were the busiest.",
         "disk full": "1.5 GB are free above TALLYHOOK_DISK_LOW_WATER_MB. Extrapolated: full in 500 "
         "days, in 333 days if every day were the busiest.",
         "memory": "Measured: 250.0 MB, by process: 7: 100.0 MB, 8: 150.0 MB.",
         "sync": "Measured: the disk syncs a write in 2.0 ms. Derived: a sender that waits for each "
-        "answer gets 500 a second at most; others share a sync.",
-        "growth": "Derived: the busiest minute took 0.05% of what this machine carries. "
-        "Extrapolated for such peaks: it carries 6,000,000 deliveries a day. PostgreSQL is due at "
-        "50%, or once a lost machine must not stop deliveries.",
+        "answer can send at most 500 a second. Parallel deliveries share a sync.",
+        "growth": "Derived: the busiest minute used 0.05% of this machine's capacity. "
+        "Extrapolated: with such peaks, this machine can process 6,000,000 deliveries a day. "
+        "PostgreSQL is needed at 50%, or if deliveries must continue when a machine is lost.",
     }
     assert {each.state for each in said(SHOP).values()} == {"ok"}
 
@@ -76,15 +79,15 @@ def test_each_figure_says_whether_it_was_measured_derived_or_extrapolated() -> N
         ("disk full", {"free": 91 * 2_000 * 1_500}, "ok", "full in 91 days"),
         ("disk full", {"free": 3_651 * 2_000 * 1_500}, "ok", "full in more than ten years"),
         ("disk full", {"rates": replace(RATES, daily=0.0)}, "ok", "full in more than ten years"),
-        ("disk full", {"free": None}, "weak", "cannot see"),
+        ("disk full", {"free": None}, "weak", "cannot measure"),
         ("sync", {"sync_s": None}, "ok", "cannot be measured"),
         ("disk", {"stored": Stored(FEW - 1, 30_000_000)}, "ok", f"{USUAL_BYTES:,} bytes each are"),
-        ("disk", {"stored": Stored(FEW, 30_000_000)}, "ok", "3,000 bytes each with ledgers"),
+        ("disk", {"stored": Stored(FEW, 30_000_000)}, "ok", "3,000 bytes each, including ledgers"),
         ("memory", {"memory": {7: 100_000_000, 8: None}}, "weak", "cannot be read"),
         ("memory", {"memory": {}}, "ok", "cannot see any"),
-        ("growth", {"rates": replace(RATES, busiest_minute=59_999)}, "ok", "PostgreSQL is due"),
-        ("growth", {"rates": replace(RATES, busiest_minute=60_000)}, "weak", "took 50.00%"),
-        ("growth", {"shared": True}, "ok", "Another machine is due"),
+        ("growth", {"rates": replace(RATES, busiest_minute=59_999)}, "ok", "PostgreSQL is needed"),
+        ("growth", {"rates": replace(RATES, busiest_minute=60_000)}, "weak", "used 50.00%"),
+        ("growth", {"shared": True}, "ok", "Another machine is needed"),
     ],
 )
 def test_each_bound(what: str, changes: dict[str, Any], state: str, words: str) -> None:
@@ -116,7 +119,7 @@ async def test_of_a_cluster_no_size_is_divided_or_extrapolated(
     found = {each.what: each for each in await capacity.examine_capacity(environ(tmp_path))}
     assert (found["disk"].state, found["disk"].sentence) == (
         "weak",
-        "This command cannot see the size of a cluster's nodes.",
+        "This command cannot measure the disks of a cluster's nodes.",
     )
     assert "disk full" not in found
 

@@ -88,7 +88,7 @@ async def test_it_is_complete_when_all_is_checked_and_stated(live: Driver) -> No
     """Readiness of a live instance names what is open until the last item is signed."""
     context = live.context
     assert (await live.client.get("/readyz")).json()["golive"]
-    assert "never run" in (await unfinished(context) or "")
+    assert "never been run" in (await unfinished(context) or "")
     found = await states(context, CHECKED)
     assert list(found) == list(ITEMS)
     assert [name for name, state in found.items() if state == "passed"] == list(ITEMS[:5])

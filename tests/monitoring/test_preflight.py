@@ -109,7 +109,7 @@ def test_profiles() -> None:
     sound = load_profile("checkout")
     none, token = (replace(sound.signature, mac=mac) for mac in ("none", "token"))
     for profile, weakness in (
-        (replace(sound, timestamp=None), "signs no time"),
+        (replace(sound, timestamp=None), "does not sign the time"),
         (replace(sound, signature=none, confirm="fetch_back"), "signs nothing"),
         (replace(sound, signature=token), "a password instead of a signature"),
         (replace(sound, confirm="fetch_back"), "does not cover everything"),

@@ -168,7 +168,7 @@ async def test_settings_that_changed_since_the_start_are_a_line(served: Driver) 
     assert (line.what, line.state) == ("settings", "weak")
     for name in changed:
         assert f"TALLYHOOK_{name}" in line.sentence
-    assert "start the service again" in (line.do or "")
+    assert "restart the service" in (line.do or "")
 
 
 async def test_a_profile_that_changed_since_the_start_is_a_line(tmp_path: Path) -> None:

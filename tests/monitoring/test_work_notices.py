@@ -195,7 +195,7 @@ async def test_a_retired_operators_address_is_deleted(driver: Driver) -> None:
 async def test_everybody_chooses_for_themselves(driver: Driver) -> None:
     """An admin may for others; what is not set up cannot be chosen; the trail has no address."""
     at = driver.context
-    with pytest.raises(UsageError, match="only for yourself"):
+    with pytest.raises(UsageError, match="only your own notifications"):
         await choose_notices(
             at, "ann", pace="daily", way="mail", address="a@b.example", by=Proven("bob")
         )

@@ -211,7 +211,7 @@ PLANTED: dict[str, Any] = {
         "INSERT INTO ledgers SELECT 'O-9', as_of, outcome, fulfillable, findings, substance, "
         "next_decision_at, rules, expected_by, method_class, revocable_until FROM ledgers "
         "WHERE order_key='ORD-1'",
-        ["order O-9 has no due mark"],
+        ["order O-9 has no time at which it is due"],
     ),
     "what was published": (
         "UPDATE revisions SET substance='x' WHERE order_key='ORD-1'",
@@ -249,15 +249,15 @@ PLANTED: dict[str, Any] = {
     ),
     "an order that is listed by an older revision": (
         "UPDATE order_listings SET seq=seq+90 WHERE word='outcome canceled'",
-        ["1 order is listed by an old revision; `tallyhook refold --all` lists them again"],
+        ["1 order is listed by an outdated revision; `tallyhook refold --all` corrects the lists"],
     ),
     "a mark that is missing": (
         "DELETE FROM order_due WHERE order_key='O-2'",
-        ["order O-2 has no due mark"],
+        ["order O-2 has no time at which it is due"],
     ),
     "a mark that never comes": (
         "UPDATE order_due SET due_at=NULL WHERE order_key='O-2'",
-        ["the due mark of O-2 differs from its history: due_at"],
+        ["the time at which O-2 is due differs from its history: due_at"],
     ),
     "a link that an orphan waits for": (
         "INSERT INTO links VALUES ('p3', 'payment', 'shop', 'O-2')",
@@ -340,7 +340,10 @@ async def test_without_a_source(driver: Driver) -> None:
         await check_database(context, deep=1, progress=quiet)
     report = await check_database(context, progress=quiet)
     assert report.problems == []
-    assert f"8 bodies and 6 ledgers checked, none read again ({variable}" in report.sentence()
+    assert (
+        f"8 bodies and 6 ledgers checked, but no delivery was read again ({variable}"
+        in report.sentence()
+    )
     assert report.sentence().endswith(": no problem was found in this part")
 
 

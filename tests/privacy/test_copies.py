@@ -64,7 +64,7 @@ async def test_copies_of_what_is_erased_are_named_and_no_others(tmp_path: Path) 
         ("an evidence bundle", "ORD-1"),
     ]
     assert PHONE not in str(kept)
-    assert all("its period is not known" in each.sentence for each in erasure.copies)
+    assert all("its retention period is not known" in each.sentence for each in erasure.copies)
 
 
 async def test_a_backup_is_named_until_its_time_is_over(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ NAN = "NaN or Infinity"
 BITS = "64 bits"
 DEEP = "nested deeper"
 LONG = "a number of more than"
-POWER = "an exponent out of all bounds"
+POWER = "an exponent that is too large"
 EMPTY = "is empty"
 
 

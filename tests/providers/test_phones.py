@@ -94,4 +94,4 @@ def test_a_phone_key_that_cannot_be_created_names_the_folder(tmp_path: Path) -> 
     with pytest.raises(UnreachableError) as caught:
         make_phone_key(tmp_path / "taken" / "t.phone.key")
     assert f"cannot be created in {tmp_path / 'taken'}: " in str(caught.value)
-    assert "let this user write there" in str(caught.value)
+    assert "give this user write access" in str(caught.value)

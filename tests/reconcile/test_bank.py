@@ -196,8 +196,8 @@ SAID: dict[str, tuple[Callable[[], BankLeg], str, str]] = {
         lambda: leg(booked("a", 700, 20)),
         "The bank booked KES 7.00 at 2024-10-24T00:00:00Z, but no payout of any provider's "
         "statement is known for it.",
-        "Import the provider's statement that tells of it, or match it with a payout or an order; "
-        "other business is left out once the rules say so (bank_payers, other_business).",
+        "Import the provider's statement that contains it, or match it with a payout or an order. "
+        "To leave out other business, name it in the rules (bank_payers, other_business).",
     ),
     "payout_amount_differs": (
         lambda: leg(PO, booked("a", 49_900, 12, text="PO-100200")),
@@ -212,11 +212,11 @@ SAID: dict[str, tuple[Callable[[], BankLeg], str, str]] = {
             booked("a", 1_250_000, 11, text="PO-100300"),
             rules=MatchRules(rates=(USD_TO_KES,)),
         ),
-        "The provider's payout PO-100300 is USD 100.00, but the bank booked KES 12,500.00 for "
-        "it, a rate of 125.000000: at the rate in the rules it would be KES 12,950.00, KES "
-        "450.00 apart.",
-        "Ask the bank at which rate it exchanged and what it charged, or correct the rate in the "
-        "rules; then accept the difference.",
+        "The provider's payout PO-100300 is USD 100.00, but the bank booked KES 12,500.00 for it, "
+        "at a rate of 125.000000; at the rate in the rules it would be KES 12,950.00, KES 450.00 "
+        "apart.",
+        "Ask the bank for its exchange rate and its charges, or correct the rate in the rules. "
+        "Then accept the difference.",
     ),
 }
 """Cases of each cause, with the sentence and the next step, word by word."""

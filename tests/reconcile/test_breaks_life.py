@@ -206,13 +206,13 @@ def test_who_accepted_a_break_is_asked_again_where_it_leaves_another_sum(
 ) -> None:
     seen = breaks.life([step("opened", left=before), ACCEPTED, step("changed", left=after)])
     assert seen.state == state
-    assert ("another sum" in seen.because) == (state == "open")
+    assert ("another amount" in seen.because) == (state == "open")
     again = [step("opened", left=before), step("changed", left=after), ACCEPTED]
     assert breaks.life(again).state == "accepted"
 
 
 @for_each(("steps", "because"), [
-    ([], "No run has seen it yet."),
+    ([], "No run has found it yet."),
     ([OPENED], "Run 1 saw it first."),
     ([OPENED, step("changed", 101)], "Run 1 saw it first."),
     ([OPENED, step("assigned", value="bob")], "Run 1 saw it first."),
@@ -223,7 +223,7 @@ def test_who_accepted_a_break_is_asked_again_where_it_leaves_another_sum(
     ([OPENED, step("settled", value="credit")], "ann decided to credit KES 1.00: because"),
     ([OPENED, MATCHED], "ann matched it with stm_1: because"),
     ([OPENED, MATCHED, step("reopened")],
-     "It was matched with stm_1, and run 7 still saw it: the two do not fit."),
+     "It was matched with stm_1, but run 7 still found it: the match does not explain the break."),
     ([OPENED, step("unmatched", value="stm_1")], "ann undid its match with stm_1: because"),
     ([OPENED, ACCEPTED, step("changed", 101)],
      "It was accepted at KES 1.00, but run 7 saw KES 1.01."),

@@ -55,12 +55,12 @@ def test_what_is_beyond_it_is_reported_with_rate_and_difference() -> None:
     assert (found.cause, str(found.money)) == ("amount_differs", "UGX 2,000")
     assert [str(each) for each in found.left or ()] == ["UGX 2,000"]
     assert break_sentence(found) == (
-        "KES 1,500.00 was captured, but the statement settles UGX 40,000 for it, a rate of "
-        "26.666667: at the rate in the rules it would be UGX 42,000, UGX 2,000 apart."
+        "KES 1,500.00 was captured, but the statement settles UGX 40,000 for it, at a rate of "
+        "26.666667; at the rate in the rules it would be UGX 42,000, UGX 2,000 apart."
     )
     assert next_step(found) == (
-        "Ask the provider at which rate it exchanged and what it charged, or correct the rate in "
-        "the rules; then accept the difference."
+        "Ask the provider for its exchange rate and its charges, or correct the rate in the "
+        "rules. Then accept the difference."
     )
 
 
@@ -172,8 +172,8 @@ def test_what_is_taken_beyond_the_rate_is_reported_and_left() -> None:
     (found,) = [each for each in decided(made, rules=AT_28)[0] if isinstance(each, Break)]
     assert (found.cause, str(found.money)) == ("refund_amount_differs", "UGX 1,000")
     assert break_sentence(found) == (
-        "KES 500.00 was refunded, but the statement takes UGX 15,000 for it, a rate of "
-        "30.000000: at the rate in the rules it would be UGX 14,000, UGX 1,000 apart."
+        "KES 500.00 was refunded, but the statement deducts UGX 15,000 for it, at a rate of "
+        "30.000000; at the rate in the rules it would be UGX 14,000, UGX 1,000 apart."
     )
     assert next_step(found).startswith("Ask the provider at which rate it exchanged")
     assert at_risk(found) == 1_000

@@ -410,7 +410,7 @@ def test_what_may_have_been_taken_is_at_stake(
         breaks = [each for each in decided(shown)[0] if isinstance(each, Break)]
         (found,) = [each for each in breaks if each.cause == "unresolved"]
         assert found.money == money
-        said = "may have been captured beside that" in break_sentence(found)
+        said = "more may have been captured" in break_sentence(found)
         assert said == any(each.currency == money.currency for each in in_doubt)
 
 
@@ -435,33 +435,33 @@ def _refunded_and_lost(made: Case, refunded: int, lost: int) -> Case:
 SAID: dict[str, tuple[Callable[[Case], Case], str, str]] = {
     "a refund that no line takes": (
         TROUBLES["refund_not_settled"],
-        "KES 3.00 was refunded, but no statement that reaches beyond 2026-10-09T02:00:00Z has "
-        "taken it.",
+        "KES 3.00 was refunded, but no statement that reaches beyond 2026-10-09T02:00:00Z deducts "
+        "it.",
         "Ask the provider whether this went through; if a refund failed, tell the customer, and "
         "start it again.",
     ),
     "a lost dispute that no line takes": (
         FURTHER["lost in a dispute, which the statement has not taken"],
         "KES 3.00 was lost in a dispute, but no statement that reaches beyond "
-        "2026-10-09T02:00:00Z has taken it.",
+        "2026-10-09T02:00:00Z deducts it.",
         "Ask the provider whether the dispute was lost, and when it takes the money.",
     ),
     "a reversal that no line takes": (
         FURTHER["reversed after it was paid out, which the statement has not taken"],
-        "KES 15.00 was reversed, but no statement that reaches beyond 2026-10-09T02:00:00Z has "
-        "taken it.",
+        "KES 15.00 was reversed, but no statement that reaches beyond 2026-10-09T02:00:00Z "
+        "deducts it.",
         "Ask the provider whether the payment was reversed, and when it takes the money.",
     ),
     "a refund that webhooks state otherwise": (
         TROUBLES["refund_amount_differs"],
-        "KES 3.00 was refunded, but the statement has taken KES 4.00 for it: KES 1.00 apart.",
-        "Ask the provider which amount is right, and for the difference.",
+        "KES 3.00 was refunded, but the statement deducts KES 4.00 for it: KES 1.00 apart.",
+        "Ask the provider which amount is right, and claim the difference.",
     ),
     "a lost dispute that webhooks state otherwise": (
         FURTHER["lost in a dispute, of which the statement took more"],
-        "KES 3.00 was lost in a dispute, but the statement has taken KES 3.40 for it: KES 0.40 "
+        "KES 3.00 was lost in a dispute, but the statement deducts KES 3.40 for it: KES 0.40 "
         "apart.",
-        "Ask the provider which amount is right, and for the difference.",
+        "Ask the provider which amount is right, and claim the difference.",
     ),
     "a dispute of which webhooks say that it was won": (
         TROUBLES["dispute_won_not_returned"],
@@ -473,8 +473,8 @@ SAID: dict[str, tuple[Callable[[Case], Case], str, str]] = {
         TROUBLES["failed_refund_not_returned"],
         "The statement took KES 9.00 for a refund that failed at 2026-10-02T00:00:00Z, but no "
         "line gives it back.",
-        "Ask the provider to give back what it took for the refund, and send the customer their "
-        "money otherwise.",
+        "Ask the provider to give back what it took for the refund, and pay the customer in "
+        "another way.",
     ),
     "a won dispute of which some came again": (
         FURTHER["won, and given back in part"],
@@ -485,7 +485,8 @@ SAID: dict[str, tuple[Callable[[Case], Case], str, str]] = {
     "a won dispute that no line took": (
         lambda c: c.pays(findings=("dispute_won",)).books().settles()
         .settles(kind="dispute", gross=900, fee=0),
-        "The statement gives back KES 9.00 for a dispute that was won, but no line has taken it.",
+        "The statement returns KES 9.00 for a won dispute, but no statement line shows that this "
+        "money had been taken.",
         "Import the statement that took the dispute's money, or ask the provider for it.",
     ),
     "a refund of which nothing is known": (
@@ -528,7 +529,7 @@ SAID: dict[str, tuple[Callable[[Case], Case], str, str]] = {
     "what was refunded and what was lost, and the book does not have": (
         lambda c: _refunded_and_lost(c, 200, 300).books(),
         "KES 5.00 went back, but the order book has KES 0.00 of it.",
-        "Enter what went back in the book, as a refund or as a lost dispute.",
+        "Enter the returned money in the order book, as a refund or as a lost dispute.",
     ),
     "a payment that the statement has otherwise": (
         lambda c: c.pays().books().settles(gross=1_450),
@@ -567,7 +568,7 @@ def test_beyond_the_bound_rows_are_decided_at_once_and_say_so(
     decisions, control = decided(*lines)
     assert causes(decisions) == ["book_paid_not_received"] * 5
     sentences = [break_sentence(each) for each in decisions if isinstance(each, Break)]
-    unsearched = [each for each in sentences if "No partner was searched for" in each]
+    unsearched = [each for each in sentences if "The search for a matching row" in each]
     assert len(unsearched) == control.unsearched == 3
 
 

@@ -90,8 +90,8 @@ def test_money_without_any_rate_is_named() -> None:
     report = added_up(paid(100_000, 1), paid(5_000, 20))
     assert [row.sum for row in report.own if row.flow == "captured"] == [1_000, 1_000]
     assert [each.sentence for each in report.notes] == [
-        "Money in KES is not in the totals in USD: neither the file of rates nor a statement has a "
-        "rate for its day."
+        "Money in KES is not in the totals in USD: neither the file of exchange rates nor a "
+        "statement has a rate for that day."
     ]
 
 

@@ -188,7 +188,7 @@ def test_a_break_says_what_was_paid_otherwise() -> None:
     (found,) = [each for each in decided(made.settles(gross=6_000))[0] if isinstance(each, Break)]
     assert break_sentence(found) == (
         "KES 60.00 was captured, but the book says KES 95.00: KES 5.00 apart. KES 30.00 of the "
-        "price was paid otherwise."
+        "price was paid by other means."
     )
 
 

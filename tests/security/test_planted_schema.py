@@ -67,7 +67,7 @@ def test_a_planted_trigger_stops_a_start_and_is_found_by_the_check(
     for words in (["refold", "--all"], ["tokens", "add", "x"]):
         sentence = only_sentence(run(*words), 4)
         assert (
-            "trigger gift of table events does not belong to Tallyhook; nothing is served"
+            "trigger gift of table events does not belong to Tallyhook; Tallyhook does not use"
             in sentence
         )
     checked = run("db", "check")
@@ -122,7 +122,7 @@ def test_a_postgresql_dump_with_other_objects_is_refused(
     )[:: every(2)]:
         ask(empty_url, *plant)
         for words in (["db", "restored"], ["tokens", "add", "x"]):
-            assert f"{message}; nothing is served" in only_sentence(run(*words), 4)
+            assert f"{message}; Tallyhook does not use" in only_sentence(run(*words), 4)
         checked = run("db", "check")
         assert (checked.code, message in checked.out) == (1, True)
         ask(empty_url, undo)

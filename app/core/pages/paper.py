@@ -109,8 +109,8 @@ def _sentence(rare: list[str]) -> str:
     return (
         f"Empty boxes replace characters that no font has: {named}, such as {codes}. Install a "
         "font that has them where Tallyhook runs (the packages fonts-noto-core and "
-        "fonts-noto-cjk of Debian and Ubuntu have most), or take the HTML form, for which the "
-        "browser has fonts."
+        "fonts-noto-cjk of Debian and Ubuntu contain most characters), or use the HTML form, for "
+        "which the browser has fonts."
     )
 
 

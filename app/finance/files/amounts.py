@@ -206,7 +206,10 @@ class Amounts:
         if not found:
             return ""
         if not is_quotable(cell):  # it may be a phone number
-            return f"needs its marks declared in a mapping: {' or '.join(found.values())}"
+            return (
+                "can be read in several ways, so declare its marks in a mapping: "
+                f"{' or '.join(found.values())}"
+            )
         ways = " or as ".join(f"{shown} ({declared})" for shown, declared in found.items())
         return f"{quoted(cell)} can be read as {ways}: declare in a mapping what is meant"
 

@@ -216,8 +216,8 @@ def _check_refunds(refunded: Sequence[int | None], amounts: Sequence[int]) -> No
     for back, amount in zip(refunded, amounts, strict=True):
         if back and amount < 0:
             raise tables.UnclearCell(
-                "is given on a line whose amount is negative, which is itself a refund: keep one "
-                "of the two"
+                "states a refund on a line that is itself a refund, because its amount is "
+                "negative: keep only one of the two"
             )
 
 
@@ -229,7 +229,7 @@ def _check_signs(
         for amount, kind, status in zip(amounts, kinds, statuses, strict=True):
             if amount < 0 and kind != "entry" and status != "refunded":
                 raise tables.UnclearCell(
-                    f"is negative: in a book, {kind} lines state only what is owed"
+                    "is negative: only accounting entries and refunds may have a negative amount"
                 )
 
 

@@ -89,7 +89,7 @@ def zone_of(name: str) -> tzinfo:
         return zone_named(name)
     except UsageError:
         raise UsageError(
-            f"{name[:40]!r} is no time zone; write one such as +03:00 or Africa/Nairobi"
+            f"{name[:40]!r} is not a known time zone; write one such as +03:00 or Africa/Nairobi"
         ) from None
 
 

@@ -66,7 +66,8 @@ def known_encoding(name: str) -> str:
         found = ""
     if not _ENCODINGS.fullmatch(found):
         raise UsageError(
-            f"{name[:40]!r} is no encoding; name one such as utf-8, cp1252, latin-1 or utf-16"
+            f"{name[:40]!r} is not a known encoding; name one such as utf-8, cp1252, latin-1 or "
+            "utf-16"
         )
     return found
 

@@ -88,7 +88,7 @@ class JsonLines:
             try:
                 found = _DECODER.decode(line)
             except json.JSONDecodeError as error:
-                reason = f"it breaks at character {error.pos + 1}"
+                reason = f"the error is at character {error.pos + 1}"
             except _UnfitJson as error:
                 reason = str(error)
             except (ValueError, RecursionError):
@@ -98,7 +98,7 @@ class JsonLines:
                     yield number, found
                 else:
                     most = tables.MAX_COLUMNS
-                    yield number, (f"the line is no JSON object of at most {most} names", line)
+                    yield number, (f"the line is not a JSON object of at most {most} names", line)
                 continue
             yield number, (f"the line is not a JSON object: {reason}", line)
 
@@ -136,7 +136,7 @@ def _number(text: str) -> tables.Number:
     try:
         value = Decimal(text)
     except InvalidOperation:
-        raise _UnfitJson("it has a number with an exponent out of all bounds") from None
+        raise _UnfitJson("it has a number with an exponent that is too large") from None
     if value and abs(value.adjusted()) > MAX_DIGITS:
         raise _UnfitJson("it has a number that is too large or too small")
     return tables.Number(format(value, "f"))
@@ -233,10 +233,11 @@ def as_mapped(
 
 
 _NO_ROWS: Final = (
-    "{}, which cannot be read as rows: ask its maker to export it as CSV or as a workbook (.xlsx)"
+    "{}, which cannot be read as rows: ask the file's author to export it as CSV or as a workbook "
+    "(.xlsx)"
 )
 _NAMED_XLS: Final = (
-    "{}, whatever its name says: open it in a spreadsheet program, and save it as .xlsx"
+    "{}, although its name says otherwise: open it in a spreadsheet program, and save it as .xlsx"
 )
 
 _NO_TABLES: Final = tuple(
@@ -310,7 +311,9 @@ def format_of(path: Path) -> Literal["workbook", "json_lines", "text"]:
     text = _MARK.sub(b"", start).replace(b"\0", b"")  # of UTF-16
     for pattern, what in _OTHER_FORMS:
         if pattern.match(text):
-            raise tables.RefusedTable(1, f"this is {what}, which is no table of rows and columns")
+            raise tables.RefusedTable(
+                1, f"this is {what}, which is not a table of rows and columns"
+            )
     begins_an_object = start.removeprefix(BOM_UTF8).lstrip().startswith(b"{")
     return "json_lines" if begins_an_object else "text"
 

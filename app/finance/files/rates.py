@@ -65,7 +65,9 @@ def rates_of(text: str, own: str, *, name: str = "the file of rates") -> Table:
                 "the heading must be date,currency,rate, or the heading of eurofxref-hist.csv"
             )
         if not plain and own != _EURO and own not in heading:
-            raise ValueError(f"these are rates of the euro, and the column {own} is missing")
+            raise ValueError(
+                f"these are exchange rates of the euro, but the column {own} is missing"
+            )
         for cells in rows:
             row = [each.strip() for each in cells]
             for currency, day, rate in _plain(row) if plain else _of_euro(heading, row, own):
@@ -82,7 +84,7 @@ def _plain(row: list[str]) -> Iterator[tuple[str, str, Fraction]]:
     if len(row) != 3:
         raise ValueError("a line must have a date, a currency and a rate")
     if not is_currency(row[1]):
-        raise ValueError(f"{row[1][:20]!r} is no currency code such as KES")
+        raise ValueError(f"{row[1][:20]!r} is not a currency code such as KES")
     yield row[1], _day(row[0]), _rate(row[2])
 
 
@@ -105,10 +107,10 @@ def _day(text: str) -> str:
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError:
-        raise ValueError(f"{text[:20]!r} is no day such as 2026-10-31") from None
+        raise ValueError(f"{text[:20]!r} is not a day such as 2026-10-31") from None
 
 
 def _rate(text: str) -> Fraction:
     if not _RATE.fullmatch(text) or not (rate := Fraction(text)):
-        raise ValueError(f"{text[:20]!r} is no rate such as 0.0067")
+        raise ValueError(f"{text[:20]!r} is not a rate such as 0.0067")
     return rate

@@ -429,7 +429,7 @@ class SumOfCells:
         typed = all(type(cell) is tables.Number for cell in (*add, *subtract) if cell.strip())
         shown = {sign for *_, sign in parts} - {""}
         if len(shown) > 1:
-            raise tables.UnclearCell("adds up amounts with the signs of several currencies")
+            raise tables.UnclearCell("adds amounts with the signs of different currencies")
         total = Decimal(0)
         for factor, minus, whole, decimals, _ in parts:
             value = Decimal(f"{whole}.{decimals}" if decimals else whole)
@@ -456,8 +456,8 @@ class SumOfCells:
 
 UNDECLARED: Final = (
     "has a minus sign in a column that is subtracted: declare in the mapping how the file writes "
-    'money that leaves, with signs = "minus", "none" or "any", or "sum" if columns are added and '
-    "subtracted as they stand"
+    'outgoing money: signs = "minus", "none" or "any", or "sum" to add and subtract the columns '
+    "with the signs in the file"
 )
 CONTRADICTS_NONE: Final = (
     'has a minus sign, but with signs = "none" the type or the column says which way money went: '
@@ -663,14 +663,14 @@ class ShapedTotals:
         total."""
         found = self._why_not(row)
         if found is None and self._rows_above < _LEAST_ROWS_ABOVE:
-            found = "there are too few rows above to tell it from an order by its sum"
+            found = "there are too few rows above to tell whether it is a total or an order"
         for place, _ in self._others if found is None else ():
             if (cell := _cell(row, place)).strip() and not any(
                 abs(self._sum(cell, "", currency)) == abs(total)
                 for (column, currency), total in self._of_others.items()
                 if column == place
             ):
-                found = "one of its amounts is not the sum of those above"
+                found = "one of its amounts is not the sum of the amounts above"
         return None if found is None else (
             f"has no name and no day, like a total, but {found}; set skip_last = 1 in a mapping "
             "to leave it out"

@@ -66,7 +66,7 @@ def column_place(name: str, heading: Sequence[str], *, row: int) -> int:
     plain = plain_name(name)
     places = [place for place, each in enumerate(heading) if plain_name(each) == plain]
     if len(places) > 1:
-        raise RefusedTable(row, "there are two columns of this name", column=heading[places[0]])
+        raise RefusedTable(row, "there are two columns with this name", column=heading[places[0]])
     if not places:
         raise no_column(name, heading, row=row)
     return places[0]
@@ -102,7 +102,7 @@ def found_instead(wanted: Sequence[str], heading: Sequence[str]) -> str:
     nearest = f"; the nearest is {', '.join(map(repr, dict.fromkeys(near)))}" if near else ""
     listed = ", ".join(name[:QUOTED_NAME] for name in names[:MAX_NAMED])
     more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
-    return f"{nearest}; the file has {listed or 'no names of columns'}{more}"
+    return f"{nearest}; the file has {listed or 'no column names'}{more}"
 
 
 QUOTED_NAME: Final = 60
@@ -411,7 +411,7 @@ def _sentence(offset: int, encoding: str, path: Path) -> str:
     if not found:
         return f"{start}, and no other encoding that was tried reads the file as text"
     both = " or ".join(found.values())
-    return f"{start}; it may be {both}: choose the right one, or name another"
+    return f"{start}; it may be {both}: give the right one, or another encoding"
 
 
 # --- tables of delimited text ---------------------------------------------------------------------

@@ -148,7 +148,7 @@ def check_workbook(path: Path) -> None:
     if len(entries) > MAX_ENTRIES:
         raise tables.RefusedTable(1, f"the workbook has more than {MAX_ENTRIES:,} parts")
     if len({each.filename.lower() for each in entries}) < len(entries):
-        raise tables.RefusedTable(1, "the workbook has two parts of one name: save it again")
+        raise tables.RefusedTable(1, "the workbook has two parts with the same name: save it again")
     if any(entry.flag_bits & _ENCRYPTED for entry in entries):
         raise tables.RefusedTable(1, "the workbook is encrypted: save it without a password")
     known = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -165,8 +165,8 @@ def check_workbook(path: Path) -> None:
     if content > MAX_CONTENT or content > max(FREE_CONTENT, packed * MAX_RATIO):
         raise tables.RefusedTable(
             1,
-            f"the workbook unpacks to {content // MIB:,} MiB from {packed / MIB:,.1f} MiB: more "
-            "than is read; export it as CSV",
+            f"the workbook unpacks to {content // MIB:,} MiB from {packed / MIB:,.1f} MiB: which "
+            "is more than the limit; export it as CSV",
         )
 
 
@@ -375,8 +375,8 @@ _MOST_LISTED: Final = 10
 def _hidden_rows(sheet: CalamineSheet, doubts: SheetDoubts) -> Iterator[str]:
     if hidden := doubts.hidden:
         yield (
-            f"Hidden rows are read, too: {counted(len(hidden), 'row')} of the sheet "
-            f"{sheet.name[:80]!r}, by a filter or by hand: {_stretches(hidden)}."
+            f"Hidden rows are imported, too: {counted(len(hidden), 'row')} of the sheet "
+            f"{sheet.name[:80]!r}, hidden by a filter or by hand: {_stretches(hidden)}."
         )
 
 
@@ -390,7 +390,7 @@ def _stretches(rows: Sequence[int]) -> str:
     ]
     more = len(named) - _MOST_LISTED
     return f"row{'s' * (len(rows) > 1)} {', '.join(named[:_MOST_LISTED])}" + (
-        f" and {counted(more, 'more stretch', 'more stretches')}" if more > 0 else ""
+        f" and {counted(more, 'more range', 'more stretches')}" if more > 0 else ""
     )
 
 
@@ -407,7 +407,8 @@ def _other_sheets(book: CalamineWorkbook, chosen: str) -> Iterator[str]:
         more = len(others) - _MOST_LISTED
         listed = ", ".join(others[:_MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")
         yield (
-            f"Only the sheet {chosen[:80]!r} is read. Others have content, too: {listed}. To read "
+            f"Only the sheet {chosen[:80]!r} is imported. Other sheets have content, too: "
+            f"{listed}. To read "
             "another one, name it with --sheet."
         )
 

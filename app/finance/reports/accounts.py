@@ -46,26 +46,28 @@ DEFAULTS: Final[Mapping[Role, str]] = {
 
 FILE: Final = "\n".join(
     [
-        "# Post sales as well, when the shop fulfils an order; without this, payments only.",
+        "# Post sales as well, when the shop fulfils an order. By default, only payments are "
+        "posted.",
         '#revenue_at = "fulfilment"',
         "",
         "[accounts]",
         *[f'{role} = "{name}"' for role, name in DEFAULTS.items()],
         "",
-        "# Other accounts for a source, a currency or a payment method: the first that fits.",
+        "# Other accounts for a source, currency or payment method. The first match is used.",
         "#[[override]]",
         '#source = "mpesa"',
         '#currency = "KES"',
         '#method = "card"',
         '#clearing = "Assets:Clearing:Mpesa"',
         "",
-        "# What your program calls an account: its code in Xero, its name in QuickBooks. Xero has",
+        "# The account in your accounting program: its code in Xero, its name in QuickBooks. Xero "
+        "has",
         "# system accounts that manual journals can't use: name accounts of your own.",
         "#[codes]",
         '#"Assets:Bank" = "090"',
         "",
-        "# The tax rate's full name in Xero; default is that of no tax: No VAT, No GST, and so on.",
-        "# And, with revenue_at, the percentage of tax that sales and refunds contain.",
+        "# The tax rate's full name in Xero. default names the rate without tax, such as No GST.",
+        "# With revenue_at, also state the percentage of tax that sales and refunds contain.",
         "#[tax_codes]",
         '#default = "No VAT"',
         '#sales = "16% VAT on Income"',
@@ -237,7 +239,7 @@ def _between(values: Values) -> Iterator[TomlMistake]:
         if code not in used:
             yield TomlMistake(
                 "tax_percent",
-                f"{code[:80]!r} is no tax code of [tax_codes]; write it as in that table",
+                f"{code[:80]!r} is not a tax code in [tax_codes]; write it as in that table",
             )
     if values.get("tax_percent") and values.get("revenue_at", "fulfilment") is None:
         yield TomlMistake(

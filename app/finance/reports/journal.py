@@ -312,7 +312,7 @@ class JournalText:
         """Return a sentence on the accounts against which payments are posted."""
         if self.accounts.revenue is None:
             return (
-                "A journal of payments, not of sales: payments are posted against "
+                "This journal has payments, but no sales. Payments are posted against "
                 f"{self.accounts.names['receivable']}, the account to which you post your sales, "
                 "too."
             )
@@ -418,7 +418,7 @@ class JournalText:
             converted = converter.converted(money, day)
             if converted is None:
                 raise UsageError(
-                    f"there is no rate of {currency} for {day}: add it to the file of "
+                    f"there is no exchange rate of {currency} for {day}: add it to the file of "
                     "TALLYHOOK_REPORTS__RATES"
                 )
             found[day, adjusted, rates.own, role, name] += converted

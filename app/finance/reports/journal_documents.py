@@ -11,11 +11,11 @@ class PostedDocument(TypedDict):
         str, "Purpose of the account, independent of its name.", Keywords(examples=["clearing"])
     ]
     minor: Annotated[int, "Minor units: debit is positive, credit negative."]
-    money: Annotated[MoneyDocument, "The same in major units."]
+    money: Annotated[MoneyDocument, "The amount in major units."]
 
 
 class TransactionDocument(TypedDict):
-    transaction: Annotated[Count, "Its number in this journal, from 1."]
+    transaction: Annotated[Count, "Number of the transaction in this journal, from 1."]
     date: DayText
     at: InstantText
     what: Annotated[str, Keywords(examples=["captured"])]
@@ -51,7 +51,7 @@ class RateDocument(TypedDict):
 class OwnBalancesDocument(TypedDict):
     currency: Annotated[str, Keywords(examples=["EUR"])]
     totals: list[OwnTotalDocument]
-    residual: Annotated[MoneyDocument, "Remainder of all totals after rounding."]
+    residual: Annotated[MoneyDocument, "Difference that exchange rates and rounding leave."]
     missing: Annotated[list[str], "Currencies of money without a rate."]
     rates: list[RateDocument]
 
@@ -75,7 +75,7 @@ class JournalDocument(_Span):
     closed_by: NotRequired[Annotated[str, "Who closed the month, if it is closed."]]
     closed_at: NotRequired[InstantText]
     version: NotRequired[Annotated[Count, "Of the closing."]]
-    approved_by: NotRequired[Annotated[str, "Who approved the closing, where it took two people."]]
+    approved_by: NotRequired[Annotated[str, "Who approved the closing, if two people were needed."]]
     proposed_at: NotRequired[InstantText]
     transactions: list[TransactionDocument]
     count: Count
@@ -83,6 +83,6 @@ class JournalDocument(_Span):
     own: NotRequired[
         Annotated[
             OwnBalancesDocument,
-            "The totals in TALLYHOOK_REPORTS__CURRENCY, at the rates of their days.",
+            "The totals in TALLYHOOK_REPORTS__CURRENCY, at each day's exchange rate.",
         ]
     ]

@@ -304,7 +304,7 @@ JOURNAL_FORMS: Final[Mapping[str, JournalForm]] = {
     "xero": JournalForm(
         title="Xero",
         ending="xero.csv",
-        purpose="manual journals to import in Xero, one a day",
+        purpose="manual journals to import into Xero, one per day",
         columns=(
             "*Narration",
             "*Date",
@@ -325,7 +325,7 @@ JOURNAL_FORMS: Final[Mapping[str, JournalForm]] = {
     "quickbooks": JournalForm(
         title="QuickBooks",
         ending="quickbooks.csv",
-        purpose="journal entries to import in QuickBooks Online, one a day",
+        purpose="journal entries to import into QuickBooks Online, one per day",
         columns=(
             "Journal No.",
             "Journal Date",
@@ -346,7 +346,7 @@ JournalFormat = Annotated[str, Keywords(enum=JOURNAL_FORMATS)]
 
 _EACH: Final = tuple(name for name, form in JOURNAL_FORMS.items() if form.by_day is None)
 _BY_DAY: Final = tuple(name for name, form in JOURNAL_FORMS.items() if form.by_day is not None)
-_IMPORTED: Final = "to import there, a journal a day and currency."
+_IMPORTED: Final = "to import into that program, one journal per day and currency."
 
 COMMAND_WORDS: Final = "; ".join(
     [f"{name}: {JOURNAL_FORMS[name].words}".removesuffix(": ") for name in _EACH]
@@ -361,6 +361,6 @@ def api_words(default: str) -> str:
     default  name of the default format
     """
     words = {name: JOURNAL_FORMS[name].words for name in reversed(_EACH)}
-    words[default] = "which it is without this"
+    words[default] = "the default"
     said = [f"{name}, {text}".removesuffix(", ") for name, text in words.items()]
     return "; ".join([*said, f"{' and '.join(_BY_DAY)}, {_IMPORTED}"])

@@ -208,9 +208,9 @@ def compared(report: PeriodReport) -> Iterator[str]:
 
 
 _NO_FILES: Final = {
-    "statement": "No statement is imported: payments were not compared.",
-    "bank": "No file of a bank is imported: payouts were not compared.",
-    "book": "No order book is imported: orders were not compared.",
+    "statement": "No statement is imported, so payments were not compared.",
+    "bank": "No bank file is imported, so payouts were not compared.",
+    "book": "No order book is imported, so orders were not compared.",
 }
 
 
@@ -231,7 +231,7 @@ def verdict(report: PeriodReport) -> str:
     if not broken:
         agree = f"All {len(report.ties)} control sums agree"
         if not all(row.whole for row in report.coverage) or not report.coverage:
-            return f"{agree} over what was read, which does not cover the whole period."
+            return f"{agree} over the imported data, which do not cover the whole period."
         return f"{agree}: every order and every amount that was read is counted once."
     return f"{len(broken)} of {len(report.ties)} control sums do not agree: {', '.join(broken)}."
 

@@ -49,7 +49,7 @@ def document(report: PeriodReport) -> dict[str, Any]:
         if rows or part.chart is not None:
             sections.append(_section(part, rows, report))
         if len(rows) < len(part.rows):
-            of_them = f", of which {len(rows):,} are here" if rows else ""
+            of_them = f", of which {len(rows):,} are in this document" if rows else ""
             elsewhere.append([part.table.title, counted(len(part.rows), "row") + of_them])
     return {
         "title": f"Period report {layout.period_words(report.scope)}",

@@ -24,7 +24,7 @@ def check_format(format: ReportFormat) -> None:
     if format == "pdf" and find_spec("typst") is None:
         raise UsageError(
             "PDF needs typst, which is not installed: run `pip install typst` in the environment "
-            "of Tallyhook, or take --format html and print it"
+            "of Tallyhook, or use --format html and print the page"
         )
 
 

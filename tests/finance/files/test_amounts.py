@@ -63,7 +63,7 @@ def test_many_at_once_are_read_as_one_by_one(cells: list[str], currency: str) ->
     ("1,234", r"1,234\.00 \(decimal = \"\.\" and thousands = \",\"\)"),
     ("1.234,50", r"read as 1,234\.50 \(decimal = \",\" and thousands = \"\.\"\)"),
     ("1 234", r"thousands = \" \""), ("1\u202f234", r"thousands = \" \""), ("1'234.50", "read as"),
-    ("1.234.567,00", "needs its marks declared"),
+    ("1.234.567,00", "can be read in several ways"),
     ("1.234", "more decimals"), ("1.505", "more decimals"), ("0.001", "more decimals"),
     ("(1.00)", "brackets"), ("=1+1", "formula"), ("", "empty"), ("  ", "empty"),
     ("5-", r'ends with .-.: say whether that is "minus"'), ("5 DR", "ends with .DR."),

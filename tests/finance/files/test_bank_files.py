@@ -601,7 +601,7 @@ REFUSED: dict[str, tuple[str, str]] = {
         CAMT.replace("?>\n", f"?>\n{FILE}\n", 1).replace("MONTHLY", "&e;"),
         "declares a document type",
     ),
-    "an entity that nobody declared": (CAMT.replace("MONTHLY", "&e;"), "the XML breaks here"),
+    "an entity that nobody declared": (CAMT.replace("MONTHLY", "&e;"), "the XML is invalid here"),
     **{
         f"XML that says it is in {encoding}": (
             f'<?xml version="1.0" encoding="{encoding}"?>\n' + CAMT.partition("?>\n")[2],
@@ -609,21 +609,21 @@ REFUSED: dict[str, tuple[str, str]] = {
         )
         for encoding in ("utf-7", "shift_jis", "zlib", "idna", "undefined", "nobodys")
     },
-    "another message": (CAMT.replace("camt.053", "camt.054"), "is no CAMT.052, 053 or 054: ask"),
+    "another message": (CAMT.replace("camt.053", "camt.054"), "is not CAMT.052, 053 or 054: ask"),
     "several messages in one envelope": (
         f"<Envelope>{CAMT.partition('?>')[2] * 2}</Envelope>",
         "has several statement messages",
     ),
     "another message in an envelope": (
         f"<Envelope>{CAMT.partition('?>')[2].replace('camt.053', 'camt.029')}</Envelope>",
-        "is no CAMT.052, 053 or 054, but CAMT.029: ask",
+        "is not CAMT.052, 053 or 054, but CAMT.029: ask",
     ),
     "a message in a namespace of somebody else": (
         CAMT.replace("urn:iso:std:iso:20022:tech:xsd:camt.053.001.02", "urn:nobody"),
-        "is no CAMT.052, 053 or 054: ask",
+        "is not CAMT.052, 053 or 054: ask",
     ),
-    "XML of something else": ("<a>" + "<b/>" * 300 + "</a>", "is no CAMT.052, 053 or 054: ask"),
-    "XML that ends early": (CAMT[:1200], "the XML breaks here"),
+    "XML of something else": ("<a>" + "<b/>" * 300 + "</a>", "is not CAMT.052, 053 or 054: ask"),
+    "XML that ends early": (CAMT[:1200], "the XML is invalid here"),
     "XML without end of depth": (
         CAMT.replace("<GrpHdr>", "<GrpHdr>" + "<a>" * 50, 1),
         "nests more than 40 elements",
@@ -715,7 +715,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "OFX in an encoding that nobody knows": (
         OFX.replace("CHARSET:1252", "CHARSET:125"),
-        "names an encoding that is not known: give --encoding",
+        "names an unknown encoding: give --encoding",
     ),
     "OFX with elements without end": (
         OFX.replace("<STMTRS>", "<STMTRS>" + "<A>" * 200),

@@ -112,7 +112,7 @@ def test_a_long_list_of_files_is_not_read(tmp_path: Path, monkeypatch: pytest.Mo
     (office("WordDocument"), "a text document of Word"),
     (office("anything"), "a document of an old Office program"),
     (b"%PDF-1.7\n", "a PDF, which cannot be read as rows"),
-    (b"\xef\xbb\xbf<html><table><tr><td>reference</td>", "a web page (HTML), whatever its name"),
+    (b"\xef\xbb\xbf<html><table><tr><td>reference</td>", "a web page (HTML), although its name"),
     (b"<!-- x -->\n<TABLE border=1>", "a web page (HTML)"),
     ("<!DOCTYPE html>".encode("utf-16"), "a web page (HTML)"),
     (b'<?xml version="1.0"?>\n<?mso-application progid="Excel.Sheet"?>\n<Workbook',
@@ -138,7 +138,7 @@ def test_a_banks_own_format_is_no_table_of_an_order_book(
     content: str, what: str, tmp_path: Path
 ) -> None:
     _, ((_, _, sentence),) = book(content, folder=tmp_path)
-    assert sentence == f"this is {what}, which is no table of rows and columns"
+    assert sentence == f"this is {what}, which is not a table of rows and columns"
 
 
 def test_an_encrypted_archive_is_refused(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_undecodable_text_is_refused_with_its_byte_and_row(
 
 @for_each("name", ["rot13", "base64", "utf-7", "idna", "klingon", "x" * 999, ""])
 def test_an_encoding_that_is_none_of_text_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no encoding"):
+    with pytest.raises(UsageError, match="is not a known encoding"):
         book(HEADING, f'encoding = "{name}"', folder=tmp_path)
 
 

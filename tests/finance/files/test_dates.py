@@ -179,7 +179,7 @@ def test_abbreviations_agree_with_the_time_zone_database() -> None:
 
 @for_each("name", ["Mars/Base", "../etc/passwd", "+3", "", "/etc/localtime"])
 def test_a_zone_that_is_none_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="no time zone"):
+    with pytest.raises(UsageError, match="not a known time zone"):
         zone_of(name)
 
 

@@ -265,8 +265,8 @@ def test_all_that_is_wrong_with_a_mapping_is_reported_at_once() -> None:
 @for_each(("mapping", "said"), [
     ('decimal = ","\nthousands = ","', "same mark"), ('decimal = ";"', "decimal: must be"),
     ('thousands = "x"', "thousands: must be"), ('dates = "us"', "dates: must be one of"),
-    ('delimiter = "x"', "delimiter: must be"), ('encoding = "x"', "no encoding"),
-    ('zone = "x"', "no time zone"), ('phone_country = "+254"', "calling code"),
+    ('delimiter = "x"', "delimiter: must be"), ('encoding = "x"', "not a known encoding"),
+    ('zone = "x"', "not a known time zone"), ('phone_country = "+254"', "calling code"),
     ("columns = 3", "must be a section"), ("x = [", "not TOML"),
     ("[words]\nstatus = 1", "must be a section"),
     ("#" * 70_000, "larger than 65,536 bytes"),

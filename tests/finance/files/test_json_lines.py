@@ -31,7 +31,7 @@ def test_numbers_are_exact_and_do_not_depend_on_declared_marks(tmp_path: Path) -
     ('{"amount": NaN}', "NaN"), ('{"amount": -Infinity}', "NaN or Infinity"),
     ('{"amount": 1e999999999}', "too large"), ('{"amount": ' + "1" * 101 + "}", "100 characters"),
     ('{"amount": true}', "neither a text nor a number"), ('{"amount": [1]}', "neither"),
-    ("[1]", "no JSON object"), ("{", "breaks at character"), ('{"a": 1} x', "breaks"),
+    ("[1]", "not a JSON object"), ("{", "the error is at character"), ('{"a": 1} x', "the error"),
     ('{"a":' * 100_000, "nested too deeply"),
     ('{"reference": "' + "x" * 200_000 + '"}', "characters"),
 ])  # fmt: skip
@@ -62,7 +62,7 @@ ORDERS = [{"reference": f"A-{n}", "amount": 1, "currency": "KES"} for n in range
     (json.dumps(ORDERS, indent=1), 1, "one JSON array"), (json.dumps(ORDERS), 1, "one JSON array"),
     ("\ufeff\n [ ]", 1, "one JSON array"),
     ("{\n" * 5_000, 1, "write one object on each line"),
-    ("{x", 1, "breaks at character 2"),
+    ("{x", 1, "the error is at character 2"),
     (GOOD.encode() + b"{\xff\n" + GOOD.encode(), 2, "is not utf-8"),
     (GOOD.encode() + b"{\0\n" + GOOD.encode(), 2, "zero byte"),
     (GOOD + "{" + "x" * 2_000_000, 2, "longer than"),

@@ -531,7 +531,7 @@ def test_of_encodings_that_read_as_well_a_person_is_asked_by_a_word(
 ) -> None:
     content = f"reference,amount,currency\n{text},1.00,KES\n".encode(encoding)
     _, ((row, _, sentence),) = book(content, folder=tmp_path)
-    assert (row, ": choose the right one" in sentence) == (2, True)
+    assert (row, ": give the right one" in sentence) == (2, True)
     for name, word in {encoding: text, **others}.items():
         assert f"(--encoding {name}), which reads a word as {word!r}" in sentence
 

@@ -204,9 +204,10 @@ def test_other_sheets_and_hidden_rows_are_noted_with_names_and_counts(tmp_path: 
     book_["Orders"].row_dimensions[20].hidden = True
     book_.save(path)
     assert notes_of(path) == (
-        "Only the sheet 'Orders' is read. Others have content, too: 'hiddenA' (1 row, hidden), "
-        "'B' (2 rows). To read another one, name it with --sheet. Hidden rows are read, too: 6 "
-        "rows of the sheet 'Orders', by a filter or by hand: rows 2 to 4, 6 to 8."
+        "Only the sheet 'Orders' is imported. Other sheets have content, too: 'hiddenA' (1 row, "
+        "hidden), "
+        "'B' (2 rows). To read another one, name it with --sheet. Hidden rows are imported, too: 6 "
+        "rows of the sheet 'Orders', hidden by a filter or by hand: rows 2 to 4, 6 to 8."
     )
     assert "sheet 'B' is read" in notes_of(path, 'sheet = "B"')
     assert not notes_of(sheets(tmp_path, Orders=[HEADING, ONE]))
@@ -248,7 +249,7 @@ def test_of_two_parts_of_one_name_none_is_read(tmp_path: Path) -> None:
     file = io.BytesIO(workbook(["A", 1, "KES"]))
     with zipfile.ZipFile(file, "a") as archive:
         archive.writestr(SHEET.upper(), b"<worksheet/>")
-    assert "two parts of one name" in refusal(file.getvalue(), tmp_path)
+    assert "two parts with the same name" in refusal(file.getvalue(), tmp_path)
 
 
 def test_a_sheet_that_goes_far_out_is_refused(

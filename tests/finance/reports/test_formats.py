@@ -242,9 +242,9 @@ def test_the_headline_says_what_was_compared_with_what_and_what_was_not(
     assert ("every order and every amount" in sums) == found.coverage[0].whole
     nothing = headlines(changed(coverage=()))
     assert nothing[2:] == (
-        "No statement is imported: payments were not compared.",
-        "No file of a bank is imported: payouts were not compared.",
-        "No order book is imported: orders were not compared.",
+        "No statement is imported, so payments were not compared.",
+        "No bank file is imported, so payouts were not compared.",
+        "No order book is imported, so orders were not compared.",
     )
     assert "every order" not in nothing[0]
 

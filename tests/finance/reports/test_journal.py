@@ -569,7 +569,7 @@ def test_json_and_beancount_have_the_rates_of_the_own_currency(tmp_path: Path) -
 def test_without_a_rate_nothing_is_written_for_import_in_the_own_currency() -> None:
     journal = JournalText("xero", scope=scope(), rates=replace(THIRDS, by_day={}, statements={}))
     journal.transaction(month(1)[0])
-    with pytest.raises(UsageError, match="there is no rate of KES for 2026-10-01: add it"):
+    with pytest.raises(UsageError, match="there is no exchange rate of KES for 2026-10-01: add it"):
         journal.foot()
 
 
@@ -593,9 +593,9 @@ def test_the_rate_of_a_statement_is_that_of_its_exchanges() -> None:
 
 
 def test_the_journal_says_that_it_has_payments_and_not_sales() -> None:
-    assert "; A journal of payments, not of sales" in written([])
+    assert "; A journal of payments, but no sales" in written([])
     assert json.loads(written([], "json"))["kind"] == "payments journal"
-    assert "not of sales" not in written([], accounts=accounts_of('revenue_at = "fulfilment"'))
+    assert "but no sales" not in written([], accounts=accounts_of('revenue_at = "fulfilment"'))
 
 
 @for_each(

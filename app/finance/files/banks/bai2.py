@@ -113,7 +113,7 @@ class Bai2Table(BankTable):
                 continue
             code, _, rest = text.partition(",")
             if code not in _RECORDS:
-                raise tables.RefusedTable(number, "the line is no record of BAI2")
+                raise tables.RefusedTable(number, "the line is not a BAI2 record")
             if code == "88" and begun is not None:
                 begun[2].append(rest)
                 if len(begun[2]) > MAX_CONTINUED:
@@ -131,7 +131,7 @@ class Bai2Table(BankTable):
         """Return a group's day, and whether its report is final. Raises RefusedTable."""
         if what := _GROUP_STATUS.get(_at(fields, 2)):
             raise tables.RefusedTable(
-                number, f"the group is {what}, which is not read: fetch the day's whole report"
+                number, f"the group is {what}, which is not supported: fetch the day's whole report"
             )
         if _at(fields, 6) == "3":
             raise tables.RefusedTable(
@@ -198,7 +198,9 @@ def _skipped(number: int, fields: Sequence[str]) -> int:
     kind = _at(fields, 0).upper()
     if kind == "D":
         if not (count := _at(fields, 1)).isdecimal() or len(count) > 3:
-            raise tables.RefusedTable(number, "the distribution of the funds has no count")
+            raise tables.RefusedTable(
+                number, "the funds type D (distributed availability) has no valid count"
+            )
         return 1 + 2 * int(count)
     return {"S": 3, "V": 2}.get(kind, 0)
 

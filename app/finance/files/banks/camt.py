@@ -128,7 +128,7 @@ class _Camt:
             self._parser.Parse(part, last)
         except expat.ExpatError as error:
             raise tables.RefusedTable(
-                error.lineno, f"the XML breaks here: {expat.ErrorString(error.code)}"
+                error.lineno, f"the XML is invalid here: {expat.ErrorString(error.code)}"
             ) from None
         except (LookupError, ValueError):  # it declares an encoding that expat lacks
             raise tables.RefusedTable(
@@ -161,7 +161,8 @@ class _Camt:
         self._path.append(tag)
         if len(self._path) > MAX_DEPTH:
             raise tables.RefusedTable(
-                self._parser.CurrentLineNumber, f"the XML nests more than {MAX_DEPTH} elements"
+                self._parser.CurrentLineNumber,
+                f"the XML has elements nested more than {MAX_DEPTH} levels deep",
             )
         self._value, self._length = [], 0
         if not self._message:
@@ -198,7 +199,7 @@ class _Camt:
     def _no_statement(self, found: str) -> tables.RefusedTable:
         return tables.RefusedTable(
             self._parser.CurrentLineNumber,
-            f"the XML is no CAMT.052, 053 or 054{found}: ask the bank for camt.053 (end of day "
+            f"the XML is not CAMT.052, 053 or 054{found}: ask the bank for camt.053 (end of day "
             "statement), or export CSV",
         )
 

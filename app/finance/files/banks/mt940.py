@@ -258,7 +258,7 @@ def _check_counted(
         raise tables.RefusedTable(
             number,
             f"the file's entries are {booked[0]:,} with {booked[1]:f} in all, but the report "
-            f"states {value.strip()[:40]!r}: the file is cut or was changed; fetch it again",
+            f"states {value.strip()[:40]!r}: the file was cut off or changed; fetch it again",
         )
 
 

@@ -28,7 +28,7 @@ _STATEMENTS: Final = ("STMTRS", "CCSTMTRS")
 _ACCOUNTS: Final = ("BANKACCTFROM", "CCACCTFROM")
 
 _ERRORS: Final = {
-    "2000": "an error that it does not name",
+    "2000": "an error without a description",
     "2003": "the account was not found",
     "2004": "the account is closed",
     "2005": "the account is not open to this user",
@@ -71,7 +71,7 @@ class OfxTable(BankTable):
             if encoding is not None:
                 raise
             raise tables.RefusedTable(
-                1, "the file's head names an encoding that is not known: give --encoding NAME"
+                1, "the file's header names an unknown encoding: give --encoding NAME"
             ) from None
         except UnicodeDecodeError as error:
             raise tables.RefusedTable(
