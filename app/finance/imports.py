@@ -438,7 +438,7 @@ async def past_import(context: AppContext, number: int) -> import_store.Import:
     if found is None:
         raise NotFoundError(
             f"there is no import {number}; `tallyhook records imports`, `statement imports` and "
-            "`bank imports` show which are"
+            "`bank imports` list the imports"
         )
     return found
 

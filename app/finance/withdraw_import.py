@@ -185,7 +185,7 @@ async def _withdrawable(
     group = GROUPS[kind]
     if found is None or found.kind != kind:
         raise NotFoundError(
-            f"there is no import {number} of {group}: `tallyhook {group} imports` shows which are"
+            f"there is no import {number} of {group}: `tallyhook {group} imports` lists the imports"
         )
     if found.withdraws is not None:
         raise UsageError(

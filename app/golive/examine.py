@@ -229,7 +229,7 @@ async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Chec
         checks.append(
             preflight.weak(
                 "provider",
-                "No service address is configured, so no request was sent.",
+                "No service address is configured, so this was not checked.",
                 "set TALLYHOOK_CHECKOUT__BASE_URL if this service opens sessions",
             )
         )

@@ -222,7 +222,7 @@ class _BreakState:
         self._assigned: Step | None = None
         self._settled: Step | None = None
         self._matched: dict[str, Step] = {}
-        self._because = "No run has found it yet."
+        self._because = "No run has found this break yet."
         self._closed_by: tuple[str, ...] = ()
 
     def take(self, step: Step) -> None:
@@ -233,7 +233,7 @@ class _BreakState:
             why = _NOTHING_CITED
             if step.cites:
                 why = f"this later evidence closed it: {', '.join(step.cites)}"
-            self._because = f"Run {step.run} no longer saw it; {why}."
+            self._because = f"Run {step.run} no longer found this break; {why}."
         elif step.kind == "assigned":
             self._assigned = step if step.value else None
         elif step.kind == "accepted":
@@ -257,13 +257,13 @@ class _BreakState:
             )
             self._accepted = self._settled = None
         elif step.kind == "opened":
-            self._because = f"Run {step.run} saw it first."
+            self._because = f"Run {step.run} was the first to find this break."
         elif step.kind == "reopened":
-            self._because = f"Run {step.run} saw it again, after it had closed."
+            self._because = f"Run {step.run} found this break again after it had been closed."
             self._accepted = self._settled = None
         elif accepted is not None and accepted.money != step.money:
             self._because = (
-                f"It was accepted at {accepted.money}, but run {step.run} saw {step.money}."
+                f"It was accepted at {accepted.money}, but run {step.run} found {step.money}."
             )
             self._accepted = self._settled = None
         elif accepted is not None and self._left not in (None, step.left):
@@ -280,7 +280,7 @@ class _BreakState:
         people = f"{step.by} and {step.second}" if step.second else str(step.by)
         self._because = f"{people} {did} {step.money}: {step.reason}"
         if self._money not in (None, step.money):  # a run ended while the person decided
-            self._because = f"{people} {did} {step.money}, but a run has seen {self._money}."
+            self._because = f"{people} {did} {step.money}, but a run has found {self._money}."
             return
         self._accepted = None if step.value == "refund" else step
         if step.kind == "settled":
@@ -312,7 +312,7 @@ class _BreakState:
 
 
 _NOTHING_CITED: Final = (
-    "no new evidence about it came: time has passed, or what belongs to it was found elsewhere"
+    "no new evidence arrived, but time has passed, or the matching row was found elsewhere"
 )
 
 

@@ -139,8 +139,10 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         "Orders by outcome",
         r.ControlRow,
         "currency bucket count:count sum:money captured:money refunded:money lost:money",
-        about="Every order of the period is in exactly one row; money that moved in the period is "
-        "in the row of its own currency.",
+        about=(
+            "Every order of the period is counted in exactly one row. Money that moved in the "
+            "period is in the row of its own currency."
+        ),
     ),
     table_of(
         "outcomes",
@@ -197,8 +199,9 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         "Totals in your own currency",
         r.OwnRow,
         "currency of flow sum:money",
-        about="Money of the period at each day's rates; a row without a currency has all "
-        "currencies. Left by rates and rounding: money is captured and settled at the rates of "
+        about="Money of the period at each day's rates; a row without a currency is the total of "
+        "all currencies. Left by rates and rounding: money is captured and settled at the "
+        "rates of "
         "different days, and each day's sum is rounded.",
     ),
     table_of(

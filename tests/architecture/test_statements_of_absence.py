@@ -127,7 +127,7 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "Not settled in time": MATCHED,
         "Refund not settled": MATCHED,
         "Settled, no webhook read": MATCHED,
-        "no event that was read s": MATCHED,
+        "no event that was read": MATCHED,
         "but no payment is known": MATCHED,
         "but no refund of the full amount has come": MATCHED,
         "but no webhook that was read says so": MATCHED,
@@ -236,6 +236,7 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "no money at risk": MATCHED,
     },
     "app/finance/withdraw_import.py": {"no money": INPUT},
+    "app/golive/capacity.py": {"No delivery was read in the last 90 days": INPUT},
     "app/golive/rehearse.py": {"No verified event came": ("read", "accepted")},
     "app/monitoring/preflight.py": {"ok": INPUT, "no order is found by phone numbers": INPUT},
     "app/monitoring/arrivals.py": {"o verified event has come": READ},
@@ -264,9 +265,9 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
 
 SAYS: Final = re.compile(
     r"""
-    \bno\ (?:final\ |verified\ |genuine\ |such\ )?(?:payment|webhook|word|message|money|request
-        |event|dispute|refund|delivery|attempt|difference)\b(?!\ (?:can|counts?|changes?))
-    | \bno\ (?:order|break)\ (?:was|is|waits|of\ it|known|must)\b
+    \bno\ (?:final\ |verified\ |genuine\ |such\ |unreadable\ )?(?:payment|webhook|word|message|money
+        |request|event|dispute|refund|delivery|attempt|difference)\b(?!\ (?:can|counts?|changes?))
+    | \bno\ (?:order|break)\ (?:was|is|waits|of\ (?:it|the\ month)|known|must)\b
     | \bnothing\ (?:was\ (?:found|received)|came|arrived|has\ come|is\ (?:known|due|owed)
         |had\ been\ paid|has\ been\ reconciled|to\ compare)\b
     | \bnobody\ (?:has|had)\ (?:told|tried|spoken)\b

@@ -244,7 +244,7 @@ def test_another_sheet_is_noted_and_read_by_its_name(
     made["Oct"].append(["A", None, "1", "2026-11-01", 1, None, "KES"])
     made.save(path)
     first = run(*command, str(path))
-    assert "Others have content, too: 'Oct' (2 rows)" in " ".join(first.err.split())
+    assert "Other sheets have content, too: 'Oct' (2 rows)" in " ".join(first.err.split())
     if command[0] == "import":
         unknown = " ".join(run("import", str(path)).err.split())
         assert "'Sheet', 'Oct' have content. To read another one, name it with --sheet" in unknown

@@ -97,7 +97,7 @@ async def test_a_line_is_matched_by_hand_and_taken_back(
     assert [(each["matched"], each["state"]) for each in again] == [([], "open")] * 2
     assert "This break was not matched by hand" in none
     assert closed["state"] == "closed"
-    assert closed["because"].startswith("Run 2 no longer saw it")
+    assert closed["because"].startswith("Run 2 no longer found this break")
     rows = console.driver.rows(
         "SELECT action, count(*) FROM audit WHERE action LIKE '%matched' GROUP BY action"
     )
@@ -174,7 +174,7 @@ async def test_several_lines_are_found_added_up_and_matched_in_four_clicks(
     assert sent.status_code == 303
     assert not {"ORD-77", "ORD-78"} & {*left, *again}
     assert "ORD-79" in again
-    assert closed["because"].startswith("Run 2 no longer saw it")
+    assert closed["because"].startswith("Run 2 no longer found this break")
 
 
 async def test_every_number_of_a_run_opens_its_rows(

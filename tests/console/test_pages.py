@@ -433,7 +433,7 @@ async def test_pages_follow_each_other_without_gap_or_double(
     [
         ("/orders?outcome=nothing", 400, "Outcome is none of"),
         ("/orders?before=x", 400, "whole number"),
-        ("/orders/ORD-1?as_of=yesterday", 400, "Write a moment such as"),
+        ("/orders/ORD-1?as_of=yesterday", 400, "Write a time such as"),
         ("/orders/ORD-9", 404, "Nothing is known of order"),
         ("/deliveries/dlv_0", 404, "There is no delivery"),
         ("/nothing", 404, "There is no such page"),

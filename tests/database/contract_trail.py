@@ -77,7 +77,7 @@ PLANTED: Final = {
     "import 2 differs from the trail": [
         "UPDATE imports SET withdraws=1 WHERE number=2",
     ],
-    "1 line of book imports was added or withdrawn by no import": [
+    "1 line of book imports was not added or withdrawn by a recorded import": [
         "INSERT INTO book_lines (match_key, kind, since, line, reference, minor, currency) "
         "VALUES ('x', 'order', 0, 'bok_x', 'X', 5, 'KES')",
         "UPDATE book_lines SET until=3 WHERE reference='A-2' AND since=2",

@@ -27,9 +27,7 @@ def test_the_doctor_says_what_takes_effect_with_the_next_start(tmp_path: Path) -
         assert lines(tmp_path, "settings", **more) == []
         path.write_text("TALLYHOOK_GRACE_S=61\n")
         (said,) = lines(tmp_path, "settings", **more)
-        assert said["sentence"].startswith(
-            "TALLYHOOK_GRACE_S changed since the service was started"
-        )
+        assert said["sentence"].startswith("TALLYHOOK_GRACE_S changed after the service started")
         path.write_text("TALLYHOOK_GRACE_S=soon\n")
         (said,) = lines(tmp_path, "TALLYHOOK_GRACE_S", **more)
         assert "a running service keeps the settings from its start" in said["do"]

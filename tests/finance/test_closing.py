@@ -586,7 +586,9 @@ async def test_a_closed_report_is_printed_again_as_it_was(
     assert await closed_report(context, "2026-10", "json") == before
     found = {each.step: each for each in await verified(context)}
     assert found["prints"].passed
-    assert found["prints"].sentence.endswith("this version would print json differently")
+    assert found["prints"].sentence.endswith(
+        "this version of Tallyhook would print json differently"
+    )
 
 
 async def test_every_print_names_the_merchant_and_who_closed_when(context: AppContext) -> None:

@@ -27,8 +27,8 @@ def kes(minor: int) -> Money:
         ({}, [kes(1_000)], None),
         ({}, [kes(1_001)], "KES 10.01 is more than the KES 10.00 that one person may accept"),
         ({}, [kes(600), kes(401)],
-         "together they amount to KES 10.01, more than the KES 10.00 that one person may decide about "
-         "alone in a day"),
+         "together they amount to KES 10.01, more than the KES 10.00 that one person may decide "
+         "about alone in a day"),
         ({"day": {"KES": 900}}, [kes(100)], None),
         ({"day": {"KES": 900}}, [kes(101)],
          "KES 9.00 of the KES 10.00 that one person may decide about alone in a day is used up "

@@ -277,7 +277,7 @@ async def test_a_folder_that_takes_nothing_is_an_alarm_until_it_does(shop: Shop)
     folder.rmdir()
     failed = await run_entry(now, schedule)
     assert failed.state == "failed"
-    assert "TALLYHOOK_REPORTS__FOLDER accepts no file (No such file" in (failed.problem or "")
+    assert "TALLYHOOK_REPORTS__FOLDER cannot be written (No such file" in (failed.problem or "")
     watched = Watched(with_settings(now, schedule="month | 0 6 12 * * | reconcile"))
     alarm = (await alarms(watched))["schedule"]
     assert alarm.sentence.startswith("1 scheduled run failed (month: the folder")

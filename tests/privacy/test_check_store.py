@@ -454,7 +454,7 @@ async def test_a_customer_who_is_not_found_by_the_number_that_a_body_names(tmp_p
         await plant(driver, "DELETE FROM phones")
         (problem,) = (await checked(driver)).problems
         assert problem.startswith(
-            "2 customers are not found by the number, email address, name or id"
+            "2 customers are missing in the search, although a body has their number, email"
         )
         driver.context = with_settings(driver.context, retention_phones_days=30)
         assert (await checked(driver)).problems == []

@@ -212,12 +212,13 @@ def test_who_accepted_a_break_is_asked_again_where_it_leaves_another_sum(
 
 
 @for_each(("steps", "because"), [
-    ([], "No run has found it yet."),
-    ([OPENED], "Run 1 saw it first."),
-    ([OPENED, step("changed", 101)], "Run 1 saw it first."),
-    ([OPENED, step("assigned", value="bob")], "Run 1 saw it first."),
-    ([OPENED, CLOSED], "Run 7 no longer saw it; later evidence closed it: evt_1, bok_1.2."),
-    ([OPENED, CLOSED, step("reopened")], "Run 7 saw it again, after it had closed."),
+    ([], "No run has found this break yet."),
+    ([OPENED], "Run 1 was the first to find this break."),
+    ([OPENED, step("changed", 101)], "Run 1 was the first to find this break."),
+    ([OPENED, step("assigned", value="bob")], "Run 1 was the first to find this break."),
+    ([OPENED, CLOSED], "Run 7 no longer found this break; this later evidence closed it: evt_1, "
+        "bok_1.2."),
+    ([OPENED, CLOSED, step("reopened")], "Run 7 found this break again after it had been closed."),
     ([OPENED, ACCEPTED], "ann accepted KES 1.00: because"),
     ([OPENED, step("accepted", second="bob")], "ann and bob accepted KES 1.00: because"),
     ([OPENED, step("settled", value="credit")], "ann decided to credit KES 1.00: because"),
@@ -226,10 +227,10 @@ def test_who_accepted_a_break_is_asked_again_where_it_leaves_another_sum(
      "It was matched with stm_1, but run 7 still found it: the match does not explain the break."),
     ([OPENED, step("unmatched", value="stm_1")], "ann undid its match with stm_1: because"),
     ([OPENED, ACCEPTED, step("changed", 101)],
-     "It was accepted at KES 1.00, but run 7 saw KES 1.01."),
+     "It was accepted at KES 1.00, but run 7 found KES 1.01."),
     ([OPENED, ACCEPTED, step("changed")], "ann accepted KES 1.00: because"),
     ([OPENED, step("changed", 101), ACCEPTED],
-     "ann accepted KES 1.00, but a run has seen KES 1.01."),
+     "ann accepted KES 1.00, but a run has found KES 1.01."),
 ])  # fmt: skip
 def test_why_a_break_stands_so_is_what_was_done_last(
     steps: list[breaks.Step], because: str

@@ -175,7 +175,7 @@ def test_what_is_taken_beyond_the_rate_is_reported_and_left() -> None:
         "KES 500.00 was refunded, but the statement deducts UGX 15,000 for it, at a rate of "
         "30.000000; at the rate in the rules it would be UGX 14,000, UGX 1,000 apart."
     )
-    assert next_step(found).startswith("Ask the provider at which rate it exchanged")
+    assert next_step(found).startswith("Ask the provider for its exchange rate")
     assert at_risk(found) == 1_000
     assert clearing(made, AT_28) == {each.currency: each.minor for each in found.left or ()}
     (less,) = [e for e in decided(returned(-13_000), rules=AT_28)[0] if isinstance(e, Break)]

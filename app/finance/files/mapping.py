@@ -523,10 +523,10 @@ def _mistakes(values: Values, fields: Fields) -> Iterator[TomlMistake]:
         yield TomlMistake("thousands", "decimal and thousands are the same mark")
     named = {table: set(given_in(values.get(table) or {})) for table in ("columns", "joined")}
     for name in sorted(named["columns"] & named["joined"]):
-        yield TomlMistake(f"joined.{name}", "there is a column for it already")
+        yield TomlMistake(f"joined.{name}", "a column is already given for this value")
     for name, amount in given_in(values.get("amounts") or {}).items():
         if name in named["columns"] | named["joined"]:
-            yield TomlMistake(f"amounts.{name}", "there is a column for it already")
+            yield TomlMistake(f"amounts.{name}", "a column is already given for this value")
         if not amount.get("add") and not amount.get("subtract"):
             yield TomlMistake(f"amounts.{name}", "names no column: give add or subtract")
         for word in (*amount.get("plus", ()), *amount.get("minus", ())):

@@ -626,7 +626,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "XML that ends early": (CAMT[:1200], "the XML is invalid here"),
     "XML without end of depth": (
         CAMT.replace("<GrpHdr>", "<GrpHdr>" + "<a>" * 50, 1),
-        "nests more than 40 elements",
+        "nested more than 40 levels",
     ),
     "a tag without end": (
         CAMT.replace("<GrpHdr>", "<GrpHdr " + " " * 1_200_000 + ">", 1),

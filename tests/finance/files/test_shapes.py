@@ -576,7 +576,8 @@ def test_a_column_that_is_missing_is_reported_with_the_nearest_and_all_that_are_
     ('optional = ["price"]', "'price' is not a column that Tallyhook reads"),
     ('[keep]\nStatus = "x"', "'Status' must be words in square brackets"),
     ('[joined]\nplaced_at = "Date"', "joined.placed_at: must be texts in square brackets"),
-    ('[columns]\nplaced_at = "A"\n[joined]\nplaced_at = ["B"]', "there is a column for it already"),
+    ('[columns]\nplaced_at = "A"\n[joined]\nplaced_at = ["B"]', "a column is already given for "
+        "this value"),
     ("[amounts.amount]\nadd = []", "amounts.amount: names no column"),
     ('signs = "unsigned"', "signs: must be one of minus, none, any, sum"),
     ('[words.kind]\n"*sale*" = "order"', "'*sale*' has a star, which could match words"),

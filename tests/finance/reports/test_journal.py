@@ -593,7 +593,7 @@ def test_the_rate_of_a_statement_is_that_of_its_exchanges() -> None:
 
 
 def test_the_journal_says_that_it_has_payments_and_not_sales() -> None:
-    assert "; A journal of payments, but no sales" in written([])
+    assert "; This journal has payments, but no sales" in written([])
     assert json.loads(written([], "json"))["kind"] == "payments journal"
     assert "but no sales" not in written([], accounts=accounts_of('revenue_at = "fulfilment"'))
 
@@ -615,7 +615,7 @@ def test_the_journal_says_that_it_has_payments_and_not_sales() -> None:
         ('[codes]\n"Assets:Bank" = 90', "write 1 to 200 characters"),
         ('[tax_codes]\nsale = "20%"', "tax_codes.sale: there is no such key"),
         ('[tax_percent]\n"VAT" = "101"', "write a number from 0 to 99.9999"),
-        ('[tax_percent]\n"VAT" = "20"', "'VAT' is no tax code of [tax_codes]"),
+        ('[tax_percent]\n"VAT" = "20"', "'VAT' is not a tax code in [tax_codes]"),
         (
             '[tax_codes]\nsales = "VAT"\n[tax_percent]\n"VAT" = "20"',
             'also write revenue_at = "fulfilment"',
