@@ -372,7 +372,7 @@ class Database:
     def _check_is_file(self) -> None:
         if self.path is not None and not self.path.is_file():  # SQLite would report an I/O error
             raise ConfigurationError(
-                ["TALLYHOOK_DATABASE_URL: names something that is not a file; write a file's path"]
+                ["TALLYHOOK_DATABASE_URL: names a folder or a device; write the path of a file"]
             )
 
     async def _open_reading(self) -> None:

@@ -137,7 +137,7 @@ class ReportedPlace:
         return {"place": self.where, "went": self.went, "stays": self.stays, "why": self.why}
 
 
-WAITS: Final = f"its order is listed as kept, with its own reason ({marks.GROUNDS['claims']})"
+WAITS: Final = f"this order's data is kept for another reason ({marks.GROUNDS['claims']})"
 """Reason that data stay for now in a place that an erasure empties."""
 
 UNEXPECTED: Final = "no number should be here: report this to the program's maintainer"

@@ -69,7 +69,7 @@ def test_the_limit_of_a_day_is_that_of_one_act_and_a_month_has_five_days() -> No
 @for_each(
     ("text", "mistake"),
     [
-        ('[accept_alone_day]\nKES = "1"', "accept_alone_max.KES must be given"),
+        ('[accept_alone_day]\nKES = "1"', "accept_alone_max.KES must also be given"),
         ('[accept_alone_max]\nKES = "2"\n[accept_alone_day]\nKES = "1"',
          "less than accept_alone_max.KES"),
         ('[accept_alone_max]\nKES = "2"\n[accept_alone_day]\nKES = "9"\n'

@@ -60,9 +60,9 @@ def test_a_file_says_what_one_unit_is_in_the_own_currency(
         ),
         (PLAIN + "2026-10-03,KES\n", ":6: a line must have a date, a currency and a rate"),
         (PLAIN + "2026-10-03,KSH,1\n", ":6: 'KSH' is not a currency code"),
-        (PLAIN + "3.10.2026,KES,1\n", ":6: '3.10.2026' is no day"),
-        (PLAIN + '2026-10-03,KES,"0,0067"\n', ":6: '0,0067' is no rate"),
-        (PLAIN + "2026-10-03,KES,0\n", ":6: '0' is no rate"),
+        (PLAIN + "3.10.2026,KES,1\n", ":6: '3.10.2026' is not a day"),
+        (PLAIN + '2026-10-03,KES,"0,0067"\n', ":6: '0,0067' is not a rate"),
+        (PLAIN + "2026-10-03,KES,0\n", ":6: '0' is not a rate"),
         (PLAIN + "2026-10-01,KES,0.0068\n", ":6: KES has two rates on 2026-10-01"),
     ],
 )

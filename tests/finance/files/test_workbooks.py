@@ -209,7 +209,7 @@ def test_other_sheets_and_hidden_rows_are_noted_with_names_and_counts(tmp_path: 
         "'B' (2 rows). To read another one, name it with --sheet. Hidden rows are imported, too: 6 "
         "rows of the sheet 'Orders', hidden by a filter or by hand: rows 2 to 4, 6 to 8."
     )
-    assert "sheet 'B' is read" in notes_of(path, 'sheet = "B"')
+    assert "sheet 'B' is imported" in notes_of(path, 'sheet = "B"')
     assert not notes_of(sheets(tmp_path, Orders=[HEADING, ONE]))
 
 

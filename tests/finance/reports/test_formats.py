@@ -465,7 +465,7 @@ def test_the_pdf_stays_within_eight_pages_however_much_there_is() -> None:
     )
     pages = pages_of(pdf_form.pdf(many))
     assert len(pages) <= 8
-    assert "of which 90 are here" in " ".join(pages[-2:])
+    assert "of which 90 are in this" in " ".join(pages[-2:])
 
 
 @for_each("form", REPORT_FORMATS)
@@ -663,7 +663,7 @@ def test_breaks_have_subtotals_by_cause_and_by_age_that_add_up() -> None:
 
 def test_a_missing_extra_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.finance.reports.render.find_spec", lambda name: None)
-    with pytest.raises(Exception, match=r"pip install typst`.*, or take --format html"):
+    with pytest.raises(Exception, match=r"pip install typst`.*, or use --format html"):
         render(report(), "pdf")
 
 
