@@ -30,7 +30,7 @@ fmt: $(MADE) ## write all files in the project's form
 	@$(BIN)/ruff check -q --fix-only .
 	@$(BIN)/ruff format .
 
-write: $(MADE) ## write what is generated: names, tables in pages, explained settings, the verifier's digest
+write: $(MADE) ## write what is generated: names, tables in pages, config.example.env, the verifier's digest
 	@$(BIN)/python -m app.cli.page_tables
 	@$(BIN)/python -m tests.architecture.public_names --write
 

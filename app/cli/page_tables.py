@@ -1,20 +1,17 @@
 """Tables in Markdown pages that are generated from the program.
 
-`python -m app.cli.page_tables` writes these tables. It also writes the explanations of settings in
-config.example.env, and the digest of this release's verifier. Tests check that all of them are up
-to date.
+`python -m app.cli.page_tables` writes these tables. It also writes config.example.env and the
+digest of this release's verifier. Tests check that all of them are up to date.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from textwrap import wrap
 from typing import Any, Final
 
 import typer
 
 from app.cli.main import SECTIONS, application
-from app.config.load import declared
+from app.config.example import example_text
 from app.evidence.rendering import verifier_digest
 from app.privacy.places import places_table
 
@@ -64,25 +61,9 @@ def with_table(page: str, table: str) -> str:
     return "\n".join([*lines[:begin], *rows, *lines[end:]])
 
 
-def with_settings(example: str) -> str:
-    """Return config.example.env with a current block for each setting whose declaration has an
-    explanation. A new block is placed after the previously declared setting."""
-    blocks = example.rstrip("\n").split("\n\n")
-    after = 1
-    for name, field in declared():
-        there = [n for n, each in enumerate(blocks) if re.search(f"(?m)^#?{name}=", each)]
-        begin, end = (there[0], there[0] + 1) if there else (after, after)
-        if field.description:
-            text = "".join(f"# {line}\n" for line in wrap(field.description, 98))
-            blocks[begin:end] = [f"{text}{name}={field.default}"]
-            end = begin + 1
-        after = end
-    return "\n\n".join(blocks) + "\n"
-
-
 if __name__ == "__main__":
     for name, table in TABLES.items():
         path = ROOMS / name
         path.write_text(with_table(path.read_text("utf-8"), table()), "utf-8")
-    EXAMPLE.write_text(with_settings(EXAMPLE.read_text("utf-8")), "utf-8")
+    EXAMPLE.write_text(example_text(), "utf-8")
     (ROOMS / "evidence" / "verify.sha256").write_text(verifier_digest(), "utf-8")

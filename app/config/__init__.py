@@ -3,6 +3,7 @@
 __all__ = (
     "config_file",
     "database_url",
+    "example",
     "load",
     "settings",
     "values",
