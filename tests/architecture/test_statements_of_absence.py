@@ -177,7 +177,7 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "app/console/templates/case.html": {
         "No message states the deadline": ("read", "readable", "accepted")
     },
-    "app/console/templates/coverage.html": {"outside was compared with nothing": INPUT},
+    "app/console/templates/coverage.html": {"Other days were not compared": INPUT},
     "app/console/templates/deliveries.html": {"No delivery fits these filters": READ},
     "app/console/templates/found.html": {"No order was found in": ("read", "placed", "searched")},
     "app/console/templates/now.html": {
@@ -186,8 +186,8 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "No delivery of the last hour was read": BOUNDED,
     },
     "app/console/templates/order.html": {
-        "No event of a provider that was read is about this order": BOUNDED,
-        "No attempt to pay it is known": BOUNDED,
+        "No event that was read is about this order": BOUNDED,
+        "No payment attempt is known": BOUNDED,
     },
     "app/console/templates/run.html": {
         "sums tie": MATCHED,

@@ -503,7 +503,7 @@ def test_support_answers_whoever_says_that_they_paid(seen: Seen) -> None:
     story = seen.story
     assert "The payment was declined." in story["answer"]
     assert "declined" in story["why"]
-    assert "Refused, and may be of this order" in story["order"]
+    assert "Refused deliveries that may be about this order" in story["order"]
     assert "signature mismatch" in story["refused"]
     assert not LONG or "manifest.json" in story["bundle"]
     assert not [each for each in story["addresses"] if PHONE[-8:] in each]

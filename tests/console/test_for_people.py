@@ -294,7 +294,7 @@ async def test_a_page_says_of_when_it_is(console_with_breaks: RunningConsole) ->
         now, late = [shown((await client.get(path)).text) for path in ("/", "/late")]
         run = (await client.get("/late.json")).json()["run"]
     assert re.search(r"Looked up at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d . Times are in Africa", now)
-    assert re.search(r"Orders as of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d , by what became", now)
+    assert re.search(r"Orders as of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d , by outcome", now)
     assert run["number"] == 1
     assert "As run 1 saw it at" in late
 
@@ -412,7 +412,7 @@ async def test_who_is_signed_out_meanwhile_is_told_that_nothing_was_done(
         assert following is not None
         form = {"name": "a finance", "password": "wrong", "next": unescape(following[1])}
         wrong = await client.post("/sign-in", data=form, headers=SITE)
-    assert "what you sent was not done" in shown(page.text)
+    assert "the form that you sent was not carried out" in shown(page.text)
     assert unescape(following[1]) == path
     assert f'name="next" value="{path}"' in unescape(wrong.text)
 

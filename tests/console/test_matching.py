@@ -577,7 +577,7 @@ async def test_the_page_of_rules_has_limits_and_every_setting(
         form = await client.get("/do/add-rule?rule=limit&currency=KES")
         wrong = await send(client, "/do/add-rule?rule=limit", currency="KSH")
     assert "KES 10.00 10.00 50.00" in shown(page.text)
-    assert "In any other currency every amount needs two people" in shown(page.text)
+    assert "Every amount in another currency needs two people" in shown(page.text)
     assert [escape(each.toml) in page.text for each in SETTINGS] == [True] * len(SETTINGS)
     assert 'value="10.00"' in form.text
     assert "is not a currency code" in shown(wrong.text)

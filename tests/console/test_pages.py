@@ -276,7 +276,7 @@ async def test_the_page_of_an_order_says_what_its_json_says(console: RunningCons
     for event in document["ledger"]["timeline"]:
         assert event["event"] in text
     assert [each["verdict"] for each in document["refused"]] == ["signature_mismatch"]
-    assert "Refused, and may be of this order" in text
+    assert "Refused deliveries that may be about this order" in text
 
 
 @for_each(

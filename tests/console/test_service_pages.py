@@ -150,7 +150,7 @@ async def test_the_log_is_verified_from_its_page(console: RunningConsole) -> Non
         broken = await verified(client)
     assert found["checkpoint"]["size"] == found["leaves"] > 0
     assert (found["witnesses"], found["left"]) == ([], [])
-    assert "None are set up: nobody but the shop has a say in its log" in page
+    assert "No witness is set up, so nobody outside the shop watches its log" in page
     assert "The log fits" in fits
     assert "is not the key of this machine" in foreign
     assert "is not the key of this machine" in again  # a minute is not over
