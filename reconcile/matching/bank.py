@@ -81,8 +81,8 @@ class Link:
 
     @property
     def at(self) -> Instant:
-        """Return the date that assigns the transfer to a period: the date of the last payout. If no
-        payout has a date, it is the date of the first bank line."""
+        """Return the date that decides the period of the transfer: the date of the last payout. If
+        no payout has a date, it is the date of the first bank line."""
         paid = [each.paid_at for each in self.payouts if each.paid_at is not None]
         return max(paid) if paid else min([each.booked_at for each in self.lines])
 
@@ -407,9 +407,9 @@ class BankLeg:
         """Set `late` to breaks about providers that have unsettled captures and are late with a
         payout.
 
-        A payout is late if more time has passed than ever between two payouts. Only captures older
-        than that time count. Captures that another break reports do not count. Wallets are left
-        out, because `Wallets` checks their balances.
+        A payout is late if the pause since the last payout is longer than all earlier pauses. Only
+        captures older than the longest earlier pause count. Captures that another break reports do
+        not count. Wallets are left out, because `Wallets` checks their balances.
         """
         waiting = list(unsettled)
         paid: dict[tuple[str, str], list[Payout]] = defaultdict(list)

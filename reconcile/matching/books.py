@@ -117,8 +117,8 @@ class StatementLine:
     settled_at       when the money was or will be paid out, according to the provider
     payout           the transfer to the bank that the line is part of
     source           source whose statement it is; empty if unknown
-    wallet           account at the provider whose balance it changes, as the provider names it;
-                     None if the file states no running balance of an account
+    wallet           provider's name of the account whose balance the line changes; None if the file
+                     states no running balance
     refund           reference of the refund itself, for a refund or for returned money
     details          canonical JSON object of details that fees may depend on, such as `method`,
                      `scheme` and `card_country`; None if the file states none

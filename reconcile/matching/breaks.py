@@ -49,9 +49,9 @@ class Break:
     cites       ids of the events, records and lines that show the break
     candidates  nearest lines that did not match, at most three, the nearest first
     left        amounts that the break leaves unsettled, one for each currency, never zero. An
-                amount is positive if money is still to come. The journal posts the amounts to the
-                account for money in transit if the cause is about the bank, to the wallet if it is
-                about a wallet, and else to the clearing account
+                amount is positive if money is still to come. The journal posts the amounts to an
+                account that depends on the cause: the account for money in transit (bank), the
+                wallet's account (wallet), or the clearing account (any other)
     """
 
     cause: BreakCause

@@ -53,10 +53,10 @@ class Searchable:
     line       id of the line, or the reference of an order
     reference  reference to show to people
     keys       `match_key` of each reference
-    names      keys that identify this line in other lines' texts
-    named      keys that occur in this line's own texts
-    people     keys of the orders whose customer's phone number received the line's money. An order
-               has its own key
+    names      keys by which the texts of other lines may name this line
+    named      keys that the texts of this line contain
+    people     keys of orders. If this line is an order, only its own key. If this line paid money
+               to a phone number, the keys of all orders of the customer with this number
     """
 
     line: str
@@ -396,8 +396,8 @@ def suggestions(found: Break) -> tuple[Suggestion, ...]:
 
 
 def the_one(found: Break, *, least: int) -> Suggestion | None:
-    """Return the suggestion with the highest score. Return None if that score is below `least`, or
-    if several suggestions have it."""
+    """Return the suggestion with the highest score. Return None if the highest score is below
+    `least`, or if several suggestions share it."""
     first, *others = suggestions(found) or (None,)
     if first is None or first.score < least:
         return None

@@ -63,7 +63,7 @@ owed     nothing: the money has arrived, but belongs or may belong to the custom
 mistake  nothing: a file uses the wrong minor unit
 left     all of it if it is still to come, such as a payout that is missing in the bank
 sums     all of it if less came than is due
-a pair   names of two facts: all of it if the first amount exceeds the second
+a pair   names of two facts that are amounts: all of it if the first amount exceeds the second
 """
 
 
@@ -76,10 +76,10 @@ class Cause:
     sentence     template of the sentence on what differs, without a full stop
     rated        template that replaces `sentence` if the amounts are compared at a rate
     step         template of the instruction for a person, without a full stop
-    step_by_how  templates that replace `step` if all returned money went back in one way; the keys
-                 are the ways
-    partners     causes of breaks that may be about the line which this break lacks. A match of the
-                 two lines by hand closes both breaks
+    step_by_how  templates that replace `step`, by the way in which the money went back. They are
+                 used only if all of it went back in one way
+    partners     causes of breaks that may report the missing counterpart. If a person matches the
+                 two lines, both breaks close
     not_by_hand  what closes the break instead of a match by hand; empty if a match by hand closes
                  it
     two_people   reason why two people must always accept the break; empty if one person can accept

@@ -4,10 +4,10 @@ Leaves out: which bucket a row belongs to. Six groups of rows, called sides, are
 independently:
 
 book        every book line; sums its amounts
-takings     every order, against the book; sums its captures by currency
-settlement  every capture, against the statements; sums its amounts
+takings     every order, compared with the book; sums its captures by currency
+settlement  every capture, compared with the statements; sums its amounts
 statement   every statement line; sums gross, fee and net
-payouts     every payout, against the bank; sums the net of its statement lines
+payouts     every payout, compared with the bank lines; sums the net of its statement lines
 bank        every bank line; sums the booked amounts, debits negative
 
 A bucket belongs to one family: `matched` (the sides agree), `waiting` (nothing is wrong yet: a
@@ -51,10 +51,11 @@ Agreed = Literal[
 
 by_reference    by the order's or payout's reference, with equal amounts
 by_exchange     settled or booked in another currency
-by_tender       booked at the whole price, where a tender or cash paid the part that no provider
+by_tender       the book states the whole price, and a tender or cash paid the part that no provider
                 captured
 outside_providers
-                an order that the book says was paid through no provider, or its bank line
+                an order that was paid through no provider, according to the book; also the bank
+                line that paid it
 nothing_due     no money moved, and no file says that money moved
 returned        captured money went back, and the book claims nothing
 fee_line        a statement line that is a separate fee
@@ -183,7 +184,7 @@ _BANK_SIDES: Final = ("payouts", "bank")
 class Control:
     """The totals of a matching, or of a part of it. Parts are added with `+`.
 
-    lines, read, breaks  sorted by side, currency and bucket or cause, each once
+    lines, read, breaks  sorted by side, currency and bucket or cause. No combination occurs twice
     wallets              balances that statements state
     unsearched           number of rows that the second look skipped because it reached its limit
                          (`funds.MOST_LEFT`)

@@ -95,9 +95,9 @@ class Pair:
         """Return the part of the book's amount that no provider received, in minor units; 0 if
         there is none.
 
-        A book states either whole prices or only the amounts due at providers. Assume whichever is
-        nearer to the received money. If no tender is stated, the book may name a second payment
-        method (`by_method`).
+        Some books state whole prices, others only the amounts due at providers. This function
+        assumes the amount that is nearer to the received money. If the book states no tender, it
+        may name a second payment method instead (`by_method`).
         """
         tendered, apart = self.funds.tendered, self.lines.charge - self.funds.worth
         whole = tendered and self.lines.charge != self.funds.captured
@@ -193,8 +193,8 @@ def decide(pair: Pair) -> Verdict:
 
 
 def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decision, ...]:
-    """Add `funds.beside` to the first break about an unresolved order or a doubtful payment.
-    Without such a break, add it to the first break."""
+    """Add `funds.beside` to the first break about an unresolved order or a doubtful payment. If
+    there is no such break, add `funds.beside` to the first break of any kind."""
     breaks = [each for each in decisions if isinstance(each, Break)]
     doubts = [each for each in breaks if each.cause in ("unresolved", "payment_in_doubt")]
     if not funds.beside or not breaks:

@@ -1,10 +1,13 @@
 """Payments that are settled in another currency, and their exchange rates.
 
-Leaves out: reporting. The captured and the settled amount imply the rate, and a rule may state the
-expected rate. A payment counts as exchanged only if it has one capture and all its lines are in one
-other currency. Returns count as exchanged if there are as many returns as lines. They must be
-either all refunds and reversals, or all lost disputes. A statement may combine refunds in fewer
-lines if they are known only by running totals.
+Leaves out: reporting.
+
+The captured and the settled amount imply the rate, and a rule may state the expected rate. A
+payment counts as exchanged only if it has one capture and all its lines are in one other currency.
+
+Returns count as exchanged if there are as many returns as lines. All returns must be refunds and
+reversals, or all must be lost disputes. If only running totals of the refunds are known, a
+statement may combine them in fewer lines.
 """
 
 from collections import defaultdict
@@ -18,7 +21,7 @@ from reconcile.matching.rules import ExpectedRate
 from reconcile.money import Money, exponent_of
 
 MICROS: Final = 1_000_000
-"""Unit of rates: one millionth of a major unit for one major unit of the other currency."""
+"""Number of units in a rate of 1. The rate 1250000 means that one EUR gives 1.25 USD."""
 
 
 def exchanged(amount: Money, rate: ExpectedRate) -> int:

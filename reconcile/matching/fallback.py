@@ -1,6 +1,6 @@
-"""Second look at rows without a partner of equal key: joins them by hand, payment, group, or date.
+"""Second look at rows that found no partner by key: joins them by hand, payment, group, or date.
 
-Leaves out: rows that even then stay without a partner (see `match`).
+Leaves out: rows that the second look does not join either (see `match`).
 
 Each method claims the rows that it joins, so that no row is joined twice. The most certain method
 comes first. A row that fits several others equally well is ambiguous and is not joined.
@@ -183,8 +183,8 @@ def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
 def _without_webhook(
     rows: list[BookRow], line: StatementRow, booked: Money, deciding: Deciding
 ) -> None:
-    """Report a book line and a statement line that a person paired, and that no webhook is about.
-    Equal amounts are a match, other amounts a break."""
+    """Report a book line and a statement line that a person paired. No webhook is known for their
+    payment. Equal amounts are a match, other amounts a break."""
     settled = Money(minor=line.gross, currency=line.currency)
     ids = [line.line_id, *[each.line_id for each in rows]]
     bucket: Bucket = "by_hand" if settled == booked else "amount_differs"

@@ -62,8 +62,8 @@ Tariff = tuple[int, int]
 def suggested_fees(lines: Iterable[FeeLine]) -> list[SuggestedFee]:
     """Return suggested fee rules for each source and currency, the general rule last.
 
-    Special rules depend on details such as the card's country. They use as few details as possible
-    without explaining fewer fees exactly.
+    Special rules depend on details such as the card's country. They use the fewest details that
+    explain the maximum number of fees exactly.
     """
     groups: dict[tuple[str, str], Group] = defaultdict(list)
     for line in lines:
@@ -135,8 +135,8 @@ def _together(
     tariffs: dict[tuple[str, ...], tuple[int, Tariff]],
     general: Tariff,
 ) -> list[tuple[Where, Tariff]]:
-    """Make fee rules from tariffs, the general rule last. Equal tariffs share a rule if only the
-    last detail differs."""
+    """Make fee rules from tariffs, the general rule last. If tariffs are equal and all details but
+    the last are equal, they become one rule."""
     joined: dict[tuple[tuple[str, ...], Tariff], list[str]] = defaultdict(list)
     for key, (_, tariff) in sorted(tariffs.items()):
         if tariff != general:

@@ -64,16 +64,17 @@ class Funds:
               unresolved
     refunded  sum of the refunds and chargebacks of the same payments in `currency`, as a positive
               number
-    over      part of `captured` that exceeds the price and was not paid on top of the price. Some
-              of it may have gone back
-    on_top    part of `captured` that was paid on top of the price. Some of it may have gone back
+    over      part of `captured` that exceeds the price and is not `on_top`. It may be partly
+              refunded
+    on_top    part of `captured` that was paid on top of the price, such as a tip. It may be partly
+              refunded
     in_doubt  further amount in `currency` that may have been captured; only for unresolved orders
     doubted   payments in doubt
     at_doubt  money at stake in `doubted`, by currency; empty for unresolved orders
     owed      money held beyond the price and owed back, by currency
     tendered  part of the orders' prices that no provider receives, in `currency`
-    beside    unsettled money of statement lines that the break about the order's doubtful payment
-              reports
+    beside    unsettled money of statement lines, which the break about the order's doubtful payment
+              includes
     at        when the last money came; if none came, when the order was opened
     """
 
@@ -323,16 +324,16 @@ class Left:
 
     orders     orders that have money but no book line that fits
     book       book lines of one reference that claim money, if no order was found whose money fits
-    idle       book lines of one reference that claim no money. An order with another key may have
-               paid them
+    idle       book lines of one reference that claim no money, although an order with another key
+               may have paid them
     captures   captures that a statement should already have
-    awaited    captures that may still come in a later statement. An unmatched line may settle them,
-               too
+    awaited    captures that need no statement line yet, although an unmatched line may settle them
     lines      statement lines of unknown payments
     suspended  statement lines of unallocated payments
-    paid_out   disbursements. They have a key if they name an order or a payment that has money
-    refunds    orders whose book states a refund that has not arrived. A disbursement may be that
-               refund
+    paid_out   disbursements. A disbursement has a key if it names an order, or a payment that has
+               money
+    refunds    orders with a refund that the book states and that has not arrived. A disbursement
+               may turn out to be the refund
     together   for each order that may also have paid other lines of its group, the id of its first
                book line
     """

@@ -285,7 +285,7 @@ class Deciding:
 
     def absorb(self, left: Left) -> None:
         """Take over the rows that another matching set aside. If there is no room, decide rows at
-        once, in the same order as a single matching would."""
+        once, in the order in which one matching of all rows would decide them."""
         orders = defaultdict[str, list[TakingRow]](list)
         books = defaultdict[str, list[tuple[BookRow, ...]]](list)
         for row in left.orders:

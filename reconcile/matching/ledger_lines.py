@@ -205,8 +205,8 @@ def _failed(ledger: Ledger) -> tuple[FailedRefund, ...]:
 def _called(attempt: AttemptEvidence) -> str:
     """Return the reference by which statements name the payment.
 
-    The answer to a query about a session names no payment. In that case, use the payment that the
-    unconfirmed events name, if they all name one payment.
+    If the capture is known only from the answer to a query about a session, the answer names no
+    payment. Then return the payment that the unconfirmed events name, if they all name one payment.
     """
     captured = attempt.claims.get("succeeded", ())
     if not captured or captured[0].event.standing != "answered":
@@ -216,8 +216,8 @@ def _called(attempt: AttemptEvidence) -> str:
 
 
 def _in_doubt(ledger: Ledger, movements: Sequence[Movement]) -> tuple[Money, ...]:
-    """Return amounts that may have been captured but are not entered, by the table in
-    reconcile/README.md."""
+    """Return amounts that may have been captured but have no entry in the ledger. The table in
+    reconcile/README.md defines them."""
     unsure = [m.stated for m in movements if m.kind == "captured" and m.money is None]
     if ledger.outcome == "unresolved" and not unsure:
         unsure = [()] if all(each.money is None for each in movements) else []

@@ -248,7 +248,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class MatchingPart:
-    """Counts and unmatched rows of one range of keys, which can be pickled."""
+    """Counts and unmatched rows of one range of keys, in a form that can be pickled."""
 
     tally: Tally
     left: Left
@@ -276,8 +276,8 @@ class Matching:
                     nothing else
         keeping     tally to use; None to create a new one
         recipients  keys of the orders that a disbursement may refund, by the disbursement's payment
-                    reference. The customers of these orders have the phone number that received the
-                    disbursement
+                    reference. These are the orders of the customer whose phone number received the
+                    money
         """
         self._recipients = recipients
         terms = Terms(rules=rules, as_of=as_of, coverage=coverage, hands=hands, suspense=suspense)
@@ -367,8 +367,7 @@ class Matching:
 
 
 class OtherPeriods:
-    """Matching of the orders of all other periods. It finds their statement lines that settle no
-    movement.
+    """Matching of the orders of all other periods, to find statement lines that settle no movement.
 
     A report places a statement line in the period of the money that it settles. A line that settles
     nothing is placed by its own date.
@@ -436,8 +435,8 @@ class Change:
 def compare(before: Iterable[Decision], after: Iterable[Decision]) -> Iterator[Change]:
     """Compare two matchings and yield the changes.
 
-    Decisions that differ come first, in the order of reading. Decisions that only one matching has
-    follow, sorted by identity.
+    Decisions that both matchings have, but that differ, come first, as they are read. Decisions
+    that only one matching has follow, sorted by identity.
     """
     olds: dict[str, Decision] = {}
     news: dict[str, Decision] = {}

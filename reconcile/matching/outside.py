@@ -5,7 +5,7 @@ line is expected. A bank line is matched with an order
 
     1 by hand    even if the sums differ, which is a break
     2 by name    if its texts name the order, and the sums agree
-    3 by date    if both fit nothing else, and the book says that it was paid by bank transfer
+    3 by date    if they fit only each other, and the book says that it was paid by bank transfer
 """
 
 from collections import defaultdict

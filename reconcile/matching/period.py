@@ -3,14 +3,14 @@ all.
 
 Leaves out: which evidence is known. The instant of the matching decides that.
 
-The period of an order is that of the order's date in the book. If there is none, the date of the
-first money decides, and else the date of the first evidence. The period of a statement line without
-an order is that of the line's own date, or else of its import. A book line without date and money
-belongs to every period.
+The period of an order is that of the order's date in the book. If the book has no date, the date of
+the first money decides. If there is no money, the date of the first evidence decides. A statement
+line without an order belongs to the period of its own date. If it has no date, it belongs to the
+period of its import. A book line without date and money belongs to every period.
 
-Rows of several orders that a group, a hand match or a payment joins are matched together. So they
-belong to one period, which is determined as if they were one order. The caller finds and passes all
-such rows.
+A group, a match by hand or a payment may join the rows of several orders. Such rows are matched
+together, so they belong to one period, which is determined as if they were one order. The caller
+finds and passes all such rows.
 """
 
 from collections import defaultdict, deque
@@ -73,10 +73,10 @@ def joined_dates(
     hands: Iterable[HandMatch],
     settles: Settles,
 ) -> dict[str, Instant]:
-    """Return a common date for rows that must be matched together, by key or `place_of`.
+    """Return the common date of rows that must be matched together, by the rows' key or `place_of`.
 
-    A row whose own date is already the common date is left out. Pass all rows that a group, a hand
-    match or a payment may join. Passing further rows does no harm.
+    A row whose own date is already the common date is left out. Pass all rows that a group, a match
+    by hand or a payment may join. Passing further rows does no harm.
     """
     sets = _Sets()
     for booked in book:
@@ -204,8 +204,8 @@ def within(
 
     joined     date that decides the period of each order that is matched together with others (see
                `joined_dates`)
-    elsewhere  set to which ids of statement lines dated outside the period are added, except lines
-               that plainly settle their order
+    elsewhere  set to fill with the ids of statement lines dated outside the period. Lines that
+               plainly settle their order are left out
     outside    function to call with each order outside the period and each line without an order,
                except plainly settled orders without a book line
     """

@@ -53,7 +53,7 @@ def may_settle(row: StatementRow, taken: Return, terms: Terms) -> bool:
 def failure_of(
     row: StatementRow, failed: Iterable[FailedRefund], terms: Terms
 ) -> FailedRefund | None:
-    """Return the failed refund for which a line took money; None if there is none.
+    """Return the failed refund for which a line deducted money; None if there is none.
 
     The refund references must be equal. If one of them is missing, the payments must be equal.
     """

@@ -1,10 +1,10 @@
 """Flat rows that the matcher reads, one for each ledger, book or statement line, in key order.
 
 Leaves out: conversion to values if they are not needed. A million rows are streamed, and nearly all
-of them agree. A tuple from the database costs a fraction of a value. So a stream may yield the
-database's bare tuples, and tuples of plain ledger lines may lack the last fields. The matcher makes
-rows only of the few tuples that it examines. `ledger_line_row`, `book_row` and `statement_row`
-convert values.
+of them agree. Building a value takes much longer than reading a tuple from the database. So a
+stream may yield the database's bare tuples, and tuples of plain ledger lines may lack the last
+fields. The matcher makes rows only of the few tuples that it examines. `ledger_line_row`,
+`book_row` and `statement_row` convert values.
 
 All three streams are sorted by `key` in ascending order of code points, as Python, SQLite's BINARY
 and PostgreSQL's `COLLATE "C"` sort. The order of rows with equal keys does not matter.
@@ -58,8 +58,8 @@ class TakingRow(NamedTuple):
     at        date that the provider gave the capture; without a capture, `opened_at`
     whole     ledger line of an order that is not plain; then the fields from `minor` to `at` are
               unused
-    beside    unsettled money of statement lines, reported by the break about the doubtful payment;
-              set by the matching
+    beside    unsettled money of statement lines, which the break about the doubtful payment
+              includes. The matching sets this field
     """
 
     key: str
@@ -101,8 +101,8 @@ class StatementRow(NamedTuple):
               the same payment reference means another payment
     known_at  when a line without a date was first imported; None for other lines
 
-    The named order comes first because it never changes, so lines can be stored sorted by it. If it
-    is wrong, the second look finds the line by its payment.
+    The named order is preferred because it never changes, so lines can be stored sorted by this
+    key. If the named order is wrong, the second look finds the line by its payment.
     """
 
     key: str
@@ -185,8 +185,8 @@ LinesStatus = books.BookStatus | Literal["nothing"]
 class Lines:
     """The lines of one reference that count together.
 
-    rest         further lines, which do not count: if some lines state that money moved, all lines
-                 that do not
+    rest         lines that do not count. If some lines state that money moved, these are all lines
+                 that state none
     status       common status of the lines
     charge       sum of the positive amounts. If two lines state the same charge, it counts once
     credit       sum of the negative amounts and of the refunds, as a positive number
@@ -239,8 +239,8 @@ class Lines:
 
 
 def claims(row: BookRow) -> bool:
-    """Return whether a line says that money moved. Without a status, it must be an accounting entry
-    or state a refund."""
+    """Return whether a line says that money moved. A line without a status says so if it is an
+    accounting entry or states a refund."""
     if row.status is None:
         return row.kind == "entry" or bool(row.refunded)
     return row.status in ("paid", "refunded")
@@ -252,7 +252,8 @@ def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
 
     A `refunded` line repeats a `paid` line of the reference if the refunded amount is not larger.
 
-    apart  whether each `refunded` line is instead a separate charge, which came and went back
+    apart  whether to count each `refunded` line as a separate charge that was paid and refunded,
+           instead of a repeated line
     """
     ordered = sorted(rows, key=lambda row: row.line_id)
     counted = [row for row in ordered if claims(row)]
@@ -342,7 +343,7 @@ def paired(
     Equal lines are paired first, each only once. Then the other rows are paired, in order, with
     known lines for which `same` is true.
 
-    same  whether a row and a different known line must be versions of one line
+    same  function that returns whether a row and a known line that differ are versions of one line
     """
     if len(stated) == len(known) == 1:  # the usual case
         return [0 if stated[0] == known[0] or same(stated[0], known[0]) else None]
@@ -364,7 +365,8 @@ def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
     """Return whether two different rows must be statements of one movement. They are two movements
     in each of these cases:
 
-    - their amounts differ, unless signs and times of day agree, as for a payment and its correction
+    - their amounts differ, except for two payment lines with equal signs and times of day: one may
+      correct the other
     - they are lines of two wallets, even with one receipt
     - they name different payouts
     - one of them names no payout, and their days of settlement differ in every zone in which the

@@ -1,7 +1,9 @@
 """The merchant's rules of matching, the coverage of the files, and matches made by hand.
 
-Leaves out: the rules file. By default, every tolerance is zero, and rows without a common reference
-are never matched. Matches by a rule that changes this have their own kind.
+Leaves out: the rules file.
+
+By default, every tolerance is zero, and rows without a common reference are never matched. If a
+rule allows more, the resulting matches have their own kind.
 """
 
 import json
@@ -61,7 +63,8 @@ class ExpectedFee:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedRate:
-    """Expected exchange rate: one major unit of `currency` gives `micros` millionths of `into`.
+    """Expected exchange rate: one major unit of `currency` gives `micros` millionths of a major
+    unit of `into`.
 
     tolerance_per_million  share of the expected sum by which the actual sum may differ
     """
@@ -87,8 +90,8 @@ class MatchRules:
     refund_margin   how long a refund that the book states may take to arrive
     fees            fee rules. The first rule that fits a line counts. A line that no rule fits has
                     no expected fee
-    bank_margin     how long a payout may take to reach the bank; the limit for matching a bank line
-                    without a reference
+    bank_margin     how long a payout may take to reach the bank. A bank line without a reference is
+                    matched only within this time
     bank_payers     texts in the bank line of a payout, in upper or lower case. If empty, any credit
                     may be a payout
     other_business  texts that mark other business. A bank line with such a text is no payout
@@ -173,7 +176,8 @@ class Coverage:
     books       spans of each order book. An order is in only one book, so a missing book line is
                 reported only for a date that all books cover
     statements  spans of each source. A source that is not listed has no statements
-    wallets     spans of sub-accounts. A source is covered at a time if all its sub-accounts are
+    wallets     spans of sub-accounts. A source is covered at an instant if all its sub-accounts are
+                covered
     bank        spans of each bank account
     takings     when the provider's webhooks began to arrive; None if there is no such limit
     lost        accepted gaps, in which webhooks may be lost
@@ -219,7 +223,7 @@ class HandMatch:
 def hand_match(
     cause: BreakCause, *, order: str | None, subject: str | None, given: str
 ) -> HandMatch:
-    """Return the hand match of a break with a line or an order that a person names.
+    """Return the hand match between a break and the line or order that a person names.
 
     given  the line or the order
     """
@@ -241,8 +245,8 @@ _NOBODY: Final[frozenset[str]] = frozenset()
 
 
 MOST_FITTING: Final = 10_000
-"""Maximum number of distinct details of lines whose rule is cached. They take a few megabytes.
-Files have dozens."""
+"""Maximum number of cached combinations of details, each with its fee rule. The cache takes a few
+megabytes. Files have dozens of combinations."""
 
 
 class Terms:
@@ -392,14 +396,14 @@ class Terms:
 
 @cache
 def _factors(currency: str) -> tuple[int, ...]:
-    """Return the factors between major and minor units that files mix up: 100 and the currency's
-    own."""
+    """Return the factors by which an amount may be wrong if major and minor units were mixed up:
+    100 and the factor of the currency."""
     return tuple(sorted({int(10 ** exponent_of(currency)), CENTS} - {1}))
 
 
 def factor_between(one: int, other: int, currency: str) -> int | None:
-    """Return the factor by which two amounts differ if one mixes up major and minor units; else
-    None."""
+    """Return the factor by which two amounts differ if one has major units mistaken for minor
+    units, or vice versa; None if they do not differ by such a factor."""
     if one == 0 or other == 0:
         return None
     for factor in _factors(currency):

@@ -1,7 +1,9 @@
 """Match the captures of one order with its statement lines: which are settled, and which are open.
 
-Leaves out: the book, and lines whose key belongs to no order. The payment of a line decides which
-capture it settles. A line without a payment settles a capture only if it fits no other.
+Leaves out: the book, and lines whose key belongs to no order.
+
+The payment of a line decides which capture it settles. A line without a payment settles a capture
+only if it fits no other capture.
 """
 
 from collections import Counter
@@ -34,7 +36,7 @@ class OpenItems:
     """Captures and payment lines without a partner.
 
     paid_out  disbursements, which may be refunds of an order
-    beside    lines, by order, that the break about the order's doubtful payment reports
+    beside    lines by order. The break about the order's doubtful payment includes their money
     """
 
     captures: list[Capture] = field(default_factory=list)
@@ -263,8 +265,8 @@ class Settling:
     def _join_of_key(
         self, rest: OpenItems, captures: list[Capture], rows: list[StatementRow]
     ) -> None:
-        """Join captures and lines as `join` does, but join parts of a payment one by one. If
-        several lines fit the only capture, use the line that a person paired with its order."""
+        """Join captures and lines with `join`, but join parts of a payment one by one. If several
+        lines fit the only capture, use the line that a person paired with the capture's order."""
         if are_parts(captures):
             others = [each for each in rest.captures if each not in captures]
             captures, rows = self.join_parts(captures, rows)

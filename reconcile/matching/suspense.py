@@ -18,8 +18,13 @@ from reconcile.matching.rows import StatementRow
 from reconcile.money import Money
 
 PlacedIn = Literal["order", "nowhere", "to_refund", "other_business"]
-"""Decision of a person about where a payment belongs: to an order, to no order any more, or
-dismissed for one of two reasons."""
+"""Decision of a person about an unallocated payment.
+
+order           it is assigned to an order
+nowhere         its assignment is withdrawn
+to_refund       it is dismissed, because it will be refunded
+other_business  it is dismissed, because it belongs to other business
+"""
 
 SuspenseFlow = Literal["received", "refunded", "assigned", "other_business"]
 """Causes of a change of the suspense balance, besides new money.
@@ -65,8 +70,9 @@ class SuspenseStep:
 
 
 UNALLOCATED: Final = "unallocated:"
-"""Prefix of the source and reference of an unallocated payment that is a candidate for a break.
-Such a payment is assigned to the break's order instead of matched by hand."""
+"""Prefix of the names of unallocated payments among a break's candidates. The payment's source and
+reference follow. A person assigns such a payment to the break's order, instead of matching it by
+hand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +96,7 @@ class Suspended:
     def in_suspense(self, taken: Taken) -> bool:
         """Return whether a movement of the payment was posted to suspense.
 
-        A movement in an order's ledger also cites the assignment, so it may cite more ids than the
+        An entry in an order's ledger also cites the assignment, so it may cite more ids than the
         step in suspense.
         """
         cites = set(taken.cites)
@@ -105,8 +111,9 @@ class Suspended:
     def held(self, *, before: Instant | None = None, known: bool = False) -> dict[str, int]:
         """Return the money in suspense by currency.
 
-        before  end of the counted time; None for all steps
-        known   whether `before` limits when a step became known, instead of its date
+        before  instant before which steps count; None to count all steps
+        known   whether to compare `before` with the instant at which a step became known, instead
+                of the step's date
         """
         sums: Counter[str] = Counter()
         for step in self.steps:

@@ -1,4 +1,5 @@
-"""Count rows as they are read, and by bucket as they are decided. Merge three sorted streams.
+"""Count rows twice: when they are read, and by bucket when they are decided. Also merge three
+sorted streams.
 
 Leaves out: the equations between the counts (`control`). The two counts are independent, and agree
 only if every row was placed once.
@@ -307,8 +308,8 @@ _NO_LINE: Final = StatementRow(END, "", None, None, "fee", "", 0, 0, 0)
 MOST_AT_ONCE: Final = 10_000
 """Maximum number of rows of one stream and key in one group.
 
-No order has so many lines, but a key may have them: in a file with a wrong reference column, or for
-lines that name no order. Further rows form another group of the key.
+No order has so many lines. But many lines may share a key if a file has a wrong reference column,
+or if the lines name no order. Further rows form another group of the key.
 """
 
 

@@ -1,4 +1,5 @@
-"""Check wallets: whether each balance follows from its movements, and what has no counterpart.
+"""Check wallets: whether each balance follows from its movements, and which movements lack their
+other side.
 
 Leaves out: reading, and withdrawals, which `bank` matches with the bank.
 
@@ -67,11 +68,11 @@ APART_MOST: Final[Duration] = DAY
 
 PAST_LEAST, PAST_MOST = 5, 13
 """Minimum and maximum number of past withdrawals from which the next withdrawal is expected. Fewer
-show no regular interval, and long ago the interval may have been different."""
+withdrawals show no regular interval. Older withdrawals may have had another interval."""
 
 GRACE: Final[Duration] = DAY
-"""Time beyond the longest interval so far after which a withdrawal is late. Allows for a
-holiday."""
+"""Extra time that a withdrawal may take beyond the longest interval so far before it counts as
+late. Allows for a holiday."""
 
 MOST: Final = 1_000_000
 """Maximum number of transfers, and maximum number of holds, that are paired. Each takes about 250
@@ -282,8 +283,8 @@ class Wallets:
         differs.
 
         before  balance before these rows; None if unknown
-        after   the row directly before them, for the report. If it is in another file, a file
-                between may be missing
+        after   the row directly before them, for the report. If that row is in another file, a file
+                between the two files may be missing
         """
         stating = [(row.balance, row.net) for row in rows if row.balance is not None]
         if not stating:
