@@ -37,7 +37,7 @@ OrderReference = Annotated[
         examples=["ORD-1"],
     ),
 ]
-"""The merchant's name of an order, as `app.core.references` checks it."""
+"""The merchant's reference for an order, as checked by `app.core.references`."""
 
 Cites = Annotated[list[str], "Ids of the events, deliveries and records that it rests on."]
 _NEXT: Final = "Send it to get the next page; null if there is none."
@@ -46,8 +46,8 @@ NextNumber = Annotated[Count | None, _NEXT]
 
 
 def parts_of(kind: Any) -> tuple[Any, ...]:
-    """Return a type without NotRequired and `| None`, then its annotations. The innermost
-    annotation comes first."""
+    """Return (type without NotRequired and `| None`, *annotations). The innermost annotation comes
+    first."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return (*parts_of(args[0]), *args[1:])

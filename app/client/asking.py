@@ -53,7 +53,8 @@ class Answer:
         return found
 
     def retry_after_s(self) -> int:
-        """Return the seconds in `Retry-After`, at most LONGEST_S; BUSY_S without the header."""
+        """Return the seconds in `Retry-After`, at most LONGEST_S. Return BUSY_S if there is no such
+        header."""
         asked = self.headers.get("retry-after", "")
         usable = asked.isascii() and asked.isdigit() and len(asked) < 20
         return min(int(asked), LONGEST_S) if usable else BUSY_S
@@ -68,7 +69,7 @@ class TokenRefused(AskingFailed):
 
 
 class Unavailable(AskingFailed):
-    """Answer without a decision. Send the same request again after `again_s` seconds."""
+    """Error for an answer without a decision. Repeat the request after `again_s` seconds."""
 
     def __init__(self, sentence: str, *, again_s: int = BUSY_S) -> None:
         super().__init__(sentence)
@@ -191,7 +192,7 @@ class AsyncClient(Protocol):
 
 
 class AsyncSender:
-    """Sender that uses an asynchronous client, whose base URL is the service's.
+    """Sender that uses an asynchronous client. The client's base URL must be that of the service.
 
     token     as in HttpSender
     failures  errors of the client that mean that no answer came, such as `(httpx.HTTPError,)`

@@ -6,7 +6,7 @@
 
 Notifications and the feed bring the same news. A shop may use either, or both. After a restore
 Tallyhook does not know whether an order was shipped. Such an order waits until the shop has stated
-it; reading the feed asks again.
+whether it was shipped. Whenever the shop reads the feed, the client asks about these orders again.
 """
 
 import base64
@@ -26,7 +26,8 @@ TOLERANCE_S: Final = 300
 MAX_BODY_BYTES: Final = 256 * 1024
 KIND: Final = "order.revised"
 UNKNOWN: Final = "unknown"
-"""Value of a time after a restore of Tallyhook, until the shop has stated the time again."""
+"""Value of a shipping or cancellation time after a restore of Tallyhook, until the shop states the
+time again."""
 
 _PREFIX: Final = "whsec_"
 

@@ -31,13 +31,17 @@ _OF_409: Final[Mapping[str, State]] = {
 class Started:
     """State of an order's payment.
 
-    state         open: send the customer to `checkout_url` paid: send nobody unresolved: the amount
-                  paid is in doubt; send nobody until that is settled expired: the session has
-                  expired unknown: make the same call again after `again_s` differs: the amount or
-                  currency differs from the earlier payment, or from the price that `PUT` stated. If
-                  nobody knows yet whether the earlier payment was opened, another phone number or
-                  return URL also gives `differs` not_over: a new payment was requested, but the
-                  earlier one may still succeed refused: `sentence` says why
+    state         open        send the customer to `checkout_url`
+                  paid        send nobody
+                  unresolved  the amount paid is in doubt; send nobody until that is settled
+                  expired     the session has expired
+                  unknown     make the same call again after `again_s`
+                  differs     the amount or currency differs from the earlier payment, or from the
+                              price that `PUT` stated. A different phone number or return URL also
+                              gives `differs` while nobody knows whether the earlier payment was
+                              opened
+                  not_over    a new payment was requested, but the earlier one may still succeed
+                  refused     `sentence` says why
     checkout_url  where the customer pays, if the service gave an address
     again_s       for `unknown` and `not_over`: seconds until the same call may say more
     """

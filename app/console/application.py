@@ -87,8 +87,8 @@ NOT_ALLOWED: Final = (
 )
 
 ENDED: Final = "ended"
-"""Value of the sign-in form's parameter after a session has ended. KEPT is the value if the text of
-a form is stored."""
+"""Value of the sign-in form's parameter for an ended session. The value is KEPT if the text of a
+form was stored."""
 KEPT: Final = "kept"
 
 
@@ -184,7 +184,7 @@ class Application:
         methods: Collection[str] = ("GET",),
         keep: bool = False,
     ) -> Route:
-        """Build a route for signed-in operators with the permission. Errors become error pages.
+        """Build a route for signed-in operators who have the permission. Errors become error pages.
 
         format_  format of the answer; None if the ending of the address states it
         keep     whether to keep a submitted form while its operator signs in again
@@ -435,7 +435,7 @@ class Application:
 
 
 async def _following(page: Page, view: View, document: Document) -> Document | None:
-    """Load the page after a document's page; None after the last."""
+    """Load the page that follows a document's page. Return None if there is none."""
     for member, parameter in page.following.items():
         if (place := document.get(member)) is not None:
             others = dict.fromkeys(page.following.values())

@@ -368,7 +368,8 @@ def _form_of(
     fields: tuple[Field, ...] = (),
     **options: Any,
 ) -> Form:
-    """Return a form about the selected breaks, refused if their state changes."""
+    """Return a form about the selected breaks. The form is refused if the state of a break
+    changes."""
     back, fields = _back(view, chosen), (*fields, _seen_field(*chosen.of))
     if len(chosen.of) == 1:
         shown = (*chosen.left_out(), *lines)
@@ -380,7 +381,7 @@ def _form_of(
 def _none_chosen(view: View, error: UsageError) -> Form:
     """Return a form that explains why no break is selected.
 
-    Raise the error again for a mistake in the condition, so that the list page shows it.
+    If the condition in the address is wrong, raise the error again, so that the list page shows it.
     """
     if view.word("where") is not None and view.request.method != "POST":
         raise error

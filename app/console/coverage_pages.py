@@ -17,7 +17,7 @@ NAMED: tuple[tuple[ImportKind, str], ...] = (
 
 
 async def coverage_document(view: View) -> Document:
-    """GET /coverage: all stated or declared spans, by kind and name."""
+    """GET /coverage: all spans that files state or people declare, sorted by kind and name."""
     lines = await coverage.list_coverage(view.context)
     calendar = Calendar(view.context.calendar_zone)
     lines.sort(key=lambda line: (line.kind, line.name, line.wallet or "", line.since or 0))

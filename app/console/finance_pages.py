@@ -272,7 +272,7 @@ def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any
 
 
 def _shown_blockers(view: View, month: str) -> tuple[closings.Blocker, ...]:
-    """Return the reasons against closing a month that its page showed last."""
+    """Return the reasons against closing that the month's page showed last."""
     job = view.console.jobs.newest("look", month)
     return () if job is None or job.result is None else tuple(job.result)
 
@@ -295,7 +295,8 @@ async def reports_document(view: View) -> Document:
 async def asked_scope(
     view: View, *, as_of: Instant | None = None
 ) -> tuple[str, Scope, Month | None]:
-    """Return the requested period as (name, scope, month); the month is None for other periods.
+    """Return the requested period as (name, scope, month). `month` is None if the period is not a
+    month.
 
     The address has a month's name, or the word `period` with the parameters `from` and `to`.
 
@@ -349,8 +350,8 @@ async def _made(view: View, make: Callable[..., Awaitable[bytes]], *given: Any) 
 async def report_download(view: View) -> Response:
     """GET /reports/{month}?as=&version=&as_of= and /reports/period?from=&to=&as=
 
-    A closed month's report and journal are returned as they were closed. A job computes other
-    reports.
+    A closed month's report and journal are returned as they were stored at the closing. A job
+    computes other reports.
     """
     kept: dict[str, JournalFormat] = {print_name(form): form for form in JOURNAL_FORMATS}
     entries = view.word("as")
@@ -427,9 +428,9 @@ POSTINGS: Final = 200
 
 
 async def bank_document(view: View) -> Document:
-    """GET /bank?stands=&line=&skip=: bank lines in one state, newest first, or one line.
+    """GET /bank?stands=&line=&skip=: bank lines in one state, newest first; or a single line.
 
-    A job matches them with payouts. Raise UsageError if the job failed.
+    A job matches the lines with payouts. Raise UsageError if the job failed.
     """
     stands, line = view.choice("stands", tuple(BANK_PLACES)), view.word("line")
     skip = view.number("skip") or 0
@@ -462,8 +463,8 @@ async def bank_document(view: View) -> Document:
 
 
 async def rows_document(view: View) -> Document:
-    """GET /rows/{run}?side=&bucket=&currency=&skip=: the rows of a run's total. A job computes
-    them."""
+    """GET /rows/{run}?side=&bucket=&currency=&skip=: the rows that a control total of a run adds
+    up. A job computes them."""
     number = int(view.subject) if view.subject.isdigit() and len(view.subject) < 19 else 0
     side: Side = stated("side", view.choice("side", SIDES))
     bucket: Bucket = stated("bucket", view.choice("bucket", BUCKETS))

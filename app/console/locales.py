@@ -42,7 +42,7 @@ LOCALES: Final = {
         Locale(name="sw", group=",", decimal=".", day="%d/%m/%Y"),
     )
 }
-"""Locales by language, from Unicode's CLDR; English has ISO days."""
+"""Locales by language, with data from Unicode's CLDR. English uses ISO dates."""
 
 MOST_LANGUAGES: Final = 20
 """Maximum number of languages that are examined in an Accept-Language header."""

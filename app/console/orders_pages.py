@@ -46,7 +46,7 @@ GROUPS: Final = {
 """Groups of outcomes for people."""
 
 SHOWN: Final = 15
-"""Maximum number of orders on the start page that need a person. The newest come first."""
+"""Maximum number of orders that the start page lists as needing a person, newest first."""
 
 
 async def now_document(view: View) -> Document:
@@ -120,7 +120,7 @@ _HELD: Final = ("held_back", "maybe_other_shop")
 """Findings of orders that are held."""
 
 DUE_SHOWN: Final = 10
-"""Maximum number of open disputes that are searched for a deadline, newest first."""
+"""Maximum number of open disputes whose deadlines the start page looks up, newest first."""
 
 
 async def _finance_now(view: View) -> dict[str, Any] | None:
@@ -201,7 +201,7 @@ _CITES: Final = re.compile(r" \[([^\[\]]*?)(?: and ([\d,]+) more)?\]\.$")
 
 
 def row_of(changed: read_orders.Changed) -> dict[str, Any]:
-    """Return an order's row of a listing, with its last change."""
+    """Return a row for a list of orders, with the order's last change."""
     return {
         **read_orders.order_row(changed.ledger, changed.facts),
         "changed_at": format_instant(changed.at) if changed.seq else None,
@@ -254,8 +254,8 @@ def saved_lists(kept: Sequence[Any], page: str) -> list[dict[str, str]]:
 async def find_document(view: View, text: str) -> Document:
     """POST /find?before=: orders and bank lines that match the text.
 
-    The page does not repeat the text, which may be a phone number. Only a search that can continue
-    further back puts the text into its form again.
+    The page does not repeat the text, which may be a phone number. Its form contains
+    the text only if the search can continue with earlier lines.
     """
     found = await find_orders.find_orders(
         view.context,

@@ -294,8 +294,8 @@ def as_json(document: Document) -> Response:
 
 
 SPOOLED_BYTES: Final = 8 * 1024 * 1024
-"""Maximum bytes of CSV rows in memory while not all columns are known. Further rows are written to
-disk."""
+"""Maximum bytes of CSV rows in memory. Further rows are written to disk. All rows are kept until
+every column is known."""
 
 Following = Callable[[Document], Awaitable[Document | None]]
 """Function that loads the document of the next page; None after the last."""

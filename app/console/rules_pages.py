@@ -233,7 +233,7 @@ async def fees_document(view: View) -> Document:
 
 
 async def _text_rule(view: View, line: str) -> tuple[str, str]:
-    """Return the key and text of a rule that recognizes bank lines like this one by payer or
+    """Return the key and text of a rule that recognizes bank lines with this line's payer or
     text."""
     key = view.choice("as", ("bank_payers", "other_business")) or "other_business"
     if not view.person.may("bank"):

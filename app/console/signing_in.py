@@ -39,7 +39,7 @@ from reconcile.instants import DAY, SECOND, Instant
 NAME_TRIES: Final = 5
 """Maximum tries per minute with one name from one network."""
 NAME_TRIES_IN_ALL: Final = 20
-"""Maximum tries per minute with one name, from all networks where it has never signed in."""
+"""Maximum tries per minute with one name, from all networks where this operator never signed in."""
 NETWORK_TRIES: Final = 20
 NOTED_FOR_S: Final = 3600.0
 """Period in seconds in which only the first failure from a network is recorded. The audit trail is
@@ -54,8 +54,7 @@ BEGUN: Final = "-begun"
 """Suffix of the cookie of a browser that was redirected to the company's sign-in."""
 
 BROWSER: Final = "-browser"
-"""Suffix of the cookie of a browser on the sign-in page, to which a passkey's challenge is
-bound."""
+"""Suffix of the cookie that binds a passkey's challenge to the browser on the sign-in page."""
 
 Purpose = Literal["sign-in", "again", "link"]
 """Reason for a redirect to the company's sign-in.
@@ -95,7 +94,7 @@ async def form_fields(request: Request) -> dict[str, str]:
 
 
 def local(address: str) -> str:
-    """Return an address of this console unchanged, and the first page for any other text."""
+    """Return an address of this console unchanged. Return the first page for any other text."""
     plain = address.isprintable() and "\\" not in address
     return address if plain and address.startswith("/") and not address.startswith("//") else "/"
 
@@ -110,7 +109,7 @@ def _network(request: Request) -> str:
 
 
 def qr_code(text: str) -> Markup:
-    """Return a QR code as SVG, dark on light in every theme for cameras."""
+    """Return a QR code as SVG. It is dark on light in every theme, because cameras need that."""
     import segno  # only one page needs it
 
     made = segno.make(text, micro=False, error="m")
@@ -162,7 +161,7 @@ class UnsentForms:
             self._kept.popitem(last=False)
 
     def hand_over(self, cookie: str, new: str, *, name: str) -> None:
-        """Move a form to the operator's new session, or drop another operator's."""
+        """Move a form to its operator's new session. Drop a form of another operator."""
         kept = self._kept.pop(_hashed(cookie), None)
         if kept is not None and kept.name == name:
             self._kept[_hashed(new)] = kept
@@ -186,7 +185,7 @@ def _hashed(cookie: str) -> str:
 
 
 def link_grant_of(cookie: str) -> str:
-    """Return the purpose that binds a challenge for linking a company account to this session."""
+    """Return the purpose of a challenge for linking a company account within this session."""
     return f"link {_hashed(cookie)}"
 
 
@@ -472,8 +471,7 @@ class SigningIn:
         return answer
 
     def _granted(self, request: Request, grant: str) -> bool:
-        """Return whether the sign-in was started by a form of this session that had checked the
-        password.
+        """Return whether a form of this session started the sign-in after checking the password.
 
         grant  challenge that the form created
         """

@@ -85,9 +85,9 @@ def _form(
 
 
 def _button(view: View, *, alone: bool) -> str:
-    """Return the label of the button for a proposal, or "" for the action's own label.
+    """Return the button's label for a proposal. Return "" if no proposal is needed.
 
-    alone  whether a person whose role permits the action may take it alone
+    alone  whether a single person with a sufficient role may take the action
     """
     return "" if alone and view.person.role in MAY["payment_assigned"] else PROPOSE
 

@@ -1,7 +1,7 @@
 """Uploads: files kept from their dry run until they are imported or discarded.
 
 1 receive  read a form to its end; refuse a form that is too long
-2 take     copy each file in its fields to a folder of its own, with the file's digest
+2 take     copy each uploaded file to a folder of its own, and compute its digest
 3 keep     at most MOST_KEPT files, for an hour. A further file replaces its sender's oldest file,
            or else the oldest file of all
 4 forget   after the import, after an hour, and when the console ends
@@ -99,7 +99,7 @@ class Upload:
     mapping  name of the mapping; empty for the usual column names
     preset   name of the provider's export format; empty until recognized
     job      job of the dry run, later of the import
-    identity  file's kind, source and format by its content; None until examined
+    identity  kind, source and format that the file's content shows; None until examined
     sheets   names of a workbook's sheets with content
     columns  columns and first rows, once a person has begun a mapping
     seen     result of the dry run, or None
@@ -185,8 +185,11 @@ class Uploads:
             ) from None
 
     async def _receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
-        """Return a form's fields and files. Read the form to its end, because browsers show no
-        earlier answer."""
+        """Return a form's fields and files.
+
+        Read the form to its end, because browsers show an answer only after they have sent the
+        whole form.
+        """
         body = _whole_body(request)
         parser = MultiPartParser(
             request.headers,

@@ -147,7 +147,7 @@ class View:
 
     @property
     def cookie(self) -> str:
-        """Return the session's cookie, even if this request renewed it."""
+        """Return the session's cookie. If this request renewed the session, return the new one."""
         renewed: str | None = getattr(self.request.state, "renewed", None)
         return renewed or self.request.cookies.get(self.console.cookie, "")
 

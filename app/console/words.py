@@ -508,7 +508,8 @@ def major(amount: str) -> str:
 
 
 def money(value: Mapping[str, Any] | None) -> Markup:
-    """Render an amount with a less prominent currency; a dash for None."""
+    """Render an amount in which the number is more prominent than the currency. Render a dash for
+    None."""
     if value is None:
         return Markup('<span class="none">—</span>')
     return Markup('<span class="money">{}</span>').format(money_cell(value))

@@ -24,7 +24,7 @@ class Clock(Protocol):
 
 
 LEAP_REST_S: Final = 86_400.0
-"""Seconds after a forward jump of the clock in which no data is deleted by age, so that somebody
+"""Seconds after a forward jump of the clock during which no old data is deleted, so that somebody
 can notice the jump."""
 
 

@@ -147,8 +147,8 @@ async def exchange(
 
 
 def asked_to_wait(headers: Mapping[str, str]) -> Duration:
-    """Return the seconds in a Retry-After header as a duration, without an upper limit; zero for
-    any other value."""
+    """Return the seconds in a Retry-After header as a duration, without an upper limit. Return zero
+    if the header is missing or is not a number of seconds."""
     asked = headers.get("retry-after", "")
     usable = asked.isascii() and asked.isdigit() and len(asked) < 7
     return int(asked) * SECOND if usable else NO_TIME

@@ -21,7 +21,7 @@ from reconcile.instants import MINUTE, Duration, Instant
 Result = TypeVar("Result")
 
 LARGE: Final = 100
-"""Number of deliveries of an order from which folding runs in a thread, not on the event loop.
+"""Minimum number of an order's deliveries for folding in a thread instead of on the event loop.
 Folding this many takes about a millisecond, twenty times as long as switching threads."""
 
 

@@ -395,7 +395,10 @@ class _Output:
         return admitted
 
     def tell_left_out(self, *, at_once: bool = False) -> None:
-        """Log how many lines were left out in the last minute, or at once if `at_once` is set."""
+        """Log how many lines were left out in the last minute.
+
+        at_once  whether to log the number before the minute is over
+        """
         count = self.budget.due_count(at_once=at_once)
         if count:
             self.msg(self.render("warning", {"event": "log lines left out", "count": count}))

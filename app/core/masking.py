@@ -183,8 +183,8 @@ _MORE_THAN_A_DATE: Final = 9
 def masked_at_sight(text: str) -> str:
     """Mask phone numbers and email addresses in a text of unknown content.
 
-    Digits count as a phone number if they follow a plus or a zero, are written in groups, or are at
-    least eleven. Dates, seconds and IP addresses are not masked.
+    Digits count as a phone number if they follow a plus or a zero, or are written in groups, or if
+    there are at least eleven. Dates, seconds and IP addresses are not masked.
     """
 
     def shown(found: re.Match[str]) -> str:
@@ -332,7 +332,7 @@ def names_a_phone(field: str) -> bool:
 
 
 def names_a_person(field: str, *, within: str) -> bool:
-    """Return whether a field probably has a person's name, by its own name and its object's name.
+    """Return whether a field probably has a person's name, judging by its name and its object's.
 
     `name` alone is not enough, because a product has a name, too.
     """
@@ -357,7 +357,7 @@ class Masking:
         """Prepare to mask these phone numbers and words.
 
         phones  E.164 digits of the customers in the texts, or email addresses after EMAIL_KIND
-        words   texts that are hidden completely, even in brackets
+        words   texts that are hidden completely
         """
         self._patterns = [
             (written_pattern(each), masked_name(each.removeprefix(EMAIL_KIND)))

@@ -114,8 +114,9 @@ def _request(found: Any) -> Recorded:
 def target_of(to: str, url: str) -> str:
     """Return the address for sending a recorded request to the server `to`.
 
-    It is `to` with the request's query, and with its path if `to` has no path. Raises UsageError if
-    `to` is not a valid http address, or if the request's path would lead to another host.
+    It is `to` with the request's query. If `to` has no path, the request's path is added. Raises
+    UsageError if `to` is not a valid http address, or if the request's path would lead to another
+    host.
     """
     try:
         parts = urlsplit(to)

@@ -1,7 +1,7 @@
 """Validation of references: the merchant's name of an order, or a provider's name of a payment.
 
-All input is checked here. So if an event can name an order, the order also has a valid URL. It can
-be paid in a checkout session, and found in an order book.
+All input is checked here. So every order that an event can name also has a valid URL, can be paid
+in a checkout session, and can be found in an order book.
 
 A reference has 1 to 200 characters, not all blank. Control characters, the line separators U+2028
 and U+2029, and halves of surrogate pairs are refused. All other characters are accepted unchanged:

@@ -41,10 +41,10 @@ ENTRIES_MAX: Final = 20
 TEXT_MAX: Final = 4_000
 
 LATE: Final[instants.Duration] = 10 * instants.MINUTE
-"""Maximum delay after which due work is not yet reported as late."""
+"""Delay beyond which due work is reported as late."""
 
 LOOKED_BACK: Final[instants.Duration] = 400 * instants.DAY
-"""Maximum age of missed work that is still made up for."""
+"""Maximum age of missed work. Older work is not made up for."""
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 

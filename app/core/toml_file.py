@@ -120,8 +120,7 @@ def parsed_toml(text: str, *, name: str) -> Values:
 
 
 _BEYOND: Final = object()
-"""Placeholder for a number that is too large for Decimal. It is found later, so that the mistake
-gets its line."""
+"""Placeholder for a number that is too large for Decimal. A later step reports it with its line."""
 
 
 def _decimal(written: str) -> Any:

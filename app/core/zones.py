@@ -92,9 +92,9 @@ class Piece(NamedTuple):
 def local_pieces(text: str, zone: tzinfo) -> Iterator[Piece]:
     """Split a sentence at its instants, and write each in local time, to the minute.
 
-    Days of banks and files are stored as midnights. So `at` followed by a local midnight becomes
-    `on` followed by the day. After `until`, `beyond` and `by` the time stays, because a day alone
-    would be understood as the end of the day.
+    Dates without a time, as in bank files, are stored as midnights. So `at` followed by a local
+    midnight becomes `on` followed by the day. After `until`, `beyond` and `by` the time stays,
+    because a day alone would be understood as the end of the day.
     """
     last = 0
     for found in _MOMENT.finditer(text):

@@ -135,7 +135,7 @@ async def propose_difference(
 def difference_kind(context: AppContext) -> ProposalKind:
     """Return the kind of proposal that accepts a difference of balances.
 
-    Approval imports nothing, because the file is not stored. The next import of the file uses it.
+    Approval imports nothing, because the file is not stored. A person must import the file again.
     """
 
     async def perform(proposal: Proposal, agree: Agree) -> None:

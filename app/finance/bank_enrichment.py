@@ -36,8 +36,8 @@ async def accounts_to_enrich(
 ) -> dict[str, str]:
     """Return the accounts whose existing lines this file only enriches, without adding lines.
 
-    Each account has the text of the error for the case that no entry of the file fits an existing
-    line. Files of another format decide whether this file may add lines:
+    The value for each account is an error message. The import fails with it if no entry of the file
+    fits an existing line. Files of another format decide whether this file may add lines:
 
     - A notification (CAMT.054) never adds lines.
     - A report within the day adds lines if no other format has lines of the account.
@@ -148,7 +148,7 @@ def _name_of(content: Row) -> tuple[Any, ...]:
 async def _lines_of(
     connection: Connection, entries: Collection[str], *, as_of: Instant
 ) -> dict[tuple[Any, ...], list[tuple[str, Row]]]:
-    """Return (id, content) of current bank lines, by the columns _NAMED_BY."""
+    """Return (id, content) of current bank lines, grouped by the columns in _NAMED_BY."""
     columns = f"line, {', '.join(_COLUMNS)}"
     found = defaultdict[tuple[Any, ...], list[tuple[str, Row]]](list)
     for line, *content in await lines_known(

@@ -174,7 +174,7 @@ async def booked_page(
     skip    number of further lines to skip
     kept    cache for the next pages
 
-    Raises NotFoundError for an unknown `line`, and UsageError if the bank cannot be matched.
+    Raises NotFoundError for an unknown `line`, and UsageError if bank lines cannot be matched.
     """
     show = partial(_page, stands=stands, line=line, after=after, skip=skip, limit=limit)
     return await _matched(context, as_of, show, kept=kept)

@@ -109,10 +109,10 @@ async def bank_lines_saying(
     limit: int,
     before: Instant | None = None,
 ) -> tuple[list[BankLine], Instant | None]:
-    """Return bank lines with these words in a text, newest first, without restricted lines.
+    """Return bank lines with these words in a text, newest first. Leave out restricted lines.
 
-    Ignores the case of ASCII letters. Also returns an instant if the search ended early: earlier
-    lines were not searched.
+    Ignores the case of ASCII letters. If the search ended early, also returns the instant before
+    which no lines were searched.
 
     before  instant before which the lines were booked; None for all lines
     """
@@ -275,6 +275,7 @@ async def add_balances(
 async def standing_balances(
     connection: AsyncConnection, *, as_of: Instant
 ) -> list[StatementBalances]:
-    """Return the balances of bank statements whose import was not withdrawn by the instant."""
+    """Return the balances of bank statements, except those whose import had been withdrawn by the
+    instant."""
     rows = await connection.execute(text(_STANDING_BALANCES), {"as_of": as_of})
     return [StatementBalances(**dict(zip(_BALANCES, row, strict=True))) for row in rows]

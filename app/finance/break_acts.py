@@ -471,7 +471,7 @@ async def match_lines(
 async def unmatch_break(
     context: AppContext, name: str, *, line: str = "", reason: str, by: str | None
 ) -> str:
-    """Undo a match by hand, and return the matched line in its version.
+    """Undo a match by hand. Return the version of the line that had been matched.
 
     line  the matched line; needed if the break has several matches
     """
@@ -643,7 +643,7 @@ def too_much(allowance: Allowance, seen: breaks.Break) -> str | None:
 
 
 async def matches_of(context: AppContext, name: str) -> list[str]:
-    """Return the lines that people matched with a break, in their matched versions."""
+    """Return the lines that people matched with a break, each in the version that was matched."""
     async with context.database.reading() as connection:
         return await break_store.lines_matched_with(connection, name)
 

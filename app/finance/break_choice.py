@@ -87,8 +87,8 @@ class Choice:
         )
 
     def leaves_open(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Return whether a break meets all conditions except those on its amount, which is
-        unknown."""
+        """Return whether a break with an unknown amount meets all conditions except those on
+        amounts."""
         unknown = bool(self.amounts) and break_acts.not_known(found.seen)
         return unknown and self._is_of(found, as_of=as_of)
 
@@ -279,7 +279,8 @@ async def chosen_for(
 ) -> ChosenBreaks:
     """Return the chosen breaks on which the person may act.
 
-    least  minimum points of a suggestion to match. The suggestion must also be clearly the best
+    least  minimum points that a suggested line needs to be matched. It must also be clearly the
+           best suggestion
     """
     chosen = await every_chosen(context, choice)
     if doing.kind == "matched":

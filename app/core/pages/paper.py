@@ -120,7 +120,7 @@ def _rare_in(values: Mapping[str, Any]) -> list[str]:
 
 
 def _lacking(characters: Iterable[str], *, own: bool) -> list[str]:
-    """Return the given characters whose script has a character that no font has.
+    """Return the characters of every script that has a character without a font.
 
     own  whether to use only Typst's own fonts
     """
