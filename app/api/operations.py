@@ -50,7 +50,7 @@ LONGPOLL_MAX_S: Final = 60
 """Maximum seconds of long polling that the description states by default."""
 
 AS_SENT: Final = Keywords(pattern="^[^\\u0000]*$")
-"""Mark of a text parameter that is used without normalization to Unicode's NFC."""
+"""Keywords for a text parameter that is used without normalization to Unicode's NFC."""
 
 After = Annotated[str, AS_SENT, "The value of `next` from the previous page."]
 Before = Annotated[
@@ -123,8 +123,8 @@ class Operation:
     body_bytes   size limit of a request body that is parsed for the endpoint's parameter `body`
     media        media types of the answer, if it can be something other than JSON
     waits        whether the endpoint itself waits for unread deliveries and reports their age
-    alone        whether requests with this setting are answered one at a time, because long lists
-                 would delay deliveries
+    alone        whether requests to all operations with this setting are answered one at a time.
+                 Several long lists at once would delay deliveries
     """
 
     method: Literal["GET", "PUT", "POST"]

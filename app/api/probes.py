@@ -158,7 +158,8 @@ class Probes:
     def _without_names(self, value: Any) -> Any:
         """Replace the names of unsigned sources by numbers in all texts of a document.
 
-        Only its secret address protects such a source, and the address contains the name.
+        Only the secrecy of its address protects an unsigned source, and the address contains the
+        name.
         """
         if isinstance(value, dict):
             return {name: self._without_names(each) for name, each in value.items()}

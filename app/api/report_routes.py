@@ -58,7 +58,7 @@ RETRY_AFTER: Final = {"Retry-After": "5"}
 """Header with the seconds after which a program should ask again."""
 
 _JOB_KIND: Final = "made"
-"""Kind of all jobs of this module. The limit AT_ONCE applies to the kind."""
+"""Kind of all jobs of this module. At most AT_ONCE jobs of this kind run at a time."""
 
 _DAY: Final = len("2026-10-01")
 
@@ -338,7 +338,7 @@ _PART_BYTES: Final = 64 * 1024
 def _end(name: str, text: str, *, zone: tzinfo, last: bool) -> Instant:
     """Parse a moment, or a day in the merchant's zone.
 
-    last  whether a day means its end instead of its start
+    last  whether to return the end of a day instead of its start
     """
     if len(text) != _DAY:
         return request_body.instant_of(name, text)

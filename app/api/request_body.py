@@ -101,7 +101,8 @@ def _refuse_zero_byte(name: str, value: str) -> None:
 
 
 def word_parameter(request: Request, name: str) -> str | None:
-    """Return a query parameter; None if absent or empty, as browsers send empty fields."""
+    """Return a query parameter; None if it is absent or empty. Browsers send empty fields of a
+    form."""
     return composed(request.query_params.get(name, "")) or None
 
 
@@ -122,7 +123,7 @@ def number_parameter(request: Request, name: str, *, default: int, low: int, hig
 
 
 def path_number(text: str) -> int:
-    """Return the number in a path. Raise NotFoundError."""
+    """Return the number in a path. Raise NotFoundError if the text is not a number."""
     if not _NUMBER.fullmatch(text):
         raise NotFoundError(text)
     return int(text)
@@ -169,7 +170,7 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def texts(body: bytes, kind: type[Stated]) -> Stated:
-    """Parse the body as a document of texts. Raise ApiProblem 422 with every mistake."""
+    """Parse the body as a document of this type. Raise ApiProblem 422 that lists every mistake."""
     document, members = json_object(body), get_type_hints(kind, include_extras=True)
     required: frozenset[str] = getattr(kind, "__required_keys__", frozenset())
     problems = [f"{name[:60]!a} is not known" for name in document if name not in members]

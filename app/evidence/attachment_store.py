@@ -1,5 +1,5 @@
-"""Database queries for attachments: files attached to orders and breaks. Files are stored once by
-their digest."""
+"""Database queries for attachments: files attached to orders and breaks. Equal files are stored
+only once."""
 
 import json
 from collections.abc import Collection, Iterable, Sequence

@@ -1,13 +1,13 @@
 """Files that people attach to an order or a break: receipts, proofs of delivery, letters, terms.
 
-    1 check   the kind, the size, and the bytes: the file must be of an accepted type, be of the
-              type that its name suggests, and be complete
+    1 check   the kind and the size; the file must be complete, of an accepted type, and of the type
+              that its name suggests
     2 store   the bytes once, by their digest; name and note separately, as personal data
     3 seal    an audit entry with the digests of the bytes and of the details
 
 The audit entry gets a leaf in the log, which counts as a leaf of the order. The audit entry about a
-removal does, too. A file is personal data: `detach` and an erasure of the order delete it. The
-audit trail keeps its digest, who attached it, and the fact that it was deleted.
+removal gets such a leaf, too. A file is personal data: `detach` and an erasure of the order delete
+it. The audit trail keeps its digest, who attached it, and the fact that it was deleted.
 """
 
 import hashlib

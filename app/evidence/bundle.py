@@ -369,8 +369,7 @@ class BundleRequest:
 class Built:
     """Finished bundle.
 
-    due                  whether the order must still be folded, so that its next revision is
-                         missing
+    due                  whether the order is due for a fold, so that the bundle may lack a revision
     cosigned_by_too_few  whether fewer witnesses than the quorum have cosigned the checkpoint
     attachments          number of attached files; None if they were not requested
     """

@@ -130,8 +130,8 @@ class DisputeCase:
     limits    limits that the provider and the card network set for a letter
     rules     whether the earlier purchases meet the rule of each card network
     unheard   messages that may be about the order but are not in the history
-    behind_s  age in seconds of the oldest unread delivery that may be about the order; 0 without
-              one
+    behind_s  age in seconds of the oldest unread delivery that may be about the order; 0 if there
+              is none
     """
 
     order: str

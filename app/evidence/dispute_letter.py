@@ -452,7 +452,7 @@ class _Writer:
 
 
 _MOVES: Final = {"captured": "succeeded", "refunded": "refunded", "reversed": "reversed"}
-"""Claim that states each kind of movement."""
+"""Claim for each kind of movement."""
 
 
 def _signature_words(evidence: gather_evidence.DeliveryEvidence | None, standing: Standing) -> str:

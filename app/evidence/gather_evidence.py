@@ -97,7 +97,8 @@ class Profiled:
     orders    `shared` if the source's orders are shared with other sources, otherwise `own`
     link_by   what links a payment to an order
     captures  payment methods with automatic capture
-    vouchers  redacted authorization headers. `captures` applies to requests with one of them
+    vouchers  redacted authorization headers. `captures` applies to requests that have one of these
+              headers
     text      the profile's file, which has no secrets
     """
 

@@ -1,7 +1,7 @@
-"""Limits on a letter: limits of the provider or channel that carries it, and of the card network.
+"""Limits of providers and card networks on a letter that answers a dispute.
 
-The smaller limit applies. Each row names the pages that state it, with their dates. Limits that no
-page states are left out.
+If a provider and a card network both limit something, the smaller limit applies. Each limit names
+the pages that state it, with their dates. Limits that no page states are left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ class LetterLimits:
     formats     accepted file endings; () if no page states them
     name_chars  maximum characters of a file's name. If set, the name may have only letters and
                 digits
-    who         name of the channel and network in sentences
+    who         name of the channel and card network, for sentences
     sources     pages that state the limits, each with its own date or the day on which it was read
     """
 
@@ -135,12 +135,12 @@ OF_CHANNELS: Final[Mapping[str, LetterLimits]] = {
                  "read 2026-11-29",),
     ),
 }  # fmt: skip
-"""Limits of each channel, by profile of the dispute's source."""
+"""Limits of each channel. The key is the profile of the source that reports the dispute."""
 
 
 def limits_of(channel: str, network: str | None) -> LetterLimits:
-    """Return the limits that apply to a channel and a card network together: the smaller of
-    each."""
+    """Return the limits of a channel and a card network together. If both limit something, the
+    smaller limit applies."""
     rows = [
         OF_CHANNELS.get(channel, LetterLimits(who=channel)),
         *([] if network is None else [OF_NETWORKS.get(network, LetterLimits(who=network))]),

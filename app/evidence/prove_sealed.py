@@ -1,12 +1,13 @@
 """Proofs for outsiders that something was sealed, and that the log was only extended.
 
-A proof has the document of a leaf. Anyone can compute the leaf's hash from the document. From this
-hash and the sibling hashes of the path, the hash of the tree's root follows (RFC 9162, 2.1.3.2).
-The result must be the root in a signed checkpoint.
+A proof has the document of a leaf. Anyone can compute the leaf's hash from the document. With the
+sibling hashes in the proof, anyone can then compute the hash of the tree's root (RFC 9162,
+2.1.3.2). The result must be the root in a signed checkpoint.
 
 This module also selects the log entries for a bundle: the leaves of an order with their proofs, and
-the salts that open them. A bundle has the leaves of its content and of later readings. It also has
-all earlier leaves of the order, so that a missing leaf is noticed.
+the salts that open them. A bundle has the leaves of its content. If a delivery was read again, the
+bundle also has the leaves of the later readings. It also has all earlier leaves of the order, so
+that a missing leaf is noticed.
 """
 
 import json
@@ -93,8 +94,8 @@ async def proofs_of(
 ) -> Proofs:
     """Return proofs for these subjects: ids of deliveries and records, `revision:N` and `deed:N`.
 
-    earliest  whether to use the first checkpoint that covers all subjects, not the newest. A
-              cosigned checkpoint is preferred. These proofs never change
+    earliest  whether to use the first checkpoint that covers all subjects, instead of the newest.
+              If a cosigned checkpoint covers them, the first cosigned one is used
 
     Raises NotFoundError for an unsealed subject, and UsageError for more than AT_ONCE subjects.
     """
@@ -313,10 +314,10 @@ class SealedParts:
     endorsements
                 for each key, its endorsement by the previous key in hex, or None
     order       pseudonym of the order in leaves; None if no known leaf names it
-    parts       commitments and salts of the sealed parts, by leaf name. For a delivery, those of
-                its last leaf
+    parts       commitments and salts of the sealed parts, by leaf name. For a delivery, the parts
+                of its last leaf are listed
     said        values of the parts of records, revisions and audit entries, by leaf name
-    tree        the order in the newest tree of all orders; None if there is no tree yet
+    tree        place of the order in a tree of all orders; None if there is no suitable tree
     """
 
     checkpoint: str = ""
@@ -405,8 +406,9 @@ async def sealed_parts(
 ) -> SealedParts:
     """Return the log entries for a history's deliveries and records, and for other subjects.
 
-    The proofs are for the first cosigned checkpoint that covers everything sealed about the order,
-    or for the first checkpoint that does if none is cosigned.
+    All proofs are for one checkpoint, which covers everything sealed about the order. It is the
+    first such checkpoint that enough witnesses cosigned. If there is none, it is the first such
+    checkpoint.
 
     others  ids of the other subjects
     """
@@ -473,12 +475,12 @@ async def _in_tree(
     as_of: Instant,
     chain: Sequence[leaf_store.Leaf],
 ) -> InTree | None:
-    """Return the order's place in a tree of all orders; None if there is no suitable tree with the
+    """Return the order's place in a tree of all orders; None if no suitable tree contains the
     order.
 
-    If the order began on the day (UTC) of `as_of`, the newest tree before `as_of` is used. For an
-    older order, that tree must have been made on that day. Otherwise the first later tree with the
-    order is used.
+    If the order began on the day of `as_of` (UTC), only the newest tree before `as_of` is suitable.
+    If the order is older, that tree is suitable only if it was made on that day. All later trees
+    are then suitable, too. The first suitable tree that contains the order is used.
     """
     newest = await order_tree_store.newest_tree(connection, until=as_of)
     trees = [] if newest is None else [newest]

@@ -13,7 +13,7 @@ of one database share one key.
 Once a day the log also seals the root of the tree of all orders, which has the number of each
 order's leaves. A bundle shows this number, so that a missing leaf is noticed.
 
-1 scan     the numbers of all orders, in a snapshot: changed ones, and all others in their groups
+1 scan     all orders in a snapshot, for groups of orders in which a number has changed
 2 hash     these groups, and the nodes above them
 3 keep     the changes, in small transactions, and finally the tree, which is then sealed
 """
@@ -438,8 +438,9 @@ def endorsed_chain(
     """Return the newest keys of a log, oldest first. Each of them is endorsed by the one before it.
 
     keys          all keys, oldest first
-    endorsements  signatures in hex for each key: one for each origin that the log had at the time;
-                  None, or any other text, if the key was not endorsed
+    endorsements  for each key, the signatures in hex by the key before it: one signature for each
+                  origin that the log had at the time. None or any other text means that the key was
+                  not endorsed
     """
     chain = list(keys[-1:])
     for place in range(len(keys) - 1, 0, -1):

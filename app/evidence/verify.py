@@ -278,7 +278,8 @@ def ledger(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class VerifyStep(NamedTuple):
-    """Result of a step: whether it passed, and why. The first is None if the step was not done."""
+    """Result of a step: whether it passed, or None if it was not done, and a sentence that says
+    why."""
 
     name: str
     passed: bool | None
@@ -496,8 +497,8 @@ def _cosigners(bundle: Bundle) -> str:
 
 
 def _of(count: int, what: str, whole: int) -> str:
-    """Return `what` and how many of the `whole` it is true for. Omit the numbers if it is true for
-    all, and return an empty text if it is true for none."""
+    """Return `what`, followed by `count` and `whole`. Omit the numbers if they are equal. Return an
+    empty text if `count` is 0."""
     return "" if not count else what if count == whole else f"{what}, of {count} of {whole}"
 
 

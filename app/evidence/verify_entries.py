@@ -25,8 +25,8 @@ from app.evidence.verify_forms import (
 )
 
 SEALED_WITHIN_S = 60
-"""Number of seconds before the bundle's instant. Evidence that arrived in them may be unsealed,
-because sealing takes a moment."""
+"""Maximum age in seconds of evidence that may be unsealed at the bundle's instant. Sealing takes a
+moment."""
 
 
 # --- the log (RFC 9162) --------------------------------------------------------------------------

@@ -440,8 +440,8 @@ def _not_anew(
 ) -> Iterator[str]:
     """Yield a sentence on the part of the log that the shop could have rewritten.
 
-    Leaves that a kept checkpoint covers cannot have been rewritten. Nothing can have been rewritten
-    since the witnesses cosigned.
+    The shop cannot have rewritten leaves that a kept checkpoint covers. It cannot have rewritten
+    anything after the witnesses cosigned.
     """
     numbers = [each["index"] for each in bundle.document("log.json")["leaves"]]
     later = sum(number >= left for number in numbers)
@@ -583,8 +583,8 @@ def _key(bundle: verify.Bundle) -> PublicKey:
 
 
 def _checkpoint(bundle: verify.Bundle) -> Found:
-    """Check that the manifest's key, or an earlier key endorsed by a chain up to it, signed the
-    checkpoint.
+    """Check that a key of the log signed the checkpoint. This may be the manifest's key, or an
+    earlier key from which a chain of endorsements leads to the manifest's key.
 
     Without endorsements, a bundle could name any key as an earlier key.
     """

@@ -4,9 +4,10 @@
                    document agrees with its row
     2 hashes       every stored hash is the hash of the leaves below it
     3 heads        every checkpoint is the head of its leaves, and signed by a key of the log
-    4 rows         every row has a leaf, or waits for one
-    orders         each leaf has the next number of its order, and each day's tree of all orders
-                   has the numbers of its time; this takes some 250 bytes of memory for each order
+    4 rows         every row has a leaf, or waits to be sealed
+    orders         the leaves of each order are numbered without gaps, and each day's tree of all
+                   orders has the numbers of that day; this takes some 250 bytes of memory for each
+                   order
     the key        the newest key that signs is this machine's key. An attacker who has only the
                    database would need another key
     5 departures   every checkpoint that was shown, delivered or cosigned is a head of this log,

@@ -4,8 +4,8 @@ A witness cosigns a checkpoint only if it extends the last checkpoint that the w
 person who trusts enough witnesses does not have to trust the shop. Witnesses are asked in the
 background, over C2SP tlog-witness:
 
-    1 choose   the newest checkpoint as of the last full interval, so that every worker asks all
-               witnesses to cosign the same checkpoint
+    1 choose   the checkpoint that was newest when the present interval began, so that every worker
+               asks all witnesses to cosign the same checkpoint
     2 claim    each witness that has not cosigned it, and may be asked again by now
     3 ask      with the proof that the checkpoint extends the last one that the witness cosigned. If
                the witness reports another size than expected, it is asked again with that size
