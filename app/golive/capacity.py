@@ -60,8 +60,8 @@ processor time."""
 MOST_SYNCS: Final = 200
 
 WHOLE_WAY: Final = 8.5
-"""Ratio of the processor time of a delivery from receiving to sealing, to the processor time that
-the calibration measures. It was measured as 486 to 539 µs to 54 to 65 µs, on two busy cores
+"""Processor time of a delivery from receiving to sealing, divided by the processor time that the
+calibration measures. The two times were 486 to 539 µs and 54 to 65 µs, on two busy cores
 (2026-11-30)."""
 
 CORES: Final = 2

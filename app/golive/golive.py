@@ -413,8 +413,8 @@ ASKED_FOR: Final = "to sign for: "
 def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
     """Return those sources of the item that the last signature does not cover.
 
-    A signature is requested for certain sources, and covers the sources of the last request before
-    it. If there was no request before, it covers the sources of the next request.
+    Each request for a signature names sources. A signature covers the sources of the last request
+    before it. If there was no such request, the signature covers the sources of the next request.
     """
     asked: list[str] | None = None
     covered: list[str] | None = None
@@ -566,8 +566,8 @@ async def what_a_signature_is_worth(context: AppContext, item: str) -> str | Non
 
 
 async def unfinished(context: AppContext) -> str | None:
-    """Return why a live instance should not take money yet. Return None if it may, and always in a
-    sandbox."""
+    """Return why a live instance should not take money yet; None if it may. Always return None for
+    a sandbox."""
     if context.database.environment != "live":
         return None
     async with context.database.reading() as connection:

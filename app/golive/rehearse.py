@@ -37,8 +37,7 @@ NUMBERS: Final = "TALLYHOOK_REHEARSAL__NUMBERS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Ledger that an order must have at the end of a scenario. No earlier event of the scenario may
-    lead to it.
+    """Ledger that an order must have at the end of a scenario, and must not have before that.
 
     ships     whether the order may be fulfilled
     claims    claims that must be in the timeline

@@ -5,12 +5,12 @@ the owners of alarms.
 
 Between (2) and (4) other processes skip a notice. If this process dies there, the notice is sent
 again with the same id. An alarm is over when no receiver has seen it for OVER_AFTER. One receiver
-alone cannot decide that, because receivers may know different things. A restart, or an alarm that
-comes and goes, is not a recovery.
+alone cannot decide that, because receivers may know different things. So a restart, or
+a short interruption of an alarm, does not count as its end.
 
-A person who takes an alarm becomes its owner, with a state, so that two people do not do one job.
-The alarm still lasts until its reason ends. The owner is then deleted, but stays in the audit
-trail. Leaves out: detecting alarms (`watchdog`).
+A person who takes an alarm becomes its owner, with a state, so that two people do not work on one
+alarm. The alarm still lasts until its reason ends. The owner is then deleted, but stays in the
+audit trail. Leaves out: detecting alarms (`watchdog`).
 """
 
 import json

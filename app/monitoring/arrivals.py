@@ -14,7 +14,7 @@ from reconcile import instants
 from reconcile.instants import Instant
 
 EXPECTED: Final = 10
-"""Usual number of deliveries in a time span from which silence is unlikely to be chance. If ten
+"""Number of deliveries that must be usual in a time span before silence raises an alarm. If ten
 independent deliveries are usual, a time span without any occurs only once in 22,000 times."""
 
 DAYS: Final = 7
@@ -24,7 +24,7 @@ LONGEST: Final[instants.Duration] = instants.DAY
 """Longest time span that is counted. Of a longer silence, only the beginning is counted."""
 
 SESSIONS: Final = 3
-"""Number of sessions without an event from which an alarm is raised. If there are fewer, all
+"""Minimum number of sessions without an event for an alarm. If there are fewer sessions, all their
 customers may have left."""
 
 SESSION_WAIT: Final[instants.Duration] = 15 * instants.MINUTE
@@ -36,9 +36,9 @@ class Arrivals:
     """Arrivals up to `now`.
 
     last      arrival of the last verified delivery; None if no delivery arrived yet
-    usual     number of deliveries in the same time span, from `last` to `now` but at most LONGEST,
-              on each of the DAYS days before. The most recent day comes first. Counting stops at
-              EXPECTED
+    usual     number of deliveries on each of the DAYS days before, the most recent day first. They
+              are counted in the same time span as from `last` to `now`, but in at most LONGEST.
+              Counting stops at EXPECTED
     sessions  when the first SESSIONS sessions after `last` were opened, oldest first
     """
 
@@ -70,8 +70,8 @@ def silence(arrivals: Arrivals) -> Alarm | None:
 
 
 def usual_of(days: Sequence[int]) -> float:
-    """Return the number of deliveries to expect: the median of the past days, but at most the
-    number a week ago. So a shop's quiet weekday raises no alarm.
+    """Return the number of deliveries to expect: the median of the past days, or the number of a
+    week ago if that is smaller. So a weekday that is always quiet raises no alarm.
 
     days  number of deliveries on each past day; the last day is a week ago
     """
@@ -87,17 +87,17 @@ WINDOW: Final[instants.Duration] = 7 * instants.DAY
 unreadable deliveries lasts as long."""
 
 LEAST: Final = 3
-"""Number of payments without an order from which an alarm is raised, if the source never had a
-payment with an order. Fewer may be tests."""
+"""Minimum number of payments without an order for an alarm, if the source never had a payment with
+an order. Fewer payments may be tests."""
 
 MOST: Final = 20
-"""Number of payments without an order from which an alarm is raised at a source that also has
-orders. If one payment in five has an order, twenty payments in sequence without one happen once in
-a hundred times."""
+"""Minimum number of payments without an order for an alarm, if the source also has payments with an
+order. If one payment in five has an order, twenty payments in sequence without an order occur once
+in a hundred times."""
 
 LOOKED_AT: Final = 1_000
-"""Number of latest deliveries of all sources that are searched. A source needs two percent of them
-to reach MOST."""
+"""Number of latest deliveries that are searched, from all sources together. A source can reach MOST
+only if two percent of these deliveries are its payments."""
 
 
 class Paid(NamedTuple):

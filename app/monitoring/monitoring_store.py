@@ -32,7 +32,8 @@ UNREADABLE: Final = (
     "/* deliveries WHERE verdict = 'unreadable' AND id >= $1 */"
 )
 """Query for the latest unreadable deliveries by source. It leaves out tests of `golive`, judged
-deliveries, and requests that anybody can send. Answers to our questions are included."""
+deliveries, and requests that anybody can send. Providers' answers to this service's requests are
+included."""
 
 
 PAID: Final = (
@@ -42,8 +43,8 @@ PAID: Final = (
     "ON events.event_id = latest.event_id AND events.delivery_id = latest.id "
     "WHERE claim = 'succeeded' ORDER BY id DESC"
 )
-"""Query for payments. It limits the deliveries, not the payments, so that the work does not depend
-on content."""
+"""Query for payments. It limits the number of searched deliveries, because few of them may be
+payments."""
 
 TIED_SINCE: Final = (
     'SELECT DISTINCT source FROM (SELECT * FROM events ORDER BY "row" DESC LIMIT :looked_at) '
@@ -137,7 +138,8 @@ async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: 
 class ArrivalRates:
     """Accepted deliveries in the last ninety days, by UTC days.
 
-    daily           average of the last `days` days, at most seven
+    daily           average number of deliveries in a day, over the last `days` days
+    days            number of days in the average, at most seven
     busiest_day     deliveries on the busiest day; 0 if none came
     day             busiest day, counted from 1970
     busiest_minute  deliveries in the busiest minute; 0 if none came
@@ -266,7 +268,7 @@ async def any_lasts(connection: AsyncConnection) -> bool:
 
 async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: Instant) -> None:
     """Mark an alarm that no receiver has seen since `unseen_since` as ended, and make the notice of
-    its end due. A time in the future counts as not seen."""
+    its end due. An alarm that was last seen in the future counts as not seen."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET over_at = :now, tries = 0, "

@@ -84,7 +84,7 @@ class PostsNotices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailsNotices:
-    """Channel that sends mail over the mail server of the reports."""
+    """Channel that sends mail through the mail server for reports."""
 
     server: MailServer
     sender: str

@@ -34,8 +34,8 @@ SKEW_WEAK: Final[Duration] = 3 * SECOND
 takes some time."""
 
 SKEW_MUST: Final[Duration] = 30 * SECOND
-"""Difference of clocks that must be corrected: a tenth of the usual tolerance for signatures, and
-far more than synchronized clocks differ."""
+"""Minimum difference of clocks that must be corrected. It is a tenth of the usual tolerance for
+signatures, and far more than the difference between synchronized clocks."""
 
 CERTIFICATE_SOON: Final[Duration] = 14 * DAY
 

@@ -1,4 +1,5 @@
-"""Notes of a listening service, by which the command `doctor` finds the service and its settings.
+"""Notes of a listening service. The command `doctor` uses them to find the service and its
+settings.
 
     serve ──note_service──▶ meta ──noted_service──▶ doctor ──GET /readyz──▶ serve
 

@@ -71,7 +71,8 @@ class Watched(NamedTuple):
 
     ages         deliveries that this process refused for their age; None if it does not receive
     unallocated  payments without an order, if already counted
-    ends         list to which the time is added at which each present condition becomes an alarm
+    ends         list of the times at which present conditions become alarms; the watchdog adds to
+                 it
     """
 
     context: AppContext
@@ -335,8 +336,8 @@ async def _reader(watched: Watched) -> Alarm | None:
 
 
 KEPT_MOST: Final = 256 * MIB
-"""Bytes of read deliveries in the inbox from which an alarm is raised. This is five times the size
-at which the database's log is checkpointed."""
+"""Maximum number of bytes of read deliveries in the inbox without an alarm. This is five times the
+size at which the database's log is checkpointed."""
 
 
 @_watch("1 while the inbox has more than 256 MiB of deliveries that were already read.")

@@ -1,12 +1,12 @@
 """Corrects dates given by a fast clock, once the clock is right again.
 
     1 notice    that stored rows are dated later than now, by more than machines' clocks differ
-    2 wait      until no unread delivery is dated later than now: it must be redated, too
+    2 wait      until all deliveries dated later than now are read, because they are redated, too
     3 compare   with the providers' dates: if these are later than now as well, this clock is slow
     4 redate    each delivery, record, revision and attached file that is dated later than now, by
                 adding a record with the corrected instant
     5 fold      orders again that have redated evidence or were published as of a later instant
-    6 end       sessions, invitations and proposals that are dated later and would last too long
+    6 end       sessions, invitations and proposals that would last too long because of a late date
     7 note      in the audit trail and for `doctor`, between which instants the clock was fast
 
 Leaves out: setting the clock. Stored instants do not change. Exception: a refused delivery, which
@@ -50,7 +50,7 @@ the transaction ends."""
 
 COMPARED: Final = 1_000
 """Maximum number of deliveries, the newest ones, whose providers' dates are compared with the
-clock. With so many, a few wrong dates do not decide."""
+clock. So many are compared that a few wrong dates do not change the result."""
 
 
 class ClockState(Enum):
@@ -58,8 +58,8 @@ class ClockState(Enum):
 
     RIGHT    every row dated later than now has been redated
     UNREAD   some unread deliveries are dated later than now
-    BEHIND   this clock seems slow. Either the providers date the deliveries later than now, too, or
-             they do not date them and this process did not see the clock set back
+    BEHIND   this clock seems slow: the providers' dates are later than now, too. The state is the
+             same if the providers give no dates and this process did not see the clock set back
     """
 
     RIGHT = "right"
@@ -101,8 +101,9 @@ class ClockWatch:
     async def look(self) -> None:
         """Set orders due that a fast clock postponed, and correct the dates that it gave.
 
-        Call this in every round. It does its work at the start, after the clock was set back, and
-        regularly if other machines write to the database.
+        Call this in every round. Most calls do nothing. The first call and calls after the clock
+        was set back do the work. If other machines write to the database, the work is also done at
+        regular intervals.
         """
         context = self._context
         self.note()

@@ -20,8 +20,8 @@ _REDATED: Final = (
 """Condition: the row was redated to an instant that is not later than the given one. The given
 instant is now plus the accepted difference of clocks.
 
-A row that was redated to a later instant is redated again. That happens if its clock was corrected
-in two steps.
+A row that was redated to a later instant is redated again. This is needed if the clock was
+corrected in two steps.
 """
 
 _DELIVERIES: Final = statement(
@@ -147,8 +147,8 @@ def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
 
 
 def providers_agree(connection: PlainConnection, now: Instant, *, looked_at: int) -> bool | None:
-    """Return whether the providers' dates show that our clock was fast, and not that it is slow
-    now. Return None if the providers did not date these deliveries.
+    """Return whether the providers' dates show that our clock was fast. Return False if they show
+    that it is slow now, and None if the providers did not date these deliveries.
 
     The newest deliveries dated later than now are compared, at most `looked_at`. The result is True
     if at most half of their providers' dates are later than now.

@@ -4,9 +4,10 @@ The numbers are read to mask them, or to show them to a permitted person who giv
 several orders, another person must approve:
 
     1 choose   orders by name, or the newest that match a list's filters; no more than MOST_ORDERS
-    2 propose  for a purpose and with a reason; no number has been read yet
+    2 propose  to see the numbers, with a purpose and a reason; no number is read yet
     3 agree    another operator approves or rejects the proposal (`app.access.proposals`)
-    4 look     only the proposer, until OPEN_FOR after the approval; audited for each order
+    4 look     at the numbers, which only the proposer may do, until OPEN_FOR after the approval;
+               each order gets an audit entry
 
 Only step 4 returns numbers, read again at each look, so that an erased customer is not shown. They
 are not in the proposal, the trail or the log.
@@ -55,8 +56,8 @@ MAX_REASON: Final = 500
 async def phones_of(
     connection: Connection, order: str, *, sources: Mapping[str, Source], most: int = LOOKED_AT
 ) -> list[str]:
-    """Return the phone numbers in the stored bodies of an order, as E.164 digits, without other
-    orders' events.
+    """Return the phone numbers in the stored bodies of an order, as E.164 digits. Numbers in other
+    orders' events are left out.
 
     most  number of deliveries that are read
     """

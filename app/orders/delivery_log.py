@@ -263,7 +263,7 @@ async def masked_parts(
     """Return the phone numbers in a delivery's stored body, and its headers, all masked.
 
     Both lists are empty if the delivery is restricted. Rejections, pruned bodies and profiles
-    without phone numbers give none.
+    without phone numbers have no numbers to return.
     """
     if entry.restricted:
         return [], []

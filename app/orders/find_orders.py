@@ -423,8 +423,9 @@ class _Look:
             yield order, "its reference begins with this text"
 
     async def _by_digest(self, identifier: str) -> AsyncIterator[str]:
-        """Yield the orders that the keyed digest of an identifier leads to. If there are none,
-        remember the payments without an order in the digest's newest deliveries."""
+        """Yield the orders of the customer with this identifier, which are found by its keyed
+        digest. If there are none, remember payments without an order from the newest deliveries
+        with this digest."""
         key = self._context.phone_key
         if key is None:
             return
@@ -440,8 +441,8 @@ class _Look:
                 self._note_unplaced(event)
 
     def _note_unplaced(self, event: search_store.FoundEvent) -> None:
-        """Remember a payment without an order, which is folded at the end. For an unconfirmed
-        event, add a note for the reader instead."""
+        """Remember a payment without an order, so that it is folded at the end of the search. If
+        the event is unconfirmed, add a note for the reader instead."""
         key = event.source, event.unplaced_name
         if event.standing != UNCONFIRMED:
             self.unplaced.setdefault(key, event)

@@ -222,13 +222,14 @@ def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dic
 def _with_touching(history: History, pool: list[Delivery], naming: list[Record]) -> History:
     """Add deliveries that share a mark with the history, directly or through other deliveries.
 
-    Deliveries without an order lead to further deliveries. Deliveries that name another order do
-    not, because that order's other marks do not matter. So the result does not depend on the order
-    under which an event was stored.
+    A delivery without an order leads to further deliveries. A delivery that names another order
+    does not, because the other marks of that order do not matter. So the result does not depend on
+    the order under which an event was stored.
 
-    In two cases, deliveries of other orders lead to further deliveries, too: if a person or the
-    shop assigned a payment or session that was found, or if other events decide a payment's order
-    or shop. All orders concerned must then reach the same conclusion.
+    In two cases, deliveries of other orders lead to further deliveries, too, because all these
+    orders must reach the same conclusion. In the first case, a person or the shop assigned a
+    payment or session that was found. In the second case, other events decide to which order or
+    shop a payment belongs.
     """
     known = {delivery.event.key for delivery in history.deliveries}
     marks = _marks_of_records(history.records)
@@ -308,8 +309,8 @@ def _marks_of(source: str, payment: str | None, session: str | None) -> set[Mark
 
 
 class SideStream:
-    """Rows sorted by their first column, the order. The caller takes the rows of each order in this
-    sequence."""
+    """Rows that are sorted by their first column, the order. The caller must take the rows of
+    orders in this sequence."""
 
     def __init__(self, partitions: AsyncIterator[Rows]) -> None:
         self._partitions = partitions

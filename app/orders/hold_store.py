@@ -1,4 +1,5 @@
-"""Unreleased holds: the last record of an order for the hold's reason is `held`.
+"""Holds that were not released. An order has such a hold for a reason if its latest `held` or
+`released` record with this reason is `held`.
 
 Holds are rows of `records`. Leaves out: what a hold means; the fold decides.
 """

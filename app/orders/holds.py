@@ -6,9 +6,9 @@
     4 release   the order by a person's `released` record; it is then published like any other
 
 An order is held if earlier rules published it as not fulfillable, and the present rules make the
-evidence of that time fulfillable. Later evidence may make an order fulfillable without a hold.
-Rules are the engine's and the merchant's settings; either may change what old evidence means.
-Leaves out: the service's own holds (`service_holds`).
+evidence of that time fulfillable. Later evidence may make an order fulfillable without a hold. The
+rules are the engine's version and the merchant's settings. A change of either may change what old
+evidence means. Leaves out: the service's own holds (`service_holds`).
 """
 
 from collections.abc import Collection, Iterable, Sequence

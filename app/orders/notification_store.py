@@ -390,7 +390,7 @@ async def notifications_in(
     state    state of the notifications; None for all states
     is_away  whether the destination is away. If so, no notification counts as stuck
     order    order of the notifications; None for all orders
-    before   number below which all numbers lie; None for no limit
+    before   only notifications with a smaller number; None for all
     """
     if state == "stuck" and is_away:
         return []

@@ -87,8 +87,7 @@ _log_taken = LogLine("notification", "delivery", "order", "revision", "attempt_n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shop:
-    """Address of the shop, and a source that signs the notifications, as for the `checkout`
-    profile."""
+    """Address of the shop, and the source with the secret that signs the notifications."""
 
     url: str
     signer: Source = field(repr=False)

@@ -1,8 +1,8 @@
 """Session requests without an answer of the payment service, and which process asks again.
 
-The row is written in the transaction that commits the key, and removed in the transaction that
-records the answer. So the next process finds a dead process's open requests. The process that asks
-holds the row, so that only one asks at a time.
+A request is stored in the transaction that commits its idempotency key, and removed in the
+transaction that records the answer. So if a process dies, the next process finds its open requests.
+The process that asks holds the request, so that only one asks at a time.
 
 A request has the customer's data, so it is stored only as long as it may be sent again. Leaves out:
 asking.

@@ -1,11 +1,12 @@
 """Preview of an upgrade: its migrations, and how its rules change earlier orders.
 
     1 migrations   that are due
-    2 outcomes     that would change, with the number of orders, judged by the evidence that was
-                   known at each order's last publication
-    3 holds        of orders that only the rules of this version make fulfillable
+    2 outcomes     that would change, with the number of orders. Each order is judged by the
+                   evidence that was known at its last publication
+    3 holds        of orders that would become fulfillable only because of this version's rules
 
-Leaves out: changes by time alone, evidence since the last publication, and writing.
+Leaves out changes that only the passing of time causes, and evidence that arrived after the last
+publication. Writes nothing.
 """
 
 from collections import Counter

@@ -71,8 +71,8 @@ MAX_NUMBER: Final = 2**53 - 1
 """Largest integer that every JSON reader represents exactly. A restore would exceed it in 2242."""
 
 _JUMP: Final = "revisions after "
-"""Prefix of a name in `meta`, before the last number before a restore. The value is the first
-number after it."""
+"""Prefix of names in `meta` that record restores. After the prefix, a name has the last number
+before the restore. The value is the first number after the restore."""
 
 
 def first_after_restore(head: int, now: Instant, *, given: int = 0) -> int:

@@ -243,8 +243,8 @@ def _publish_standing(
     now: Instant,
     policy: str,
 ) -> tuple[list[Publication], bool]:
-    """Publish the orders that have no evidence beyond their history. Return the publications, and
-    whether other processes fold by another policy.
+    """Publish the orders that got no new evidence since they were read. Return the publications,
+    and whether other processes fold by another policy.
 
     later  instant at which an order comes due again, for each order that cannot be published yet
     """

@@ -75,8 +75,8 @@ def unread_naming(
 
 
 def _names_of(history: History) -> set[tuple[str, str | None]]:
-    """Return the references of the order and of its payments, with the source that a message must
-    have; None for any."""
+    """Return the references of the order and of its payments. Each reference has the source from
+    which a message with this reference must come, or None for any source."""
     order = history.order
     found: set[tuple[str, str | None]] = {(order, None)}
     if order.startswith("@") and ":" in order:
@@ -174,8 +174,8 @@ def _hold(history: History, new: Sequence[Gap], *, policy: Policy) -> HoldChange
 
 
 def _may_have_been_paid(history: History, *, until: Instant) -> bool:
-    """Return whether the order may have been paid before `until`, because it has an event dated up
-    to then.
+    """Return whether the order may have been paid before `until`. It may have been if one of its
+    events is dated up to then.
 
     False if the shop stated that the order was fulfilled, and never withdrew that.
     """

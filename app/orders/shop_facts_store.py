@@ -1,6 +1,7 @@
 """Times at which the shop canceled and fulfilled orders, according to its statements so far.
 
-    records ──file──▶ stated, denied, or nothing ──since a loss?──▶ an instant, null, "unknown"
+A time is null if the shop has stated none. It is "unknown" if a statement may be lost and the shop
+has not repeated it.
 
 Statements between a backup and its restore, or in a gap, are lost. So an order without statements
 may have been canceled or fulfilled, and an earlier denial may be out of date. An order is not

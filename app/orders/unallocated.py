@@ -1,7 +1,7 @@
 """Unallocated payments: verified money that belongs to no order until a person acts on it.
 
     1 look     stored events without an order, by payment (`unallocated_store`)
-    2 fold     each payment like an order's attempt, placed by people's last decisions
+    2 fold     each payment like an order's attempt, and apply people's last decisions about it
     3 answer   a page, one payment, or counts and sums
 
 Unsigned and unconfirmed messages never make an unallocated payment. Leaves out: assigning and
@@ -162,8 +162,8 @@ class Unallocated:
                  the references that the payment's events name
     outcome      outcome of the customer's attempt
     captured, refunded, held
-                 in the currency of the first movement; held is the amount that is left. None if
-                 no money moved, or if its amount is unclear
+                 amounts in the currency of the first movement; `held` is what is left. They are
+                 None if no money moved, or if an amount is unclear
     amount_unclear
                  whether events disagree on an amount, or state none
     disputed     whether a dispute is open
@@ -325,7 +325,8 @@ def _present(
     deliveries: Collection[Delivery],
     acts: Mapping[PaymentKey, Sequence[Record]],
 ) -> Instant:
-    """Return now, or the latest arrival or decision if a fast clock dated it later."""
+    """Return now. If a fast clock dated an arrival or decision later than now, return the latest of
+    these dates."""
     heard = [each.received_at for each in deliveries]
     return max([now, *heard, *(each.recorded_at for some in acts.values() for each in some)])
 

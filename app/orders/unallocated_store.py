@@ -60,7 +60,7 @@ _ALONE: Final = (
     "AND making.standing <> 'unconfirmed' AND making.standalone IS NULL)"
 )
 """Condition: the event is a refund without a payment, and nothing else proves that its order
-exists, as in `made_by`."""
+exists."""
 
 _OF_NO_ORDER: Final = ("order_key IS NULL", _ALONE)
 _MEMBERS: Final = ("payment", "session", "event_id")

@@ -34,8 +34,8 @@ published and sealed once for each of its deliveries.
 """
 
 LONG_BACKLOG_S: Final = 5.0
-"""Maximum pause in seconds during a backlog. The pause is a quarter of the delay, up to this
-limit."""
+"""Maximum pause in seconds during a backlog. Up to this limit, the pause is a quarter of the age of
+the oldest unread delivery."""
 
 
 class FoldWorker:
