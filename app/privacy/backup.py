@@ -6,8 +6,8 @@ of a restore:
     1 lock     the database, so that nobody serves or writes
     2 copy     the backup to a file beside the database; check that it is sound, of this environment
     3 open     the copy: check that the migrations make every object of its schema, and upgrade it
-    4 erase    all people again who were erased since the backup: see `replay_after_restore`
-    5 follow   up with what a restored database needs before its first start: see `follow_on`
+    4 erase    again what was erased since the backup: see `replay_after_restore`
+    5 prepare  the restored database for its first start: see `follow_on`
     6 switch   names: the present database is kept under another name, and the copy gets its name
 
 Nothing is changed before the last step. `db restored` runs steps 3 to 5 on a database that
@@ -129,7 +129,8 @@ def _check_target(source: Path, target: Path, *, replace: bool) -> None:
 async def in_thread(
     work: Callable[[backup_store.Progress], Result], progress: backup_store.Progress
 ) -> Result:
-    """Run blocking work in a thread. After a stop, it ends at its next call of `progress`."""
+    """Run blocking work in a thread. If the caller is canceled, the work ends at its next call of
+    `progress`."""
     ended = False
 
     def watched(done: int, total: int) -> None:
@@ -165,7 +166,7 @@ class FollowedLog:
     """Transparency log after a restore.
 
     leaves   number of leaves in the backup's log; 0 if no log has begun
-    cut      number of leaves in the replaced log if the backup lacks some; else 0
+    cut      number of leaves in the replaced log if the backup lacks some of them; otherwise 0
     renamed  the log's new origin; None if it keeps its origin
     sure     False if the replaced log could not be read
     """

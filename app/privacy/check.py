@@ -1,19 +1,19 @@
-"""Checks the store against itself, in one of two forms.
+"""Checks the store against itself, in a deep or a quick check.
 
     1 the file    SQLite's own check passes, and the schema is as the migrations make it; all other
                   checks need a database that can be read
     2 bodies      have the digest and size with which their delivery was acknowledged; so do
                   attached files
     3 the log     has a leaf for every row, except rows that wait for one, and a row for every leaf
-    4 people      acted as the audit trail says, and every imported line is as it was imported
-    5 counts      of events agree with the deliveries, lists and counters with the ledgers, due
-                  marks with the orders; the feed's numbers have no fault
+    4 acts        of people agree with the audit trail, and no imported line was changed
+    5 counts      of events agree with the deliveries; lists and counters agree with the ledgers,
+                  and due marks with the orders; the feed's numbers have no fault
     6 derived     verdicts, events, links, contests and customers' numbers follow from the bodies,
                   as in `reindex`; ledgers, publications, due marks and ledger lines follow from
                   the histories, as in `refold --all`
     7 erasures    have a readable journal, which is this database's and was carried out in it
 
-A deep check covers all of this. The quick form checks step 6 for a sample of deliveries, cannot
+A deep check covers all of this. The quick check does step 6 for a sample of deliveries, cannot
 find excess rows in the index, and only counts the entries of the file's indexes.
 
 The check runs on one snapshot while the service runs. Due orders are not compared: their ledgers
@@ -76,8 +76,8 @@ Row = tuple[Any, ...]
 
 
 def waits_after(context: AppContext, now: Instant) -> Instant:
-    """Return the latest due time that a claim made by now can have. An order that is due later was
-    not claimed."""
+    """Return the latest due time that a claim made up to now can have set. An order with a later
+    due time is not claimed."""
     return now + (CLAIM if context.database.shared else NO_TIME)
 
 
@@ -101,7 +101,8 @@ class OrderComparison:
     async def compare_all(
         self, connection: Any, histories: AsyncIterator[Sequence[History]]
     ) -> None:
-        """Compare the orders with their histories. An unreadable row is a problem and ends this."""
+        """Compare the orders with their histories. Report an unreadable row as a problem, and stop
+        there."""
         try:
             async for several in histories:
                 await self.compare(connection, several)
@@ -259,8 +260,8 @@ MAX_PROBLEMS: Final = 50
 """Maximum number of listed problems. Others are counted."""
 
 _READ: Final = frozenset(("stored", "duplicate_with_different_body", "not_ours"))
-"""Verdicts that may differ between two readings. If several bodies share an id, the first one by
-arrival need not be the first one by commit."""
+"""Verdicts that may differ between two readings. If several bodies have the same event id, the
+first body to arrive may not have been committed first."""
 
 
 SAMPLE: Final = 3_000
@@ -504,7 +505,8 @@ class _Check:
     async def _ledgers(
         self, connection: Any, doing: Rebuilder, orders: Sequence[str] | None
     ) -> None:
-        """Compare the ledgers of these orders, or of all, unless other settings folded them."""
+        """Compare the ledgers of these orders, or of all orders. Skip this if the orders were
+        folded with other settings."""
         noted = await policy_version_store.noted_policy(connection)
         if noted is not None and noted != policy_text(self.context.policy):
             self.report.add([_OTHER_POLICY])

@@ -120,7 +120,7 @@ _LINKED_RECORDS: Final = statement(
 )
 
 Contests = dict[str, frozenset[str]]
-"""All orders that contest evidence with an order, by that order. The order itself is included."""
+"""For each order, all orders that contest evidence with it, including the order itself."""
 
 
 @asynccontextmanager
@@ -129,8 +129,8 @@ async def scratch_index(
 ) -> AsyncIterator[AsyncConnection]:
     """Yield a temporary database with an empty index.
 
-    sampled  whether the deliveries are a sample. If so, the stored contests are added; if not, the
-             links of all records
+    sampled  whether the deliveries are a sample. If so, the stored contests are added. If not, the
+             links of all records are added
     """
     async with scratch_database() as scratch:
         if sampled:

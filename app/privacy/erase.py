@@ -1,10 +1,11 @@
 """Erases a customer's personal data, and keeps the evidence of the money.
 
-    1 find    what a phone number, an email address or an order touches: by digests, and by
-              searching every column of the database, by their marks (`app/database/marks.py`)
+    1 find    data about a phone number, an email address or an order: by digests, and by a search
+              of every column of the database, by the columns' marks (`app/database/marks.py`)
     2 judge   each order, stray delivery and refused delivery: what may be erased, what must stay
-    3 note    by id what will be erased, in the journal on its disk, for a later restore of an older
-              backup; also who asked, and why. Orders with newer evidence are left out
+    3 note    in the journal the ids of the data to be erased, so that a later restore of an older
+              backup erases the data again; in the trail, who asked and why. Orders with newer
+              evidence are left out
     4 erase   one line of the journal after another, in short transactions while the service runs
     5 report  what every column still holds, with the legal ground, and empty the database's log, so
               that the bytes are gone, too
@@ -76,8 +77,8 @@ async def erase(
     agree  function that stores an approval in the transaction that records the erasure
 
     Raise ConfigurationError for an unusable journal, NotFoundError if nothing is stored about the
-    subject, and UsageError for bad arguments, a missing permission, or files of others that are not
-    included.
+    subject, and UsageError for bad arguments or a missing permission. Also raise UsageError if
+    files of other orders would be erased, but `asked` does not include them.
     """
     journal = await fitting_journal(context)
     asking = await who_may(context, by=asked.by, action="erased")
@@ -279,9 +280,10 @@ def erasure_kinds(context: AppContext) -> Mapping[str, proposals.ProposalKind]:
 
 
 def traces_left(path: Path, erasure: Erasure) -> list[Path]:
-    """Return files of an SQLite database with a number or address outside all rows.
+    """Return the database's files that still contain an erased number or address, although no row
+    does. This applies to SQLite only.
 
-    Call this in a process without the database open.
+    Call this in a process that does not have the database open.
     """
     if erasure.kept or erasure.holding or not erasure.identifiers:
         return []

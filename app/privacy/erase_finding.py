@@ -91,13 +91,14 @@ class Erasure:
     deliveries   deliveries that contain the number and have no order or could not be read
     unreadable   those of `deliveries` that could not be read
     gone_before  deliveries without an order and without bodies, which a backup may have
-    wholes       deliveries whose request contains the number only outside their own part
+    wholes       deliveries whose own part of the request does not contain the number, but another
+                 part does
     brought      deliveries of each order, even without bodies
     notes        phone digests by which this data is found
     reasons      reasons of events to be emptied, as (event row, a delivery that brought the event)
     staying      orders that are kept for now, with their deliveries
     quoting      revisions that quote an erased reason; they stay
-    holding      rows that contain a number, by place; after erasing, those that still do
+    holding      rows that contain a number, by place; after the erasure, rows that still contain it
     going        rows to empty or delete, by table
     waiting      rows to empty or delete later, of orders that are kept for now
     aside        number of rows of set-aside deliveries that stay, by place
@@ -597,11 +598,11 @@ class ErasureFinder:
     async def _kept_wholes(
         self, connection: Connection, brought: Mapping[str, Sequence[str]], *, going: Iterable[str]
     ) -> dict[str, erase_rules.KeptData]:
-        """Return why bodies must be kept that also contain an unreadable delivery, by order or
-        stray delivery.
+        """Return, for each order or stray delivery, why its bodies must be kept: they also contain
+        an unreadable delivery.
 
         brought  orders and stray deliveries, with the deliveries whose bodies would be erased
-        going    stray deliveries that are erased, too, and so keep no body
+        going    stray deliveries that will be erased, too, and so are no reason to keep a body
         """
         unread = await erase_store.unread_beside(connection, chain.from_iterable(brought.values()))
         found, gone = dict[str, erase_rules.KeptData](), set(going)

@@ -1,8 +1,8 @@
 """Rules for an order's erasure: which data may be deleted on request, and which must stay and why.
 
-An order that a person must settle may be erased once finance has accepted its break: the books then
-state where the money went. If the order has no break, it must have a line in the order book.
-Without a line, the run has had nothing to compare the order with.
+If a person must settle an order, the order may be erased only after finance has accepted its break.
+The books then state where the money went. If the order has no break, it must have a line in the
+order book. Otherwise, the reconciliation could not compare the order with anything.
 """
 
 from collections.abc import Mapping, Sequence
@@ -282,9 +282,10 @@ def kept_unknown(
     beside: str | None,
     as_of: Instant,
 ) -> KeptData | None:
-    """Return why a delivery of no ledger must be kept, or None.
+    """Return why a delivery that is in no ledger must be kept, or None.
 
-    beside  an order of this customer, or named by the delivery, that must be kept; or None
+    beside  an order that must be kept, and that is this customer's or is named by the delivery;
+            None if there is none
     """
     if beside is not None:
         return KeptData(what=what, why=why, detail=f"with {beside}")

@@ -56,7 +56,8 @@ NOT_ALONE: Final = "a copy of all data about a person needs two operators"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """Request for a copy of the data about one phone number, email address, or order's customer.
+    """Request for a copy of one person's data. The person is given by a phone number, an email
+    address, or an order.
 
     identity     how the person's identity was checked
     attachments  whether to include attached PDFs and pictures, which cannot be masked

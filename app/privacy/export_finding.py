@@ -1,8 +1,8 @@
 """Finds a person's data for their copy, by the marks on the columns.
 
     1 asked    find rows that contain the number or address in any column
-    2 orders   find the person's orders, by the digest of number or address, by order books, by name
-    3 stated   find numbers and addresses by which events of these orders name this customer
+    2 orders   find the person's orders by digests of numbers and addresses, order books and names
+    3 stated   find other numbers and addresses of this customer in the events of these orders
     4 own      find rows that name these orders, or their payments, deliveries, breaks or files
 
 Leaves out which parts of a row the person may read (`export_masking`).

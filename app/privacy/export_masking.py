@@ -119,7 +119,7 @@ class PersonalCopy:
     def passages(self, content: str | bytes) -> list[str]:
         """Return the parts about the person in another person's row.
 
-        A part is a member of a document, after its path, or a line of a text.
+        A part is a member of a document, preceded by its path, or a line of a text.
         """
         text = _decoded(content)
         document = _document(text)
@@ -184,8 +184,8 @@ class PersonalCopy:
     def _names_another(self, text: str, *, field: str, within: str, other: bool) -> bool:
         """Return whether a member's text is another person's name.
 
-        other  whether the object is about another person. If so, every name counts that is not the
-               person's. If not, a name counts only if it shares no word with the person's names
+        other  whether the object is about another person. If so, any name that is not the person's
+               counts. If not, a name counts only if it shares no word with the person's names
         """
         words = name_words(text)
         if other and (field.lower() == "name" or masking.names_a_person(field, within=within)):
@@ -197,8 +197,8 @@ class PersonalCopy:
         )
 
     def _passage(self, line: str) -> str:
-        """Return a line with masked names. If the line is long, return only a part with the first
-        match of the person."""
+        """Return a line with masked names. If the line is long, return only a part that contains
+        the first mention of the person."""
         if len(line) <= PASSAGE:
             return self.text(line)
         start = min(f.start() for p in self._own if (f := p.search(line)) is not None)

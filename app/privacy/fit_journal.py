@@ -98,7 +98,9 @@ async def journal_state(context: AppContext) -> JournalState:
 
 
 async def is_pending(context: AppContext, *, order: str | None) -> bool:
-    """Return whether the journal has an unfinished erasure of an order, or of anything.
+    """Return whether the journal has an unfinished erasure.
+
+    order  the order that the erasure must concern; None for any erasure
 
     Raise ConfigurationError if the journal cannot be used.
     """

@@ -7,8 +7,7 @@
 `follow_loss` is for every database that lost something. Published numbers continue beyond all
 numbers that may have been used. The shop's statements since the loss count as unknown.
 
-Leaves out the orders that are held because of the gap, and answers about its time (`orders/`,
-`finance/`).
+Leaves out which orders are held because of the gap (`orders/`).
 """
 
 from app.access.operators import SERVICE, note_in_trail, owner

@@ -291,7 +291,8 @@ class PrunablePage:
 
 @dataclass(slots=True, kw_only=True)
 class Pruning:
-    """Result or preview of a pass. `settled` has the first orders; the figures count all.
+    """Result or preview of a pass. `settled` lists only the first orders, but the numbers count all
+    orders.
 
     before      latest instant of an order's last evidence; None if no bodies may be deleted
     classes     days for which each class of data is kept

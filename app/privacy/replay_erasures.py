@@ -1,7 +1,7 @@
 """Carries out the journal of erasures in a database.
 
-    1 fit      check that the journal file is this database's, and no older than the database's copy
-               (`fit_journal`)
+    1 fit      check that the journal file belongs to this database, and is no older than the copy
+               in the database (`fit_journal`)
     2 read     after a restore: unread deliveries of the backup, because a line may name them
     3 note     the lines in the database, as pending
     4 empty    the rows that a line names, in one transaction for each line
@@ -10,8 +10,9 @@
 Nothing is judged again, and missing rows count as done. Data after a line's instant stay, even if a
 number was used again after a restore.
 
-A line waits if the backup has an unread delivery that had been read before it was erased: otherwise
-its payment would be lost. Rows that were deleted for another reason are in no line.
+A line waits if it names a delivery that had been read, but is still unread in the backup. If that
+delivery were erased unread, its payment would be lost. Rows that were deleted for another reason
+are in no line.
 
 Without the journal a restore stops, unless a person gives a reason to continue. In that case the
 copy of the journal in the backup is used.
@@ -95,8 +96,8 @@ def _row_digest(
 def emptied_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids that the journal lists for an erasure, by kind, and the rows behind the ids
-    that are digests.
+    """Return the ids that the journal lists for an erasure, by kind. If an id is a digest, also
+    return the row that it stands for.
 
     The kinds are in the order in which their lines are written.
     """
@@ -140,14 +141,15 @@ _KEPT: Final[Mapping[erasure_journal.Kind, Kind]] = {
 """Kinds of restricted data, by the kind of the journal line that lists them."""
 
 _NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
-"""Kind of line whose ids are digests of the same form, by kind of line for restricted data."""
+"""For each kind of line about restricted data, the kind of line that has the same digests as
+ids."""
 
 
 def restricted_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids that the journal lists for restricted data, by kind, and the rows behind the
-    ids that are digests."""
+    """Return the ids that the journal lists for restricted data, by kind. If an id is a digest,
+    also return the row that it stands for."""
     ids, named = dict[erasure_journal.Kind, list[str]](), NamedRows()
     kinds = {kind: line for line, kind in _KEPT.items()}
     for each in erasure.restricted():

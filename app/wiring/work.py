@@ -5,7 +5,7 @@ waits. A run, import or closing that is killed has changed nothing. An approval 
 have been stored. An erasure is approved before its first row is deleted, and the next erasure
 finishes it.
 
-To add a kind of proposal, define it in the room that owns the act, and add a line to
+To add a kind of proposal, define it in the package that carries out the act, and add a line to
 `proposals_of`.
 """
 

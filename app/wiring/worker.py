@@ -42,7 +42,8 @@ from app.receiving.reader import Reader, ReaderContext
 from app.wiring.opening import open_context
 
 NOTICES_REST_S = 5.0
-"""Seconds between two checks for due notices, of alarms and to operators."""
+"""Seconds between two checks for due notices: notices of alarms, and notices to operators about
+work."""
 
 Part = Reader | FoldWorker | TaskGroup | PeriodicTask
 
@@ -206,7 +207,8 @@ async def _work(settings: Settings, *, parent: Parent | None) -> None:
 async def _until_asked(
     context: AppContext, parts: Sequence[Part], *, parent: Parent | None
 ) -> None:
-    """Run all parts until a signal or the parent ends them, or one fails, which is logged."""
+    """Run all parts until a signal or the parent stops them, or until a part fails. Log a
+    failure."""
     reader, others = parts[0], parts[1:]
     assert isinstance(reader, Reader)
     loop = asyncio.get_running_loop()
