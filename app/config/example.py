@@ -32,6 +32,9 @@ GROUPS: Final = {
     "inbox_queue": "Inbox, alarms and rejections",
     "retention_days": "Retention. Ledgers, records, the audit trail and the sealed log are always "
     "kept; they contain no personal data.",
+    "retention_minimum_days": "Erasure. One of the next four settings may not allow an erasure to "
+    "delete some data yet. These data are restricted: they are hidden from searches and from pages "
+    "with personal data, and are erased automatically when the period ends.",
     "closing_margin_days": "Finance",
     "longpoll_max_s": "API and worker",
     "log_format": "Log",

@@ -109,10 +109,12 @@ class SourceSettings(Section):
 
     captures: values.Accounts = Field((), examples=['["ideal"]'])
     """Payment methods that the provider captures automatically, as its events name them. Only the
-    profile adyen uses it. Other methods stay authorized until they are captured.
+    profile adyen uses this setting. A payment by another method stays authorized until it is
+    captured.
 
-    It needs "webhook" in CREDENTIALS: the user name and password that the provider sends with each
-    webhook, because its signature does not cover the method. Keep an old pair as "webhook_old"."""
+    The setting needs "webhook" in CREDENTIALS: the user name and password that the provider sends
+    with each webhook, because its signature does not cover the method. Keep an old pair as
+    "webhook_old"."""
 
     link_mismatch: Annotated[Literal["accept", "hold"], values.Lowered] = "accept"
     """What happens to a payment that only its order number links to an order. accept: the payment
@@ -200,7 +202,7 @@ class ReportsSettings(Section):
     """File that contains the password, instead of MAIL_PASSWORD."""
 
     mail_from: values.MailAddress | None = Field(None, examples=["reports@shop.example"])
-    """Sender of mails."""
+    """Address from which reports and alarms are mailed."""
 
     mail_to: values.MailAddresses = Field((), examples=["finance@shop.example,cfo@shop.example"])
     """Recipients of reports: 1 to 20 addresses, separated by commas."""
@@ -240,7 +242,8 @@ class EvidenceSettings(Section):
 
     key_file: Path | None = Field(None, examples=["/run/secrets/tallyhook-evidence"])
     """File of the ed25519 signing key (PEM). The first start creates it, readable only by its
-    owner. By default, it is beside the SQLite database (var/tallyhook.evidence.key).
+    owner. By default, it is beside the SQLite database (tallyhook.evidence.key), and with
+    PostgreSQL in var/tallyhook.evidence.key.
 
     On PostgreSQL, all receivers and workers of one database need a copy of the same key; another
     key is refused. Keep a copy away from the database, because `tallyhook backup` does not contain
@@ -248,23 +251,25 @@ class EvidenceSettings(Section):
 
     publish: bool = False
     """Whether the receiver publishes its public keys, its newest checkpoint, the newest checkpoint
-    that witnesses cosigned, and proofs that the log only grew. They are under
-    /.well-known/tallyhook/ and need no token.
+    that witnesses cosigned, and proofs that the log only grew. All of this is public under
+    /.well-known/tallyhook/, without a token.
 
-    You cannot deny a checkpoint that somebody else has kept: `evidence verify --checkpoint` and
-    `log verify --against` compare with it. It contains no order, amount or person, but reveals how
-    many entries the log has."""
+    Anybody can keep a checkpoint, and later check that the log still agrees with it: `tallyhook
+    evidence verify --checkpoint` and `tallyhook log verify --against`. A checkpoint contains no
+    order, amount or person, but reveals how many entries the log has."""
 
     witnesses: values.WitnessList = Field(
         (),
         examples=["<witness key> https://witness.example/w1,<other key> https://other.example"],
     )
     """Witnesses that cosign checkpoints (C2SP tlog-witness): at most 16, separated by commas. Each
-    is a verifier key (NAME+ID+KEY), a space and an address, which must be https beyond this
-    machine. Give each witness's operator the "log" and "note" from `tallyhook log key`.
+    is a verifier key (NAME+ID+KEY), a space and an address. The address must be https, unless the
+    witness runs on this machine. Give each witness's operator the "log" and "note" from `tallyhook
+    log key`.
 
     A witness refuses a checkpoint that does not continue the previous one. So anybody who trusts
-    the witnesses can check that the log was never rewritten: `evidence verify --witness KEY`."""
+    the witnesses can check that the log was never rewritten: `tallyhook evidence verify --witness
+    KEY`."""
 
     witness_quorum: int = Field(default=0, ge=0, le=values.MAX_WITNESSES, examples=[2])
     """Number of witnesses that must cosign a checkpoint. Default 0: more than half of them."""
@@ -319,8 +324,8 @@ class ConsoleSettings(Section):
     it is empty, the console is available only on this machine."""
 
     port: int = _number(8081, 1, 65_535)
-    """Port of `tallyhook console` and `serve --console`. Links from `operators invite` use it if
-    TALLYHOOK_CONSOLE__PUBLIC_URL is empty."""
+    """Port of `tallyhook console` and `serve --console`. Links from `tallyhook operators invite`
+    use it if TALLYHOOK_CONSOLE__PUBLIC_URL is empty."""
 
     mappings: Path | None = None
     """Folder of mapping files (*.toml), which describe the columns of a file. Import forms offer
@@ -336,10 +341,10 @@ class OidcSettings(Section):
     /sign-in/company/back at the provider. The provider is responsible for the second factor."""
 
     client_id: values.MerchantWords = Field("", examples=["tallyhook"])
-    """Name of the console at the provider."""
+    """Client id of the console at the provider."""
 
     client_secret: SecretStr | None = Field(None, examples=["<client secret>"])
-    """Secret of the console at the provider."""
+    """Client secret of the console at the provider."""
 
     client_secret_file: Path | None = Field(None, examples=["/etc/tallyhook/oidc.secret"])
     """File that contains the secret, instead of CLIENT_SECRET."""
@@ -388,8 +393,8 @@ class Settings(BaseModel):
     environment: Annotated[Literal["sandbox", "live"], values.Lowered] | None = Field(
         None, examples=["sandbox"]
     )
-    """Environment: sandbox or live. It is required to serve. An instance and its database belong to
-    one environment and cannot change it."""
+    """Environment: sandbox or live. It is required to serve. An instance and its database cannot
+    change to the other environment."""
 
     # Left out of the repr, because a PostgreSQL URL has a password.
     database_url: values.DatabaseUrl = Field(
@@ -405,8 +410,9 @@ class Settings(BaseModel):
     Name the server itself, not a pooler such as PgBouncer, because locks and limits belong to a
     connection.
     Write special characters in user and password as %XX (@ is %40, / is %2F, # is %23, % is %25).
-    For encryption write ?ssl=verify-full (ssl= is the sslmode of other programs). It checks the
-    server's certificate against the file that the environment variable PGSSLROOTCERT names."""
+    For encryption, write ?ssl=verify-full (other programs call this option sslmode). Tallyhook then
+    checks the server's certificate with the CA file that the environment variable PGSSLROOTCERT
+    names. PGSSLROOTCERT cannot be set in this file."""
 
     timezone: values.TimeZone = ""
     """Time zone of the merchant, such as Africa/Nairobi or UTC. It applies to days and months in
@@ -428,20 +434,21 @@ class Settings(BaseModel):
     address. At most 200 characters; it may be empty."""
 
     phone_country: values.CallingCode = ""
-    """Calling code of the country of phone numbers without one, such as 254. A search for 0700 000
-    001 then finds +254 700 000 001. Searches also try the countries of the sources' profiles. If it
-    is empty, they try only those.
+    """Calling code for phone numbers that are written without one, such as 254. A search for
+    0700000001 then finds +254700000001. Searches also try the calling codes of the sources'
+    profiles. If this setting is empty, they try only these.
 
-    The code also applies to numbers in order books whose mapping names no code. Reasons that
-    contain such a number are refused."""
+    The code also applies to order books whose mapping names no code. A reason that contains a phone
+    number with this code is refused."""
 
     require_order_record: values.Switch = "auto"
     """Whether an order is fulfillable only at a price that the shop stated, by PUT /api/v1/orders
     or by opening a checkout session: on, off or auto. auto is on in live and off in the sandbox.
 
-    It applies to orders whose first evidence came after the first start with it on, until a start
-    with it off. If it is off, the price in an event counts for an order that the shop has not
-    stated. A person who can pay at the provider can then choose the price."""
+    The first start with it on stores the time, and a start with it off deletes this time. The
+    setting applies to orders whose first evidence came after the stored time. If the shop has
+    stated no price for an order to which the setting does not apply, the price in the provider's
+    event counts. Anybody who can pay at the provider can then choose the price."""
 
     schedule: values.Schedule = ""
     """Scheduled work: at most 20 entries, separated by semicolons. Each entry is a name, a time and
@@ -459,20 +466,22 @@ class Settings(BaseModel):
       log | 0 7 * * * | checkpoint mail"""
 
     import_folder: Path | None = None
-    """Existing folder from which files are imported automatically. Its folders are named after the
-    sources, or books or bank. A file is imported when it is complete and every row is clear, and is
-    then moved to the folder done beside it. A file that is not clear stays. The pages Now and
-    Imports say what to do with it. If no folder is set, nothing is imported automatically."""
+    """Existing folder from which files are imported automatically. Create folders in it, named
+    after your sources, and also books and bank. A file in such a folder is imported when it is
+    complete and every row is clear, and then moved to the folder done beside it. Any other file
+    stays, and the pages Now and Imports say what to do with it. If this setting is empty, nothing
+    is imported automatically."""
 
     erasure_journal: Path | None = None
-    """File of the erasure journal: the ids of erased rows, about 40 bytes each. It ensures that
-    restoring an older backup does not bring erased data back. The first start creates it, with its
+    """File of the erasure journal: the ids of erased rows, about 40 bytes each. With the journal, a
+    restore of an older backup does not bring erased data back. The first start creates it, with its
     key beside it (suffix .key). By default, it is beside the SQLite database (tallyhook.erasures).
 
     No backup contains it. Copy both files to a safe place, and copy the journal after each erasure.
-    If it is lost, erasing and restoring need a person's confirmation. On PostgreSQL there is no
-    default, and nobody can be erased until a file is set, such as /var/lib/tallyhook/erasures. Put
-    it on the machine that erases, on a disk that no restore of the database overwrites."""
+    If the journal is lost, erasing and restoring need a person's confirmation. On PostgreSQL there
+    is no default, and nobody can be erased until a file is set, such as
+    /var/lib/tallyhook/erasures. Put it on the machine that erases, on a disk that no restore of the
+    database overwrites."""
 
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
     checkout: CheckoutSettings = Field(default_factory=CheckoutSettings)
@@ -497,8 +506,8 @@ class Settings(BaseModel):
     """Seconds that an event may take to arrive. A slower event is marked as late."""
 
     future_tolerance_s: int = _number(300, 0, 86_400)
-    """Seconds by which an event may be dated after its arrival. Beyond it, the event is marked as
-    dated in the future.
+    """Seconds by which an event may be dated after its arrival. An event dated later than that is
+    marked as dated in the future.
 
     Two accurate clocks differ by much less."""
 
@@ -522,12 +531,13 @@ class Settings(BaseModel):
 
     max_bodies_bytes: int = _number(16 * MIB, KIB, 16 * KIB * MIB)
     """Maximum bytes of all long bodies that are arriving or waiting to be stored. The first 64 KiB
-    of each body do not count. Beyond it, senders get 503.
+    of each body do not count. Beyond this limit, senders get 503.
 
     Events are short, so only a flood reaches this limit."""
 
     max_connections: int = _number(2048, 1, 65_536)
-    """Maximum number of open connections. Beyond it, a new connection gets 503 and is closed.
+    """Maximum number of open connections. Beyond this limit, a new connection gets 503 and is
+    closed.
 
     A connection needs about 10 KiB and a file descriptor."""
 
@@ -535,23 +545,23 @@ class Settings(BaseModel):
     """Maximum number of open connections from one address, except from proxies in
     TALLYHOOK_FORWARDED_ALLOW_IPS. It must not exceed TALLYHOOK_MAX_CONNECTIONS.
 
-    It prevents one sender from taking all connections. A provider has a few dozen."""
+    The limit prevents one sender from taking all connections. A provider has a few dozen."""
 
     receive_deadline_s: int = _number(10, 1, 300)
-    """Seconds in which a client must send its first request after connecting, and in which a whole
-    request must arrive. Then the connection is closed.
+    """Seconds in which a whole request must arrive. They count from its first byte; for the first
+    request of a connection, from the opening of the connection. A slower connection is closed.
 
     A provider needs much less than one second."""
 
     send_deadline_s: int = _number(10, 1, 300)
-    """Seconds in which a client must read the 16 KiB of an answer that wait for it. Then the
+    """Seconds in which a client must read the next 16 KiB of an answer, or the rest of it. A slower
     connection is closed."""
 
     idle_deadline_s: int = _number(75, 1, 3600)
     """Seconds that a connection may be idle between two requests.
 
-    It must be longer than the idle time of a load balancer in front, and longer than providers keep
-    connections for reuse."""
+    Choose more than the idle time of a load balancer in front, and more than the time for which
+    providers keep connections for reuse."""
 
     forwarded_allow_ips: values.Networks = ()
     """Addresses or networks of the proxies in front, separated by commas. Only their
@@ -564,10 +574,10 @@ class Settings(BaseModel):
     (Square, Twilio), because the service cannot see this address behind a proxy."""
 
     inbox_queue: int = _number(4096, 1, 65_536)
-    """Maximum number of deliveries that wait to be committed. Beyond it, senders get 503 and try
-    again.
+    """Maximum number of deliveries that wait to be committed. Beyond this limit, senders get 503
+    and try again.
 
-    It limits the memory that the service needs."""
+    The limit keeps the service's memory bounded."""
 
     inbox_batch: int = _number(512, 1, 4096)
     """Maximum number of deliveries in one transaction. It must not exceed TALLYHOOK_INBOX_QUEUE.
@@ -575,8 +585,8 @@ class Settings(BaseModel):
     The deliveries of a transaction share one fsync, and none waits long for it."""
 
     inbox_max_bytes: int = _number(4 * KIB * MIB, MIB, MIB * MIB)
-    """Maximum bytes of accepted deliveries that are not read yet. Beyond it, senders get 503 and
-    try again."""
+    """Maximum bytes of accepted deliveries that are not read yet. Beyond this limit, senders get
+    503 and try again."""
 
     inbox_alarm_s: int = _number(10, 1, 86_400)
     """Seconds that an accepted delivery may wait to be read before an alarm. It must not exceed
@@ -591,15 +601,15 @@ class Settings(BaseModel):
     an alarm."""
 
     accept_provider_discounts: int = _number(0, 0, 100)
-    """Largest discount, in percent of an order's price, that you give at the provider, such as a
-    coupon of Stripe. The discount lowers what is due. With 0, an order with such a discount is not
-    paid."""
+    """Largest accepted discount that you give at the provider, such as a coupon of Stripe, in
+    percent of an order's price. An accepted discount lowers what is due. With 0, an order with such
+    a discount is not paid."""
 
     rejections_max_count: int = _number(10_000, 0, 1_000_000)
     """Maximum number of rejected deliveries that are kept, so that they can be judged again. Newer
     ones replace older ones.
 
-    So a flood cannot fill the disk."""
+    The limit prevents a flood from filling the disk."""
 
     rejections_max_bytes: int = _number(64 * MIB, 0, 16 * KIB * MIB)
     """Maximum bytes of all kept rejected deliveries."""
@@ -614,7 +624,8 @@ class Settings(BaseModel):
     """Maximum number of rejected deliveries that are kept and logged in a minute, from all senders
     together. Further ones are only answered and counted.
 
-    A wrong secret becomes visible at far fewer."""
+    A wrong secret is noticed long before this limit. In a flood, storing more rejections has no
+    use."""
 
     rejections_per_minute_per_address: int = _number(600, 1, 1_000_000)
     """Maximum number of rejected deliveries from one address in a minute. Further ones get 429 and
@@ -622,14 +633,15 @@ class Settings(BaseModel):
 
     unsigned_per_minute: int = _number(1200, 1, 1_000_000)
     """Maximum number of requests in a minute, from all senders together, to sources whose provider
-    signs nothing (mac = "none"). Further ones get 429 and are counted. If your shop has named a
-    session or payment by PUT /api/v1/orders, its callbacks have ten more a minute.
+    signs nothing (mac = "none"). Further ones get 429 and are counted. Each session and payment
+    that your shop has named by PUT /api/v1/orders has a separate limit of ten a minute.
 
     Anybody can send such a request. Each is stored, and the provider is asked about it. If you can,
     let only the provider's addresses through."""
 
     unsigned_per_minute_per_address: int = _number(600, 1, 1_000_000)
-    """Maximum number of such requests in a minute from one address.
+    """Maximum number of requests in a minute from one address to sources whose provider signs
+    nothing. Further ones get 429 and are counted.
 
     Choose less than TALLYHOOK_UNSIGNED_PER_MINUTE, so that one stranger leaves room for the
     provider."""
@@ -672,7 +684,7 @@ class Settings(BaseModel):
     """Days from the import until phone numbers of an order book are deleted. With 0,
     TALLYHOOK_RETENTION_DAYS applies.
 
-    They only help to find an order, and the merchant has them elsewhere."""
+    These numbers only help to find an order, and the merchant has them elsewhere."""
 
     retention_minimum_days: int = _number(0, 0, 3650)
     """Minimum number of days for which bodies of a settled order are kept, even if its customer
@@ -684,9 +696,7 @@ class Settings(BaseModel):
     """Days for which accounting records are kept, from the last evidence of an order or the booking
     of a bank's line. 0 keeps nothing longer. Live requires a value.
 
-    Your tax law decides: 8 to 10 years in Germany, 5 to 7 in Kenya. Data that may not be erased yet
-    are restricted: hidden from searches and from pages with personal data, and erased automatically
-    when the period ends."""
+    Your tax law decides: 8 to 10 years in Germany, 5 to 7 in Kenya."""
 
     retention_disputes_days: int = _number(0, 0, 3650)
     """Days from the last capture for which evidence for a dispute is kept. 0 keeps nothing longer.
@@ -714,7 +724,7 @@ class Settings(BaseModel):
     longpoll_max_s: int = _number(60, 1, 600)
     """Maximum number of seconds that a reader of the outcome feed may wait for news.
 
-    It must be less than the idle time of proxies in front."""
+    Choose less than the idle time of proxies in front."""
 
     page_max: int = _number(1000, 1, 10_000)
     """Maximum number of rows on one page of a listing."""
