@@ -95,13 +95,11 @@ def declared() -> Iterator[tuple[str, FieldInfo]]:
             yield f"{PREFIX}{name}".upper(), field
 
 
-_SECRETS_OF_SECTIONS: Final = (
-    ("checkout", "token"),
-    ("shop", "secret"),
-    ("reports", "secret"),
-    ("alarms", "secret"),
-    ("oidc", "client_secret"),
-    ("reports", "mail_password"),
+_SECRETS_OF_SECTIONS: Final = tuple(
+    (section, name)
+    for section, kind in SECTIONS.items()
+    for name in kind.model_fields
+    if f"{name}_file" in kind.model_fields
 )
 """Section and name of each secret that can also be read from a file. A variable that ends in
 `_FILE` names the file."""
@@ -560,15 +558,10 @@ def _secrets(settings: Settings, reading: SettingsReading) -> Iterator[tuple[str
             if end.get_secret_value() == name:
                 continue  # it was the end of the path before there was a secret one
             yield f"{PREFIX}SOURCES__{name.upper()}__ADDRESS", end.get_secret_value()
-    for variable, one in (
-        ("CHECKOUT__TOKEN", settings.checkout.token),
-        ("SHOP__SECRET", settings.shop.secret),
-        ("REPORTS__SECRET", settings.reports.secret),
-        ("ALARMS__SECRET", settings.alarms.secret),
-        ("OIDC__CLIENT_SECRET", settings.oidc.client_secret),
-    ):
-        if one is not None:
-            yield _variable(PREFIX + variable, reading), one.get_secret_value()
+    for section, name in _SECRETS_OF_SECTIONS:
+        one = getattr(getattr(settings, section), name)
+        if one is not None and name != "mail_password":  # a mail server may accept a short password
+            yield _variable(f"{PREFIX}{section}__{name}".upper(), reading), one.get_secret_value()
 
 
 def _checkout_is_whole_and_safe(settings: Settings, reading: SettingsReading) -> None:
