@@ -69,8 +69,8 @@ NATIONAL: Final = (
 )
 
 NATIONAL_ELSEWHERE: Final = (
-    "If this is a phone number, write it with its country code, such as +254 700 000 001: it is "
-    "no number of +{}, the countries that the sources and settings name."
+    "If this is a phone number, write it with its country code, such as +254 700 000 001: it "
+    "does not begin with +{}, the country codes of the sources and settings."
 )
 
 

@@ -408,7 +408,9 @@ async def redeliver(
         who = await permitted(connection, by=by, action="notifications_redelivered")
         found = await notification_store.send_again(connection, now=now, revisions=revisions)
         if revisions is not None and found < len(set(revisions)):
-            raise NotFoundError("some of these are not notifications; see `notifications list`")
+            raise NotFoundError(
+                "some of these ids are not notifications; `notifications list` shows the ids"
+            )
         subject = "all that were not accepted"
         if revisions is not None:
             subject = ", ".join(map(str, sorted(set(revisions))[:MOST_NAMED]))

@@ -87,7 +87,7 @@ class LedgerDocument(
     ]
     refusing: Annotated[
         list[RefusingDocument],
-        "The order's sources from which nothing was accepted since refusals began; missing if "
+        "The order's sources whose deliveries have all been refused since some time; missing if "
         "there are none. The fingerprint does not cover it.",
     ]
     gaps: Annotated[
@@ -105,7 +105,8 @@ class LedgerDocument(
 
 class OrderRowDocument(SummaryDocument, shop_facts_store.ShopFactsDocument, WindowDocument):
     staff: Annotated[
-        list[str], "As in the order's own document, without what is unread or may be missing."
+        list[str],
+        "As in the order's own document, but without its members on unread and missing data.",
     ]
 
 

@@ -155,7 +155,7 @@ def _raw(text: str) -> bytes:
 def _body(given: dict[str, Any]) -> bytes:
     text, coded = given.get("body"), given.get("body_b64")
     if (text is None) == (coded is None):
-        raise NotARequest("give body or body_b64, one of the two")
+        raise NotARequest("give either body or body_b64")
     try:
         if type(text) is str:
             return text.encode("utf-8")

@@ -52,9 +52,9 @@ def _apart(profile: Profile) -> list[str]:
     named = [place.partition(":")[2] for place in profile.account.where or answer]
     if named:
         return [
-            f"Several shops on one account: ACCOUNT tells them apart by {' or '.join(named)}; "
-            "where they share it, use ONLY with a member that you write yourself, or LINK_BY "
-            "references."
+            f"Several shops on one account: ACCOUNT tells them apart by {' or '.join(named)}. If "
+            "the shops share this, too, use ONLY with a member that you write yourself, or "
+            "LINK_BY references."
         ]
     return [
         "Several shops on one account: nothing that the provider sends by itself tells them "

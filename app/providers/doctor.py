@@ -186,7 +186,7 @@ def _is_form(request: Incoming) -> bool:
 
 
 _AS_CONFIGURED: Final = (
-    "The request passes as configured now: run `deliveries reverify` to judge it again."
+    "The request passes with the present settings: run `deliveries reverify` to judge it again."
 )
 _UNUSABLE: Final = Refusal("signature_mismatch", "The secret cannot be read like this.")
 
@@ -209,8 +209,8 @@ def _secrets(account: Account, others: Sequence[Account], request: Incoming) -> 
     if account.ends:
         yield _Trial(
             "secret_ended",
-            "It was signed with a secret that had ended: have the provider sign with the newer "
-            "secret, or move the older secret's end and run `deliveries reverify`.",
+            "It was signed with an expired secret: have the provider sign with the newer secret, "
+            "or set a later end for the older secret and run `deliveries reverify`.",
             replace(account, ends={}),
             request,
         )
@@ -262,15 +262,17 @@ def _bodies(account: Account, request: Incoming) -> Iterator[_Trial]:
         if changed != body:
             yield _Trial(
                 "body_ends_differently",
-                f"The body was signed {how}: something on its way adds or removes line ends.",
+                f"The body was signed {how}: something between the provider and this service "
+                "adds or removes line ends.",
                 account,
                 request._replace(body=changed),
             )
     for how, changed in respellings(body):
         yield _Trial(
             "body_respelled",
-            f"The body was signed {how}, and arrived spelled differently: something on its way "
-            "parses and rewrites the JSON; have it pass on the bytes unchanged.",
+            f"The body was signed {how}, but the bytes that arrived differ: something between "
+            "the provider and this service parses and rewrites the JSON. Make it pass on the "
+            "bytes unchanged.",
             account,
             request._replace(body=changed),
         )
@@ -296,8 +298,9 @@ def _addresses(account: Account, request: Incoming) -> Iterator[_Trial]:
     for how, url in _other_addresses(account, request):
         yield _Trial(
             "other_address",
-            f"It was signed for {how}: a proxy changes the address on its way, or the provider "
-            "has another: make TALLYHOOK_PUBLIC_URL and the address registered there the same.",
+            f"It was signed for {how}: a proxy changes the address, or another address is "
+            "registered with the provider. Make TALLYHOOK_PUBLIC_URL and the registered address "
+            "the same.",
             account,
             request._replace(url=url),
         )

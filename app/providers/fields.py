@@ -322,10 +322,16 @@ def order_named(order: str, source: str, *, own: bool) -> str:
     """
     if not own:
         if is_own_order(order):
-            raise Unreadable("the order begins like the orders of a source that has its own")
+            raise Unreadable(
+                "the order's reference begins with @NAME:, which is reserved for sources with "
+                "their own orders"
+            )
         return order
     if len(source) + len(order) + 2 > MAX_TEXT:
-        raise Unreadable(f"the order is longer than {MAX_TEXT} characters with its source's name")
+        raise Unreadable(
+            f"the order's reference and its source's name together have more than {MAX_TEXT} "
+            "characters"
+        )
     return f"@{source}:{order}"
 
 

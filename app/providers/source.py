@@ -93,7 +93,7 @@ def _data_of(profile: Profile, incoming: Incoming) -> fields.EventData:
 
 ALL_ENDED: Final = Refusal(
     "signature_mismatch",
-    "Every secret of the source has ended; configure the provider's new secret.",
+    "Every secret of the source has expired; configure the provider's new secret.",
 )
 
 

@@ -202,7 +202,7 @@ async def test_a_number_that_is_none_of_the_country_that_is_set_is_not_said_to_l
     context = with_settings(driver.service.context, phone_country="254")
     (note,) = (await find_orders(context, "0711 223 344 556 677 889", limit=20)).notes
     assert note.endswith(
-        "it is no number of +254, the countries that the sources and settings name."
+        "it does not begin with +254, the country codes of the sources and settings."
     )
 
 

@@ -208,7 +208,7 @@ def test_a_missing_member_is_reported_by_its_name() -> None:
         ({"profile": ...}, "profile is missing"),
         ({"secret": ...}, "secret is missing"),
         ({"secret": None}, "secret is missing"),
-        ({"body": ...}, "give body or body_b64, one of the two"),
+        ({"body": ...}, "give either body or body_b64"),
     ]
     for change, said in cases:
         found = verdict(**change)

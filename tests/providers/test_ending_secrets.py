@@ -36,7 +36,7 @@ def test_an_ended_secret_verifies_nothing_from_its_end_on(
 def test_a_source_whose_secrets_have_all_ended_says_so(tmp_path: Path) -> None:
     shop = source(tmp_path, f"{SECRET} until {format_instant(T)}")
     refusal = refused(shop.verify(Incoming(signed(BODY, at=T), BODY), now=T))
-    assert refusal.sentence.startswith("Every secret of the source has ended")
+    assert refusal.sentence.startswith("Every secret of the source has expired")
     assert shop.verify(Incoming(signed(BODY, at=T - TICK), BODY), now=T - TICK) is None
 
 
