@@ -51,7 +51,7 @@ FILES: Final[tuple[Place, ...]] = (
     Place(
         "evidence bundles, letters and reports that were taken",
         marks.possibly_personal(
-            "references if redacted, bodies if in full",
+            "references; in full bundles also bodies",
             because="an erasure cannot change them; the audit trail names the people who took them",
         ),
     ),

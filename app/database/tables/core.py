@@ -382,7 +382,7 @@ class RecordRow(Table, table=True):
     expires_at: int | None = big_column(null=True)
     reason: str | None = text_column(
         marks.possibly_personal(
-            "the shop's text, or the payment service's without the customer's number",
+            "text from the shop, or from the payment service without the customer's number",
             because="it is sealed",
             ground="claims",
         ),
