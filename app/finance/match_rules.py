@@ -234,7 +234,9 @@ async def save_rules(
         who = await permitted(connection, by=by, action="rules_saved")
         last = await rules_in_force(connection)
         if last is not None and last.toml == text:
-            raise UsageError(f"these rules are in force already, as rules {last.number}")
+            raise UsageError(
+                f"these rules are already in force, as version {last.number} of the rules"
+            )
         if last is None or not rules_of(last).limits:
             return await _save(connection, text, who, at=now, reason=reason)
         changes = compare_rules(last.toml, text)
@@ -245,7 +247,7 @@ async def save_rules(
             now=now,
             because="the rules in force limit what one person may do alone",
             subject=RULES,
-            sentence=f"Put other matching rules in force, in place of the rules {last.number}. "
+            sentence=f"Replace version {last.number} of the matching rules by other rules. "
             f"{limits_sentence(changes)}",
             given={"toml": text, "changes": json.dumps([asdict(each) for each in changes])},
             reason=reason,

@@ -168,8 +168,8 @@ _MOST_DAYS: Final = 2_932_895
 _NUMBER: Final = re.compile(r"\d{1,15}", re.ASCII)
 
 NO_ZONE: Final = (
-    "is a local time, and its zone is unknown: say "
-    'zone = "Africa/Nairobi" in a mapping or --zone Africa/Nairobi, or set TALLYHOOK_TIMEZONE'
+    "is a local time, and its zone is unknown: set "
+    'zone = "Africa/Nairobi" in a mapping, give --zone Africa/Nairobi, or set TALLYHOOK_TIMEZONE'
 )
 
 

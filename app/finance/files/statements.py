@@ -210,8 +210,8 @@ class StatementForm:
             if kind == "refund" and minor > 0 and self._refunds_signed:
                 raise tables.UnclearCell(
                     "is a refund, but its sign says that money came in: use the type returned "
-                    "for a refund that failed; where every refund is written without a minus "
-                    'sign, say signs = "none" in the mapping'
+                    "for a refund that failed; if every refund is written without a minus "
+                    'sign, set signs = "none" in the mapping'
                 )
             if (kind == "returned" and minor < 0) or (kind == "payment_reversal" and minor > 0):
                 way = "left" if minor < 0 else "came"
@@ -243,9 +243,8 @@ class StatementForm:
             raise tables.UnclearCell(
                 "the row is a fee with a positive amount, which may be a cost or a fee given "
                 "back: write a cost as negative, and a fee given back as a negative fee in the "
-                "column 'fee' beside a gross of 0. If the file's signs mean that already, say so "
-                "in a "
-                'mapping (add = ["Gross"] under [amounts.gross])'
+                "column 'fee' beside a gross of 0. If the file already uses these signs, state "
+                'that in a mapping (add = ["Gross"] under [amounts.gross])'
             )
         return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
 
