@@ -414,8 +414,8 @@ async def test_what_each_may_be_accepted_alone_may_not_be_together(
         text = shown((await client.get(path)).text)
         sent = await client.post(path, data=form)
     assert (
-        "Together they are KES 1,520.00, more than the KES 1,500.00 that one person may decide "
-        "about alone in a day. Accept fewer, and propose the others on their own pages."
+        "Together they amount to KES 1,520.00, more than the KES 1,500.00 that one person may "
+        "decide about alone in a day. Accept fewer, and propose the others on their own pages."
     ) in text
     assert "Accept all of them" not in text
     assert sent.status_code == 400
