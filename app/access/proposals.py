@@ -497,7 +497,8 @@ class Proposals:
         await operators.permitted(connection, by=by, action=self.kinds[proposal.kind].action)
         if who.name == proposal.who:
             raise UsageError(
-                "you proposed this yourself: a second operator must decide; you may withdraw it"
+                "you proposed this yourself, so a second operator must decide; you can only "
+                "withdraw it"
             )
         return who
 

@@ -256,7 +256,7 @@ async def ask_accept_finding(view: View) -> Form:
     order = await _readable_order(view)
     left = left_to_settle(await read_orders.explain_order(view.context, order))
     if not left:
-        nothing = "Nothing of this order is left to settle or accept."
+        nothing = "Nothing is left to settle or accept for this order."
         return Form(order, address("orders", order), nothing, ready=False)
     choices = tuple((code, FINDINGS[code]) for code in left)
     return Form(

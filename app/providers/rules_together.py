@@ -414,9 +414,9 @@ def _key_says_whose_it_is(values: Values) -> Iterable[TomlMistake]:
     elif key == "provider" and not any(stated):
         yield TomlMistake(
             "account",
-            "is missing: under the provider's key any other merchant's event is genuine too; "
-            "write [account] where = the signed member that names the account, or confirm = "
-            '"fetch_back", or [account] undocumented = true, and then no event counts by itself',
+            "is missing: the provider signs every merchant's events with this key. Write "
+            "[account] where = the signed member that names the account, or confirm = "
+            '"fetch_back", or [account] undocumented = true, with which no event counts by itself',
         )
     if account["undocumented"] and (account["where"] or values["confirm"]):
         yield TomlMistake("account.undocumented", "cannot go with account.where or confirm")

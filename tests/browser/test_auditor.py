@@ -83,7 +83,7 @@ class Person:
     def imports(self, paths: list[Path], *, month: str = "") -> None:
         """Import files from the page of imports. `month`: that they cover, if they do not say."""
         if month:
-            self.goes_by("text=Say how they are to be read")
+            self.goes_by("text=Choose how to read them")
             self.page.fill("#field-first_day", f"{month}-01")
             self.page.fill("#field-last_day", LAST[month])
         self.clicks += 1

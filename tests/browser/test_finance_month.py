@@ -154,7 +154,7 @@ class Story:
         self._leads("nav >> text=Finance")
         self._leads("nav.beside >> text=Imports")
         self._measured(page, "imports")
-        page.click("text=Say how they are to be read")
+        page.click("text=Choose how to read them")
         page.set_input_files("#field-file", str(path))
         page.select_option("#field-kind", kind)
         page.select_option("#field-mapping", mapping)

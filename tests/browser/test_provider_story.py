@@ -68,12 +68,12 @@ class Connecting(Story):
         self._leads("nav >> text=Service")
         self._leads("nav.beside >> text=Going live")
         self._measured(self._page, "going live")
-        self._page.click("li:has-text('turned off again') >> a:has-text('Sign')")
+        self._page.click("li:has-text('turned off') >> a:has-text('Sign')")
         self._page.fill("#reason", "rehearsed with the shop on Monday; in the runbook")
         self._measured(self._page, "signing")
         self._page.click("button:has-text('State it')")
         self._page.wait_for_selector("text=Your statement stands below")
-        return str(self._page.locator("li:has-text('turned off again')").inner_text())
+        return str(self._page.locator("li:has-text('turned off')").inner_text())
 
 
 @pytest.fixture(scope="module")

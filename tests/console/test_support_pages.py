@@ -409,4 +409,4 @@ async def test_setting_up_lists_accepted_gaps(console: RunningConsole) -> None:
         (gap,) = (await client.get("/setup.json")).json()["gaps"]
     assert (gap["reason"], gap["held"]) == ("the disk was replaced", 0)
     assert f"{gap['accepted_by']} accepted it at" in text
-    assert "the disk was replaced Orders held by it still: 0" in text
+    assert "the disk was replaced Orders that it still holds: 0" in text

@@ -382,7 +382,7 @@ def test_a_sources_own_orders_are_named_after_it() -> None:
     shared = Source(name="web", profile=CHECKOUT, secrets=[SECRET])
     assert only(own, body_of()).order == "@till:ORD-1042"
     said = body_of(data__order__reference="@till:ORD-1042")
-    with pytest.raises(Unreadable, match="like the orders of a source"):
+    with pytest.raises(Unreadable, match="reserved for sources with their own orders"):
         only(shared, said)
     other = Source(name="other", profile=CHECKOUT, secrets=[SECRET], own_orders=True)
     assert only(other, said).order == "@other:@till:ORD-1042"
