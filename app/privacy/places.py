@@ -28,7 +28,7 @@ FILES: Final[tuple[Place, ...]] = (
             "the tables inbox and suspects, if the database is SQLite", erased="deleted"
         ),
     ),
-    Place("write-ahead logs of both (-wal)", marks.personal("rows as written", erased="emptied")),
+    Place("write-ahead logs (*-wal)", marks.personal("recently written rows", erased="emptied")),
     Place(
         "<database>.erasures",
         marks.not_personal("ids and keyed digests", because="a backup lacks later erasures"),

@@ -112,7 +112,7 @@ class OrderKeyRow(Table, table=True):
     order_key: str | None = text_column(marks.REFERENCE_EMPTIED, null=True)
     key: bytes | None = blob_column(
         marks.possibly_personal(
-            "links leaves of the log to orders, whose references may contain a number",
+            "the key that links the log's leaves to an order, whose reference may contain a number",
             erased="emptied",
         )
     )
