@@ -151,10 +151,6 @@ def _sentence(mistake: Any, field: str) -> str:
         return "must be text in UTF-8"
     if mistake["type"].startswith("bool"):
         return "must be true or false"
-    if field in _SHAPES:
-        return _SHAPES[field]
-    if field in ("profile", "source"):
-        return "must be a name of 1 to 40 characters from a-z, 0-9, _ and -"
     units = {"s": " of seconds", "days": " of days", "bytes": " of bytes", "mb": " of MiB"}
     unit = units.get(field.rpartition("_")[2], "")
     fields = [Settings.model_fields, *(each.model_fields for each in SECTIONS.values())]
@@ -162,17 +158,6 @@ def _sentence(mistake: Any, field: str) -> str:
     low = next(part.ge for part in metadata if hasattr(part, "ge"))
     high = next(part.le for part in metadata if hasattr(part, "le"))
     return f"must be a whole number{unit} from {low:,} to {high:,}"
-
-
-_SHAPES: Final = {
-    "amount": "must be an amount in major units, such as 1500.00",
-    "currency": "must be an ISO 4217 code, such as KES",
-    "merchant": "must be a name of 80 characters at most, on one line",
-    **dict.fromkeys(
-        ("merchant_address", "merchant_contact", "client_id", "name_claim", "role_claim"),
-        "must be 200 characters at most, on one line",
-    ),
-}
 
 
 SIMULATOR_SECRET: Final = "whsec_dGFsbHlob29rLXNhbmRib3gtbm90LWEtc2VjcmV0IQ=="  # noqa: S105

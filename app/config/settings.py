@@ -19,7 +19,6 @@ from pydantic import (
     Field,
     PrivateAttr,
     SecretStr,
-    StringConstraints,
 )
 
 from app.config import values
@@ -309,10 +308,10 @@ class RehearsalSettings(Section):
     are played. By default, the sandbox uses the sixteen numbers of the simulated provider. In live
     there is no default, and the rehearsal is refused without numbers."""
 
-    amount: Annotated[str, StringConstraints(pattern=r"^\d{1,12}(?:\.\d{1,4})?$")] = "1500.00"
+    amount: values.Amount = "1500.00"
     """Amount of each order, in major units."""
 
-    currency: Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")] = "KES"
+    currency: values.CurrencyCode = "KES"
     """Currency of each order (ISO 4217)."""
 
 

@@ -11,7 +11,7 @@ import re
 from typing import Annotated, Any, Final, Literal, get_args
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import BeforeValidator, SecretStr, StringConstraints
+from pydantic import BeforeValidator, SecretStr
 
 from app.config.database_url import database_url
 from app.core.errors import UsageError
@@ -428,11 +428,37 @@ Domains = Annotated[tuple[str, ...], BeforeValidator(domains)]
 OnOff = Annotated[Literal["on", "off"], BeforeValidator(switched)]
 Switch = Annotated[Literal["auto", "on", "off"], BeforeValidator(switched)]
 Networks = Annotated[tuple[str, ...], BeforeValidator(networks)]
-Profile = Annotated[str, StringConstraints(pattern=r"^(?:[a-z0-9_-]{1,40}|[^\x00]*[/.][^\x00]*)$")]
+
+
+def text_like(pattern: str, sentence: str) -> BeforeValidator:
+    """Return a validator that removes surrounding spaces from a text. The validator raises
+    ValueError with the sentence unless the whole text matches the pattern."""
+
+    def validated(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        if any("\ud800" <= sign <= "\udfff" for sign in value):
+            raise ValueError("must be text in UTF-8")
+        if not re.fullmatch(pattern, value.strip(), re.ASCII):
+            raise ValueError(sentence)
+        return value.strip()
+
+    return BeforeValidator(validated)
+
+
+_NAMED: Final = "must be a name of 1 to 40 characters from a-z, 0-9, _ and -"
+
+Profile = Annotated[str, text_like(r"[a-z0-9_-]{1,40}|[^\x00]*[/.][^\x00]*", _NAMED)]
+Name = Annotated[str, text_like("[a-z0-9_-]{1,40}", _NAMED), Lowered]  # the last one runs first
 Merchant = Annotated[
-    str, StringConstraints(strip_whitespace=True, max_length=80, pattern=r"^[^\x00-\x1f\x7f]*$")
+    str,
+    text_like(r"[^\x00-\x1f\x7f]{0,80}", "must be a name of 80 characters at most, on one line"),
 ]
 MerchantWords = Annotated[
-    str, StringConstraints(strip_whitespace=True, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")
+    str, text_like(r"[^\x00-\x1f\x7f]{0,200}", "must be 200 characters at most, on one line")
 ]
-Name = Annotated[str, Lowered, StringConstraints(pattern=r"^[a-z0-9_-]{1,40}$")]
+Amount = Annotated[
+    str,
+    text_like(r"\d{1,12}(\.\d{1,4})?", "must be an amount in major units, such as 1500.00"),
+]
+CurrencyCode = Annotated[str, text_like("[A-Z]{3}", "must be an ISO 4217 code, such as KES")]
