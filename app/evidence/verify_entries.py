@@ -308,13 +308,10 @@ def readings(bundle: Bundle) -> tuple[bool | None, str]:
     found = bundle.once(readings_of)
     whole, good = sum(map(len, found[:3])), len(found.proved)
     if good == whole:
-        return True, (
-            f"For {whole} of {whole} deliveries, the event in history.json equals the sealed event."
-        )
+        return True, f"Events in history.json that equal the sealed event: {whole} of {whole}."
     return None, (
-        f"For {good} of {whole} deliveries, the event in history.json equals the sealed event; "
-        f"for {len(found.masked)} more, it does except for masked texts. {len(found.bare)} "
-        "events are not sealed yet."
+        f"Events in history.json that equal the sealed event: {good} of {whole}. "
+        f"Equal except for masked texts: {len(found.masked)}. Not sealed yet: {len(found.bare)}."
     )
 
 

@@ -458,7 +458,8 @@ def _not_anew(
     elif left:
         yield (
             f"that the log was not rewritten after the {counted(left, *LEAF)} of the checkpoint "
-            f"that you kept: {later} of the {len(numbers)} leaves in the bundle came later"
+            f"that you kept: {later} of the {counted(len(numbers), *LEAF)} in the bundle came "
+            "later"
         )
     else:
         yield verify.NOT_ANEW

@@ -87,8 +87,8 @@ def test_what_nothing_proves_of_a_true_bundle_is_listed(world: ForgersWorld) -> 
     assert said["deliveries"].startswith("6 deliveries, with 3 redeliveries: ")
     assert said["inclusion"].endswith(", except for 5 masked parts, which cannot be compared.")
     assert said["readings"] == (
-        "For 7 of 9 deliveries, the event in history.json equals the sealed event; for 2 "
-        "more, it does except for masked texts. 0 events are not sealed yet."
+        "Events in history.json that equal the sealed event: 7 of 9. "
+        "Equal except for masked texts: 2. Not sealed yet: 0."
     )
 
 
