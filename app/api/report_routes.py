@@ -242,8 +242,8 @@ class ReportRoutes:
         return preview
 
     async def _period(self, asked: PeriodAsked, *, basis: Basis) -> tuple[Scope, str]:
-        """Return the requested period, and the key of its job. Without `as_of`, equal requests have
-        equal keys."""
+        """Return the requested period, and the key of its job. If `as_of` is absent, the present
+        instant is not part of the key, so that equal requests have equal keys."""
         now, as_of = self._context.clock.now(), asked.as_of
         zone = self._context.calendar_zone
         given = Scope(
@@ -324,7 +324,7 @@ class _Written:
         weakref.finalize(self, os.close, self._file)
 
     def parts(self) -> Iterator[bytes]:
-        """Yield the file's bytes, even for concurrent callers."""
+        """Yield the file's bytes. Several callers may read it at the same time."""
         at = 0
         while part := os.pread(self._file, _PART_BYTES, at):
             yield part

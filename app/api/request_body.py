@@ -55,7 +55,7 @@ def order_reference(request: Request) -> str:
 
 
 def _is_utf8(path: bytes | None) -> bool:
-    """Return whether the raw path is UTF-8. The server decodes other bytes to U+FFFD."""
+    """Return whether the raw path is UTF-8. The server replaces other bytes by U+FFFD."""
     try:
         unquote_to_bytes(path or b"").decode("utf-8")
     except UnicodeDecodeError:

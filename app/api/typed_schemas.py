@@ -20,7 +20,7 @@ from reconcile.documents import Keywords
 Schema = dict[str, Any]
 
 _WHOLE: Final = frozenset(("$ref", "anyOf", "enum"))
-"""Keywords of a schema that replace its type."""
+"""Keywords that a schema may have instead of `type`."""
 
 _NAMES: Final = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
 
@@ -35,7 +35,7 @@ class Schemas:
     def of(self, kind: Any, *, closed: bool = False) -> Schema:
         """Return the schema of a type, or a reference to the component of a TypedDict.
 
-        closed  whether an object may have no other members, as in requests
+        closed  whether to forbid other members in objects, as in requests
         """
         origin, args = get_origin(kind), get_args(kind)
         if is_typeddict(kind):

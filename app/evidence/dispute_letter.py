@@ -308,8 +308,8 @@ class _Writer:
         }  # fmt: skip
 
     def _moment(self, instant: Instant | None) -> LetterMomentDocument:
-        """Return a moment in the merchant's zone and in UTC. Add the UTC day if it is another
-        day."""
+        """Return a moment in the merchant's zone and in UTC. Add the day in UTC if it differs from
+        the local day."""
         if instant is None:
             return {"at": None, "local": None, "utc": None}
         local, utc = (

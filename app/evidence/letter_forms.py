@@ -152,8 +152,8 @@ def _file(exhibit: Exhibit) -> str:
 async def _pdf(letter: Letter) -> tuple[bytes, dict[int, int]]:
     """Lay out the letter with its exhibits. Return the PDF, and each exhibit's number of pages.
 
-    Exhibits are files from outside, so they are laid out in child processes, and first each one
-    alone. Raises UsageError if Typst is not installed, or fails.
+    Exhibits are files from outside, so they are laid out in child processes. Each exhibit is first
+    laid out alone. Raises UsageError if Typst is not installed, or fails.
     """
     if find_spec("typst") is None:
         raise UsageError(

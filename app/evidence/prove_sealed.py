@@ -292,8 +292,8 @@ class InTree:
     leaf    name of the leaf that seals the tree's root
     leaves  number of the order's leaves when the tree was made
     last    number of the newest of these leaves
-    path    siblings on the way to the root: for each, the number of leading bits that it shares
-            with the order, and its hash
+    path    siblings on the way to the root. Each has the number of leading bits that it shares with
+            the order, and its hash
     """
 
     leaf: str

@@ -421,8 +421,8 @@ def _replaced_key(
 
 
 _ASIDE: Final = ".until-"
-"""Part that is appended to the name of a former key's file, followed by the instant of its
-replacement."""
+"""Text that is appended to the name of a replaced key's file. The instant of the replacement
+follows it."""
 
 
 def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes:

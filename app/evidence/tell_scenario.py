@@ -43,7 +43,7 @@ from reconcile.transparency.evidence import by_event, history_document
 
 
 FORMAT: Final = "tallyhook scenario 1"
-"""Name and version of the format, as in every scenario."""
+"""Name and version of the format of scenarios."""
 
 Read = Callable[[bytes], Event]
 """Function that reads the event from a body. Raises Unreadable, a ValueError."""
@@ -132,7 +132,7 @@ def shown(path: Path) -> str:
 
 
 def says(document: Any, event: Event, read: Read) -> bool:
-    """Return whether the document gives this event. The digest of the event is ignored."""
+    """Return whether reading the document gives this event. The digest of the event is ignored."""
     try:
         found = read(written(document).encode())
     except ValueError:

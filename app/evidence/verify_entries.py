@@ -188,8 +188,8 @@ def _leaves(bundle: Bundle) -> list[Any]:
 
 
 def _own_name(leaf: dict[str, Any], index: int) -> str:
-    """Compute a leaf's name from its values. The names in the bundle cannot be trusted: two leaves
-    could have the same."""
+    """Compute a leaf's name from its values. The names in the bundle cannot be trusted, because two
+    leaves could have the same name."""
     if leaf["kind"] == "reading":
         return f"reading:{leaf['delivery']}:{index}"
     if leaf["kind"] in ("delivery", "record"):

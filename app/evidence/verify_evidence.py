@@ -417,7 +417,7 @@ def _not_proven(
     checked either.
 
     passed     steps that have passed; `signature` only if the key is known to be the shop's
-    left       number of leaves of a kept checkpoint of the bundle's log; 0 without one
+    left       number of leaves of a kept checkpoint of the bundle's log; 0 if there is none
     witnesses  witnesses that have cosigned the bundle's checkpoint
     """
     shown = {

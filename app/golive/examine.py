@@ -338,8 +338,8 @@ async def _tried(context: AppContext) -> golive.ChecklistItem:
 
 
 MOST_BESIDE: Final = 2_000
-"""Maximum number of further deliveries of a source that are expected during the trial of its
-endpoint, which takes a second or two."""
+"""Maximum number of other deliveries that a source may send during the trial of its endpoint. The
+trial takes a second or two."""
 
 
 async def _newest(context: AppContext, source: str) -> list[LogEntry]:

@@ -163,7 +163,7 @@ sandbox.
 """
 
 SHOWN_BY: Final[Mapping[str, str]] = {"idempotency": "success", "duplicates": "duplicate webhook"}
-"""Name of the scenario that alone decides an item, by item."""
+"""For some items, the name of the only scenario that decides the item."""
 
 CHECKED: Final = (
     "api_keys",

@@ -45,8 +45,8 @@ OVER_AFTER: Final[instants.Duration] = 3 * instants.MINUTE
 """Time after which an alarm that no receiver has seen is over: four rounds of the watchdog."""
 
 GIVE_UP_AFTER: Final[instants.Duration] = instants.DAY
-"""Time for which the notice of a recovery is retried. An alarm's notice is retried while it
-lasts."""
+"""Time for which the notice of a recovery is retried. The notice of an alarm is retried while the
+alarm lasts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

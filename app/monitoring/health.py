@@ -59,8 +59,8 @@ def rest(answered: int) -> float:
 
 
 COUNTED: Final = 100_000
-"""Largest number up to which due orders, notifications, and rows to seal are counted. Counting
-millions would take a third of a second."""
+"""Limit up to which due orders, notifications, and rows to seal are counted. Counting millions
+would take a third of a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

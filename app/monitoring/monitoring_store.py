@@ -285,8 +285,7 @@ async def messages_due(
     """Return due notices of raised and ended alarms. An alarm may have ended before its first
     notice.
 
-    beyond  latest instant of a due time. A later due time was set by a fast clock, and counts as
-            due
+    beyond  latest possible due time. A later due time was set by a fast clock, and counts as due
     """
     rows = await connection.execute(
         text(

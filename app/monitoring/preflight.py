@@ -418,8 +418,8 @@ def of_alarm(name: str, alarm: Alarm) -> Check:
 
 
 def of_merchant() -> Check:
-    """Return a check that states the rule of one merchant: an order reference means one order at
-    all sources."""
+    """Return a check that states a rule: this instance serves one merchant, so an order reference
+    means the same order at all sources."""
     return ok(
         "merchant",
         "This instance serves one merchant: an order reference names the same order at all "

@@ -70,8 +70,7 @@ async def choices_due(
 ) -> list[NoticeChoice]:
     """Return all operators' choices that are due for a check.
 
-    beyond  latest instant of a due time. A later due time was set by a fast clock, and counts as
-            due
+    beyond  latest possible due time. A later due time was set by a fast clock, and counts as due
     """
     rows = await connection.execute(
         text(

@@ -215,7 +215,7 @@ def _note(
 ) -> None:
     """Store a correction, and end sessions, invitations and proposals that would last too long.
 
-    after  instant after which only a fast clock can have dated anything
+    after  latest instant that a correct clock can have given. Later dates are from the fast clock
     """
     until = correction.until
     refused = redate_rejections(connection, until)

@@ -54,7 +54,8 @@ _WITHOUT_HISTORY: Final = (
 WITHOUT_HISTORY: Final = statements.statement(
     "SELECT order_key FROM ledgers WHERE {without_history}", without_history=_WITHOUT_HISTORY
 )
-"""SQL for orders with a cached ledger but no evidence, because their deliveries were read again."""
+"""SQL for orders with a cached ledger but no evidence. Such orders lost their evidence when
+deliveries were read again."""
 _DROP_WITHOUT_HISTORY: Final = statements.statement(
     "DELETE FROM ledgers WHERE {without_history}", without_history=_WITHOUT_HISTORY
 )

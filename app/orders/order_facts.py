@@ -89,7 +89,7 @@ class OrderFacts:
     """Facts that the shop states about an order. A time of None states nothing.
 
     money    the whole price
-    tenders  parts of the price that are paid otherwise; None to leave them as stated before
+    tenders  parts of the price that are paid otherwise; None to leave the stated parts unchanged
     free     whether the order costs nothing; only with a price of zero
     """
 

@@ -63,8 +63,8 @@ def due_sessions(
 ) -> Sequence[PendingSession]:
     """Return up to `limit` requests that are due and not held, longest waiting first.
 
-    beyond  latest instant of a due time or hold. A later time was set by a fast clock, and counts
-            as due
+    beyond  latest possible due time, or end of a hold. A later time was set by a fast clock, and
+            counts as due
     """
     rows = connection.ask(_DUE, (now, beyond, now, beyond, limit))
     return [_session_of(row) for row in rows]
@@ -94,7 +94,7 @@ def hold(
 ) -> bool:
     """Reserve a request for this process. Return False if another process holds it, or it is gone.
 
-    beyond  latest instant of a hold's end. A later end was set by a fast clock, and is ignored
+    beyond  latest possible end of a hold. A later end was set by a fast clock, and is ignored
     """
     taken = connection.ask(
         "UPDATE unanswered SET held_until=? "

@@ -24,7 +24,7 @@ PAUSE_S: Final = 0.01
 """Minimum sleep in seconds after an idle round."""
 
 TRY_AGAIN_S: Final = 1.0
-"""Seconds of pause if the store could not write: a full disk or a busy database."""
+"""Seconds of pause if the database could not be written, because its disk is full or it is busy."""
 
 BACKLOG_S: Final = 0.25
 """Seconds of pause between two rounds during a backlog.

@@ -275,7 +275,8 @@ def _together(pairs: Iterable[tuple[str, str]]) -> Contests:
 LEDGERS: Final = Derived(
     "the ledger of {}", (LEDGER_COLUMNS[0], *LEDGER_COLUMNS[2:]), slice(1), "its history"
 )
-"""Cached ledgers without `as_of`, because a ledger does not change before its next decision."""
+"""Cached ledgers. The column `as_of` is left out, because equal ledgers may have been folded at
+different times."""
 PUBLISHED: Final = Derived(
     "the latest published outcome of {}",
     ("order_key", "outcome", "fulfillable", "substance"),

@@ -98,8 +98,8 @@ async def accept_gap(connection: Connection, found: FoundGap, *, at: Instant, re
 
 
 def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str) -> None:
-    """Raise ConfigurationError for an unaccepted gap, and UsageError for accepting without a
-    gap."""
+    """Raise ConfigurationError if a gap is not accepted, and UsageError if a gap is accepted
+    although there is none."""
     if found is not None and accepts is None:
         raise ConfigurationError(
             [f"TALLYHOOK_DATABASE_URL: {found.sentence()}; to continue, run `{command} {ACCEPT}`"]

@@ -36,7 +36,7 @@ IDLE_S: Final = 3_600.0
 """Maximum number of seconds between two looks for other processes' erasures and restrictions."""
 
 AT_ONCE: Final = 100
-"""Maximum number of restrictions judged in one round, because each takes a fold."""
+"""Maximum number of restrictions judged in one round. Each judgement needs a fold."""
 
 ENDED: Final = "the data was restricted by an earlier erasure, and the restriction has ended"
 

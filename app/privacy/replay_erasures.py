@@ -65,14 +65,14 @@ TRIES: Final = 20
 """Maximum number of tries to empty the write-ahead log while a reader holds it."""
 
 PAUSE_S: Final = 0.25
-"""Seconds between two of these tries."""
+"""Pause in seconds between two of these tries."""
 
 # --- what the ids in a line refer to --------------------------------------------------------------
 
 
 @dataclass(slots=True, kw_only=True)
 class NamedRows:
-    """Rows and orders by their digests. The journal's lines have only the digests."""
+    """Rows and orders, by the digests that stand for them in the journal's lines."""
 
     orders: dict[str, str] = field(default_factory=dict)
     book_lines: dict[str, book_line_store.LineKey] = field(default_factory=dict)

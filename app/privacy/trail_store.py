@@ -114,7 +114,8 @@ _IMPORTS: Final = Acts(
 def _one_of_each(
     name: str, stated: Callable[[TrailEntry], Facts]
 ) -> Callable[[Sequence[TrailEntry]], list[tuple[str, Facts]]]:
-    """Return a function that makes one act from each audit entry, with the facts of `stated`."""
+    """Return a function that makes one act from each audit entry. `stated` returns the facts of the
+    act."""
     return lambda entries: [
         (name.format(each.subject), {"at": each.at, "who": each.who} | stated(each))
         for each in entries

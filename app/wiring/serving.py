@@ -351,8 +351,8 @@ async def serve_console(
 
 
 LOOK_S: Final = 2.0
-"""Maximum number of seconds for which a console may show a database that was replaced, as by
-`restore`."""
+"""Maximum number of seconds for which a console may show a database that was replaced, for example
+by `restore`."""
 
 
 async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> None:
