@@ -442,8 +442,8 @@ async def build_evidence(
 async def _permitted_of(
     connection: Connection, restriction: Restriction, *, by: str | None
 ) -> None:
-    """Raise UsageError unless the person may export restricted data. The permission to erase is
-    required."""
+    """Raise UsageError unless the person may export restricted data. For this, the person needs the
+    permission to erase."""
     try:
         await permitted(connection, by=by, action="erased")
     except UsageError as error:

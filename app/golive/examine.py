@@ -47,8 +47,8 @@ from app.sealing.log_store import identity
 
 
 def problems_of_sources(settings: Settings) -> list[str]:
-    """Return a line for every mistake in profiles, secrets and credentials because of which the
-    service could not start."""
+    """Return a line for every mistake in profiles, secrets and credentials that would keep the
+    service from starting."""
     problems: list[str] = []
     for check in (compile_sources, questions_of, _check_token, _check_signers):
         try:

@@ -152,7 +152,7 @@ def write_notifications(
 ) -> None:
     """Queue a notification of each revision, numbered from `first` and due now.
 
-    The revisions may be dated later: see `History.instant_at`.
+    The revisions may be dated later than now: see `History.instant_at`.
     """
     insert_rows(
         connection,

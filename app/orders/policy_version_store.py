@@ -38,7 +38,8 @@ _SOME_WITH_MONEY: Final = (
     "IN ('succeeded', 'partially_refunded', 'disputed', 'charged_back', 'unresolved')) "
     "ORDER BY order_key"
 )
-"""SQL for orders that received money, by their last fold. Orders without a fold are due anyway."""
+"""SQL for orders that had received money at their last fold. Orders without a fold are due
+anyway."""
 
 _SET_DUE: Final = (
     "UPDATE order_due SET generation=generation+1, "
@@ -160,7 +161,8 @@ async def required_since(connection: AsyncConnection) -> Instant | None:
 
 
 async def note_required(connection: AsyncConnection, *, now: Instant) -> None:
-    """Store now as the instant since which orders need a price, unless one is stored."""
+    """Store now as the instant since which orders need a price, unless an instant is already
+    stored."""
     await connection.execute(
         text(
             "INSERT INTO meta (name, value) VALUES ('order_record_required_since', :now) "

@@ -336,7 +336,8 @@ def nothing_known(
 def spoken_of(history: History) -> bool:
     """Return whether a history proves that its order exists.
 
-    Events of other orders and shops are no proof, nor is a refund without a known payment.
+    Events of other orders and shops are no proof. A refund without a known payment is no proof
+    either.
     """
     aside = judge_shops([delivery.event for delivery in history.deliveries]).aside
     made = bool(made_by(history))

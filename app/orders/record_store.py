@@ -128,7 +128,8 @@ _OF_ORDER: Final = statement(
 def after_all(records: Iterable[Record], *, now: Instant) -> Instant:
     """Return an instant at which a new record counts as the order's latest.
 
-    This is now, or just after the latest record if a fast clock dated that later.
+    This is now. If a fast clock dated the latest record later than now, it is just after that
+    record.
     """
     return max([now, *(record.recorded_at + TICK for record in records)])
 

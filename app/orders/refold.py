@@ -1,7 +1,8 @@
 """Folds due orders and publishes what changed.
 
-A due mark wakes an order both for new evidence and at a deadline. Publishing compares generations,
-so evidence that arrives during a fold is never missed. Leaves out: when the worker runs (`worker`).
+An order gets a due mark for new evidence and for a deadline. Publishing compares the generations of
+marks, so evidence that arrives during a fold is never missed. Leaves out: when the worker runs
+(`worker`).
 """
 
 from collections.abc import Callable, Mapping, Sequence

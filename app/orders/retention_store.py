@@ -61,10 +61,10 @@ async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> li
 
 
 async def unrelated_among(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
-    """Return the deliveries that were read and belong to no order, such as news of a customer's new
-    address.
+    """Return the deliveries that were read and belong to no order. For example, a delivery may only
+    state a customer's new address.
 
-    Their event is of an ignored kind, and names no order, payment or session.
+    The event of such a delivery is of an ignored kind, and names no order, payment or session.
     """
     rows = await select_in(
         connection,

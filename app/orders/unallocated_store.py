@@ -1,4 +1,5 @@
-"""Stored events of payments that belong to no order, and the records by which people placed them.
+"""Stored events of payments that belong to no order, and the records by which people assigned or
+dismissed them.
 
 Rows become values of `reconcile` at once. Leaves out: folding (`unallocated`).
 """
@@ -394,7 +395,8 @@ _ACTS: Final = statement(
 def acts_on(
     connection: PlainConnection, keys: Collection[PaymentKey]
 ) -> Mapping[PaymentKey, Sequence[Record]]:
-    """Return the records by which people placed these payments, the earliest first."""
+    """Return the records by which people assigned or dismissed these payments, the earliest
+    first."""
     found: dict[PaymentKey, list[Record]] = defaultdict(list)
     rows: Iterable[Sequence[Any]] = select_rows(
         connection, sql=_ACTS, values=sorted({key.reference for key in keys})

@@ -359,7 +359,7 @@ def laid_beside(
 ) -> Iterator[tuple[Path, Contents]]:
     """Copy the backup into the database's folder. Yield the copy and its contents.
 
-    The copy is deleted after the block, unless it called `in_place`. Blocks for long.
+    The copy is deleted after the block, unless the block called `in_place`. Blocks for long.
 
     environment  the stamp that the backup must have; None for any
 

@@ -1,4 +1,4 @@
-"""Copies of stored data: notes of backups, and copies that an erasure does not reach.
+"""Records of copies of stored data, such as backups, which an erasure does not reach.
 
 The time of the last backup is in the database, for alarms. The trail names backups, and every
 export about an order or a person. Leaves out log lines and period reports, which have only

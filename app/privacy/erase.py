@@ -160,7 +160,7 @@ async def _copies(
 
 
 def files_of_others(erasure: Erasure) -> str:
-    """Return a phrase on the files of other orders that are erased, too."""
+    """Return a phrase on the files of other orders that the erasure includes."""
     files = erasure.of_others()
     orders = ", ".join(sorted({each.order for each in files}))
     return f"{counted(len(files), 'file')} of other orders ({orders}) with the customer's number"

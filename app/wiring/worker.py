@@ -173,7 +173,7 @@ async def work(settings: Settings, *, parent: Parent | None = None) -> None:
     prune settled orders.
 
     The worker ends at a signal, when the parent ends, or when the parent asks for it. Raises
-    UsageError on SQLite without a parent, because `serve` starts it there.
+    UsageError on SQLite without a parent, because `serve` starts the worker there.
     """
     if parent is None and is_sqlite(settings.database_url):
         raise UsageError("on SQLite `tallyhook serve` starts the worker itself")
