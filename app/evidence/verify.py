@@ -417,8 +417,8 @@ def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
         after = f" since {at}"
         if index >= left:
             after += (
-                f"; up to then, it is proven only if a checkpoint whose size is at least {index + 1} "
-                "left the shop before the dispute"
+                "; up to then, it is proven only if a checkpoint whose size is at least "
+                f"{index + 1} left the shop before the dispute"
             )
     return [
         f"{NOTHING_LEFT_OUT}{after}",
