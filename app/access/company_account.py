@@ -6,8 +6,8 @@
 4 verify     check the token's signature with the provider's keys, then each claim
 5 name       read the person's stable id, their name, and their role from the claims
 
-This is our own code over PyJWT and httpx2: Authlib would bring httpx, a clock of its own and
-sessions signed by itsdangerous, none of which this project has.
+This code uses PyJWT and httpx2 instead of Authlib, which would add httpx, its own clock, and
+sessions signed by itsdangerous.
 
 Sources: OpenID Connect Core 1.0 (3.1.2 and 3.1.3.7) and Discovery 1.0 (4.3), RFC 7636 (PKCE), RFC
 9207 (the answer's `iss`, against mix-up attacks), RFC 6749 (2.3.1). Leaves out: sessions and pages.
@@ -366,8 +366,8 @@ class CompanyProvider:
     # --- 5: the person ----------------------------------------------------------------------------
 
     def _person(self, claims: Mapping[str, Any]) -> CompanyAccount:
-        """Return the person whom verified claims name. Raise CompanyRefused if the claims lack a
-        name, or a mail address in an allowed domain."""
+        """Return the person whom verified claims name. Raise CompanyRefused if the claims have no
+        name, or no mail address in an allowed domain."""
         settings = self._settings
         mail = claims.get("email")
         if settings.domains and not (

@@ -259,7 +259,8 @@ ASKED_BY: Final = "TALLYHOOK_OPERATOR"
 
 
 class Proven(str):
-    """Name of an operator who proved their identity. A plain string is only the owner's claim."""
+    """Name of an operator who proved their identity. A plain string is an unproven name that the
+    machine's owner stated."""
 
     __slots__ = ()
 
@@ -292,10 +293,11 @@ def author_of_import(number: int) -> str:
 
 
 def _asking(by: str | None) -> str | None:
-    """Return the acting operator's name: the token's owner, `by`, or the variable ASKED_BY.
+    """Return the acting operator's name: the token's owner, `by`, or the value of the variable
+    ASKED_BY.
 
-    A proven `by` wins, because an approval acts in the proposer's name. Raise UsageError if a plain
-    `by` differs from the token's owner.
+    If `by` is proven, return it, because an approved act runs in the proposer's name, not the
+    approver's. Raise UsageError if an unproven `by` differs from the token's owner.
     """
     holder = _BY_TOKEN.get()
     if holder is None or isinstance(by, Proven):

@@ -86,7 +86,8 @@ class Agreed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agree:
-    """Approval that is stored later: calling it stores the approval in the given transaction.
+    """Approval that is not stored yet. Calling the object stores the approval in the given
+    transaction.
 
     The call raises UsageError if the approval is refused. The caller must then end the transaction
     without doing the act.
@@ -155,8 +156,8 @@ class ProposalKind:
         return operators.MAY[self.proposing or self.action]
 
     def open_until(self, proposal: Proposal) -> Instant | None:
-        """Return when the proposer's time for the approved act ends; None if there is no such
-        time."""
+        """Return until when the proposer may carry out the approved act; None if the kind sets no
+        such time."""
         decided = proposal.decided
         if self.open_for is None or decided is None or decided.decision != "approved":
             return None

@@ -267,8 +267,8 @@ async def add_session(
 def _times(now: Instant, used_after: Instant) -> dict[str, Instant]:
     """Return the bounds between which the last use of an active session lies.
 
-    A last use after the upper bound comes from a fast clock. Without this bound, such a session
-    would last too long.
+    The upper bound excludes a session whose last use a fast clock dated in the future. Such a
+    session would otherwise last too long.
     """
     return {"now": now, "used_after": used_after, "used_before": Instant(now + CLOCKS_DIFFER)}
 

@@ -280,7 +280,8 @@ async def _new_of_company(
     *,
     now: Instant,
 ) -> operator_store.Operator | None:
-    """Add the person of an unknown company account as an operator; None if they have no role.
+    """Add the person of an unknown company account as an operator, and return the operator. Return
+    None if the account has no role.
 
     Raise CompanyRefused for a bad or taken name, or if the first operator would not be an admin.
     """

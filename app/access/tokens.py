@@ -82,7 +82,8 @@ OWN_SCOPES: Final[tuple[TokenScope, ...]] = ("read",)
 """Scopes that every personal token has."""
 
 OWN_BY_ROLE: Final[Mapping[TokenScope, operators.Reading]] = {"finance": "bank"}
-"""Scopes of a personal token beyond OWN_SCOPES, with the page that the role must permit."""
+"""Further scopes of a personal token, each with a page. A token gets the scope if its owner's role
+may read the page."""
 
 
 async def issue_own_token(

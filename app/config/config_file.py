@@ -3,10 +3,10 @@
     variables, dotenv file, files of secrets ──▶ `SettingsReading`, with the mistakes found
     file, wanted ──▶ added: written at the end │ same: there already │ differing: only reported
 
-A name without a value in the file gets its value on that line. The file is replaced in one step. A
-new file can be read only by its owner, because it contains secrets. An existing file keeps its
-owner and group, and nobody else may read it. Leaves out: the meaning of values (`load.py`). No
-mistake quotes a value.
+If a line of the file has a name without a value, the value is added to that line. The file is
+replaced in one step. A new file can be read only by its owner, because it contains secrets. An
+existing file keeps its owner and group, and nobody else may read it. Leaves out: the meaning of
+values (`load.py`). No mistake quotes a value.
 """
 
 import difflib
@@ -226,8 +226,8 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.,:/@%+=-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsPlan:
-    """Result of comparing a configuration file with wanted settings. All members but `before` and
-    `after` have names of variables.
+    """Result of comparing a configuration file with wanted settings. All members except `before`
+    and `after` contain names of variables.
 
     values     values in the file after writing, by name; never shown
     differing  names that have another value in the file; if there are any, nothing may be written

@@ -749,7 +749,8 @@ class Settings(BaseModel):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return a sentence, with the variable, for each setting that live would refuse."""
+        """Return a sentence, with the variable, for each setting that a live environment would
+        refuse."""
         return self._warnings
 
     @property

@@ -351,8 +351,8 @@ MAX_WITNESSES: Final = 16
 
 
 def witnesses(value: Any) -> Any:
-    """Parse a list of witnesses `KEY URL`, a verifier key and the address before `/add-checkpoint`.
-    Raises ValueError with all mistakes."""
+    """Parse a list of witnesses, each written `KEY URL`. KEY is a verifier key, and URL is the
+    address without `/add-checkpoint`. Raises ValueError with all mistakes."""
     texts = listed(value)
     if not isinstance(texts, list | tuple):
         return texts

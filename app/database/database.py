@@ -208,7 +208,8 @@ class Database:
                  upgraded, cached pages are dropped, and the log is checkpointed and synced. A large
                  file must still be checked: see `look`
         working  for a receiver's worker. Cached pages are dropped, and the log is checkpointed and
-                 synced, because the receiver deletes what the worker has read
+                 synced, because the receiver deletes deliveries from the inbox once the worker has
+                 stored them
         alone    for a caller that runs while no service may run. Like `serving`, without the
                  upgrade
         writing  for a caller that writes while a service may run. A missing SQLite database is

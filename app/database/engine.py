@@ -1,5 +1,5 @@
-"""Connections of an SQLite database: one that writes, and several that only read. Leaves out
-PostgreSQL's (`postgresql`).
+"""Connections of an SQLite database: one that writes, and several that only read. Leaves out:
+connections of PostgreSQL (`postgresql`).
 
 WAL and synchronous=FULL are set and read back, because the promise to keep acknowledged deliveries
 depends on them. `isolation_level=None` leaves BEGIN to us. The writer begins IMMEDIATE, because a

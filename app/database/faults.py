@@ -98,9 +98,9 @@ _PASSING_POSTGRESQL = {
     "58": "the server reports a system error; see its log",
     "XX": "the server reports an internal error; see its log",
 }
-"""Problem by PostgreSQL's error code or, if only that is listed, by the code's first two characters
-(its class). All other errors are fatal: after an I/O error in its log, the server itself stops and
-reads its disk again."""
+"""Problem by PostgreSQL's error code, or by the code's first two characters (its class) if the code
+itself is not listed. All other errors are fatal: after an I/O error in its log, the server itself
+stops and reads its disk again."""
 
 _REASON_POSTGRESQL: Final[dict[str, NotStored]] = {"40": "busy", "55": "busy", "53100": "disk"}
 """Value of `NotStored` by error code or class. All other errors have the value `database`."""

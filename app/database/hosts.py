@@ -30,7 +30,8 @@ CONNECT_S: Final = 5.0
 """Seconds within which a connection must be made."""
 
 HOST_S: Final = 2.0
-"""CONNECT_S if there are several hosts. A frozen host delays a connection only this long."""
+"""Seconds within which a connection must be made, if there are several hosts. A frozen host delays
+a connection only this long."""
 
 CLOSE_S: Final = 0.5
 """Seconds for closing a connection properly. A frozen server never answers."""

@@ -5,10 +5,10 @@
     3 decide    if both hold, the service continues; else there is a gap that a person must accept
 
 Replication copies commits in order. So a server with a process's newest commit has all earlier
-ones. It also has the later commits of ended processes if each commit waited for a standby. Running
-processes remember whether every check showed that. They do not store it, because a row in the
-database could itself be lost. A process that starts after a takeover remembers nothing, and waits
-for a process that was running before.
+ones. It also has the later commits of ended processes if each commit waited for a standby. Each
+running process remembers whether every check showed that commits wait. This is not stored, because
+a row in the database could itself be lost. A process that starts after a takeover remembers
+nothing, and waits for a process that was running before.
 
 Leaves out the consequences in other rooms, which are in `privacy/gap.py`.
 """
@@ -172,8 +172,8 @@ def gap_of_server(connection: PlainConnection, *, now: Instant) -> FoundGap | No
     """Return the time span in which commits may be missing on this server; None if there is no such
     span.
 
-    A gap that nobody accepted is returned as found. If a new server has not been compared yet, the
-    returned gap is only possible.
+    If a process found a gap that nobody has accepted, return that gap. If a new server has not been
+    compared yet, return the span in which commits could be missing.
     """
     if (seen := look(connection)) is None:
         return None
@@ -226,8 +226,8 @@ _CHECKED: Final = (
 
 
 def server_moved(connection: PlainConnection) -> str | None:
-    """Return a sentence with the next step if the server has an unaccepted gap, another timeline,
-    or is not the recorded server; else None.
+    """Return a sentence with the next step if the server has an unaccepted gap, or differs from the
+    recorded server; else None.
 
     A server from a base backup, without recovery to a point in time, looks like the original.
     """
@@ -313,9 +313,9 @@ class ServerWatch:
     def _is_missing(self, seen: Look, holder: Holder) -> bool:
         """Return whether a server lacks a holder's newest commit.
 
-        Usually only holders whose last connection was to another server are examined. `holder` is
-        always examined, because two promoted standbys may have one identity. If the row of `holder`
-        is gone, another holder took over, and `holder` is not examined.
+        Only `holder`, and holders whose last connection was to another server, are examined.
+        `holder` is always included, because two promoted standbys may have one identity. Exception:
+        if the row of `holder` is gone, another holder took over, and `holder` is not examined.
         """
         for each, server in self.servers.items():
             mark, moved = seen.newest.get(each.id), server != seen.server

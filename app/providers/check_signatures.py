@@ -39,7 +39,7 @@ class RequestLine:
 
     secrets    alternative secrets; None if the line has no secret
     named      keys by id, or the named parts of a key
-    tolerance  tolerance of the timestamp; None for the profile's
+    tolerance  tolerance of the timestamp; None to use the profile's tolerance
     ageless    whether a request of any age is accepted
     """
 
@@ -179,8 +179,8 @@ def with_tolerance(profile: Profile, tolerance: Duration) -> Profile:
     """Return a copy of the profile with this tolerance, in whole seconds, for past and future
     timestamps.
 
-    If the profile uses a named verifier, it is left unchanged for ANY_AGE, or if the verifier has
-    no option for a tolerance.
+    A profile with a named verifier stays unchanged if `tolerance` is ANY_AGE, or if the verifier
+    has no option for a tolerance.
     """
     seconds = tolerance // SECOND
     if profile.timestamp is not None:

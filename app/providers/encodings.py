@@ -92,8 +92,8 @@ SECRET_ENCODINGS: Final[Mapping[str, Callable[[str], bytes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Label, prefix and separator of a signature by the profile; None if the profile does not state
-    it."""
+    """Label, prefix and separator that the profile states for a signature; each None if not
+    stated."""
 
     label: bytes | None
     prefix: bytes | None

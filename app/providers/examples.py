@@ -4,8 +4,8 @@
 
 Each line is a JSON object: `name`, `event` (the provider's word as the profile reads it), `body`
 (an object or a text), `headers`, `url` and `method` if they matter, and `source`, the page or test
-that shows the shape. To find which value holds the order, an amount or a date, each value is
-changed once, and the profile reads the event again. A field that now differs is held by that value.
+that shows the shape. Each value is changed once, and the profile reads the event again. The fields
+that differ afterwards, such as the order, an amount or a date, come from the changed value.
 
 Leaves out: sending.
 """
@@ -91,7 +91,7 @@ def find_example(profile: str, event: str) -> Example:
 
     - the example's name
     - the provider's or the profile's word for the event
-    - the provider's name of the event, or the part of a word before a colon
+    - the provider's name of the event, or the beginning of either word, up to a colon
 
     Raises NotFoundError that lists all examples, or UsageError that lists several matching ones.
     """

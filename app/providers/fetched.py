@@ -293,8 +293,8 @@ class AnswerReader:
     def _money(
         self, claim: ClaimKind, data: fields.EventData, about: dict[str, Any], *, is_sum: bool
     ) -> Money | None:
-        """Return the answer's amount. If the profile names no location for it, return the amount of
-        the event that was asked about, because the request contained it."""
+        """Return the answer's amount. If the profile names no location for the amount, return the
+        amount of the event that was asked about, because the request contained it."""
         if claim in FOLLOWS_SUCCESS:
             given_back = self._price(self._refund, data)
             if given_back is not None or data.unclear or (is_sum and claim == "refunded"):

@@ -28,7 +28,8 @@ MAX_FORM_FIELDS = 1000
 
 
 class SingleHeader:
-    """Header that must be present exactly once, and the refusals otherwise."""
+    """Header that must be present exactly once, with refusals for an absent and a repeated
+    header."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -159,8 +160,8 @@ class NamedScheme:
     """One scheme of `named/`: the function that compiles it, and its fixed properties.
 
     make         compile the scheme
-    beside       what the signature always covers besides the body: `query`, or `address`, the
-                 scheme and host that the provider calls
+    beside       parts of the request that the signature always covers in addition to the body:
+                 `query`; `address` (the scheme and host that the provider calls)
     wraps        whether the body wraps or encrypts the document
     public_keys  whether the secrets are public keys
     mark         prefix of each shared secret

@@ -140,8 +140,8 @@ def _table_of(kind: Any) -> type[TomlTable]:
 
 
 def _read_free(kind: Any, values: Values, prefix: str) -> Iterator[TomlMistake]:
-    """Replace the values of sections with free keys by pairs of key and checked value. Yield
-    mistakes, and remove their sections."""
+    """Replace the value of each section with free keys by pairs (key, checked value). Yield every
+    mistake, and remove sections with mistakes."""
     for name, key in _keys_of(kind).items():
         if key.section is not None and values.get(name):
             yield from _read_free(key.section, values[name], f"{prefix}{name}.")

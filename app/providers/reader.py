@@ -384,7 +384,7 @@ class EventReader:
     def orders_named(
         self, body: bytes, incoming: request.Incoming, *, digest: str | None
     ) -> set[str]:
-        """Return the orders that a body names where the profile says. Numbers count as texts.
+        """Return the orders that a body names at the profile's locations. Numbers count as texts.
 
         digest  digest of the single event to read; None to read all
         """

@@ -1,4 +1,4 @@
-"""One request as its signature covers it, and the reason of a refusal, as a value.
+"""A request and its parts that a signature may cover, and the refusal of a request.
 
 Views of the raw bytes are computed on demand. A body is parsed before verification only if the
 profile signs its members. That parser is strict, and an invalid body has no members. Leaves out:

@@ -377,8 +377,8 @@ class Source:
 
 
 class ProfileReader:
-    """Reader of requests by a profile, without secrets. Raises ConfigurationError if bodies are
-    wrapped."""
+    """Reader of requests that uses only a profile, and no secrets. Raises ConfigurationError if
+    bodies are wrapped."""
 
     def __init__(
         self,

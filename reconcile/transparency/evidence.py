@@ -43,8 +43,8 @@ _MEMBERS: Final = {kind: tuple(each.name for each in fields(kind)) for kind in (
 _US: Final = "_us"
 
 _NAMES: Final = frozenset(("mismatch_held",))
-"""Settings of a policy that are lists of names. All other settings are microseconds, None or in
-`_PERCENT`."""
+"""Settings of a policy that are lists of names. All other settings are durations in microseconds or
+None, except the settings in `_PERCENT`."""
 
 _PERCENT: Final = frozenset(("provider_discount_percent",))
 

@@ -54,8 +54,8 @@ def subtree_hash(hashes: Sequence[Hash]) -> Hash:
 def span_nodes(span: Span) -> list[Node]:
     """Return the complete subtrees of a proof's span, from left to right.
 
-    Each is smaller than the one before it. The span of a proof always begins where a subtree of its
-    size could begin.
+    Each is smaller than the one before it. A proof's span always begins at an index where its first
+    subtree can begin.
     """
     start, end = span
     found = []

@@ -31,13 +31,15 @@ Keyed = tuple[int, Hash]
 """Leading bits of commitments as a number, and the hash of all entries that begin with them."""
 
 Path = Sequence[tuple[int, Hash]]
-"""Steps from an entry up to the root: bits shared with the other side, and its hash."""
+"""Steps from an entry up to the root. Each step has the number of bits shared with the sibling, and
+the sibling's hash."""
 
 
 def order_commitment(key: bytes, reference: str) -> bytes:
-    """Return an order's name in leaves: HMAC-SHA256 of its reference under the order's key.
+    """Return the pseudonym of an order in log leaves: HMAC-SHA256 of its reference under the
+    order's key.
 
-    Once the key is erased, nobody can check the name.
+    Once the key is erased, nobody can link the pseudonym to the reference.
     """
     return hmac.digest(key, reference.encode("utf-8", "surrogatepass"), "sha256")
 
@@ -64,7 +66,12 @@ _NODE: Final = tuple(b"\x01" + bytes((shared,)) for shared in range(BITS))
 
 
 def branch_hash(shared: int, zeros: Hash, ones: Hash) -> Hash:
-    """Return the hash of two sides whose commitments begin with this many equal bits."""
+    """Return the hash of an inner node.
+
+    shared  number of leading bits that all commitments below the node share
+    zeros   hash of the child whose commitments continue with 0
+    ones    hash of the child whose commitments continue with 1
+    """
     return sha256(_NODE[shared] + zeros + ones).digest()
 
 

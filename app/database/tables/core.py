@@ -127,9 +127,9 @@ could mistake the new row for an old row that it has already read."""
 
 
 class InboxRow(Table, table=True):
-    """Unread deliveries and rejections of one commit: `count` framed records in `size` bytes, the
-    oldest from `received_at`. `taken_by` is its reader's claim, or NULL. `tries` counts expired
-    claims."""
+    """Unread deliveries and rejections of one commit: `count` framed records in `size` bytes.
+    `received_at` is the time of the oldest. `taken_by` is its reader's claim, or NULL. `tries`
+    counts expired claims."""
 
     __tablename__ = "inbox"
     __table_args__ = NUMBERED

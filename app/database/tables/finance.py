@@ -234,9 +234,8 @@ class ImportRow(Table, table=True):
 
 class CoverageRow(Table, table=True):
     """Time span that the files of a source, bank account or order book cover. A row with
-    `withdraws` withdraws an earlier declaration. The row of a bank file has the file's format, and
-    the first and last day that the file covers or books. Append-only; see
-    `finance/coverage_store.py`."""
+    `withdraws` withdraws an earlier declaration. The row of a bank file has the format, first day
+    and last day of the file. Append-only; see `finance/coverage_store.py`."""
 
     __tablename__ = "coverage"
     __table_args__ = STRICT
@@ -260,8 +259,8 @@ class CoverageRow(Table, table=True):
 
 class BankBalancesRow(Table, table=True):
     """Opening and closing balance of one statement in a bank file, with the days that the bank
-    gives for them. `difference` is the amount that the entries do not explain. Two people accepted
-    it by `proposal`. Append-only."""
+    gives for them. `difference` is the amount that the entries do not explain. `proposal` is the
+    proposal by which two people accepted this difference. Append-only."""
 
     __tablename__ = "bank_balances"
     __table_args__ = CLUSTERED
@@ -379,8 +378,8 @@ class BankLineRow(Table, table=True):
 
 class ScheduledRunRow(Table, table=True):
     """Run of a schedule entry, or a run that a person requested (`asked`). `until` is the end of
-    its lease, or after a failure the next try. `delivered` lists, as JSON, where the result was
-    sent.
+    the run's lease. After a failure, it is the time of the next try. `delivered` lists, as JSON,
+    where the result was sent.
 
     A row in the state `seen` is not a run. Its `due_at` is the time since which the entry is known.
     """

@@ -91,7 +91,7 @@ class LogWitnessRow(Table, table=True):
 
 
 class UnsealedRow(Table, table=True):
-    """Rows of one kind and one transaction that have no leaf yet, by their ids."""
+    """Ids of rows that have no leaf yet. All are of one kind and one transaction."""
 
     __tablename__ = "unsealed"
     __table_args__ = NUMBERED

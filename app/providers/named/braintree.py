@@ -82,7 +82,7 @@ _OTHER_SIGNATURE = kit.mismatch(
 
 
 class Braintree(kit.NamedVerifier):
-    """Verifier with the API's private keys, by public key in `keys`."""
+    """Verifier with the API's private keys. `keys` maps each public key to its private key."""
 
     def __init__(self, keys: Mapping[str, HmacKey]) -> None:
         self._keys = keys
@@ -132,8 +132,8 @@ class Braintree(kit.NamedVerifier):
 
 
 def braintree(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Braintree:
-    """Compile the scheme, without options. Each named secret is a private key, by its public
-    key."""
+    """Compile the scheme, without options. The named secrets are private keys. The name of each is
+    its public key."""
     setup = Setup(source, options, secrets)
     keys = setup.named(_private_key)
     if not secrets.named:

@@ -1,8 +1,8 @@
 """HTTP Message Signatures (RFC 9421) over a Content-Digest (RFC 9530), as pawaPay signs.
 
 The RFC leaves the clock, the keys and the required components to each application (section 3.2.1).
-A body is refused unless its digest is covered and matches, whatever else is signed. Of several
-labels, one acceptable signature is enough.
+A body is refused unless its digest is covered and matches, whatever else is signed. If a request
+has several labelled signatures, one acceptable signature is enough.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -335,7 +335,7 @@ def _shared_key(secret: str) -> Keys:
 
 
 class _Either:
-    """Key that accepts signatures in either of two forms."""
+    """Key that accepts ECDSA signatures in raw and in DER form."""
 
     secret = b""
 
@@ -344,7 +344,7 @@ class _Either:
         self.sign = one.sign
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """Return whether this key made one of the signatures, in either form."""
+        """Return whether this key made one of the signatures, in raw or DER form."""
         return self._one.matches(content, signatures) or self._other.matches(content, signatures)
 
 
