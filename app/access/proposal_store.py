@@ -111,7 +111,7 @@ async def past_proposals(
 
 
 def withdraw_later(connection: PlainConnection, decided: Decided, *, after: Instant) -> None:
-    """Close all waiting proposals dated later than `after` with this decision."""
+    """Close, with this decision, all waiting proposals that are dated later than `after`."""
     rows = connection.ask(
         "SELECT id FROM proposals WHERE at > ? AND until > ? "
         "AND id NOT IN (SELECT proposal FROM proposal_decisions)",

@@ -106,7 +106,8 @@ _SECRETS_OF_SECTIONS: Final = tuple(
 
 
 def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
-    """Read secrets from their files. A single source also becomes the source of the checkout."""
+    """Read secrets from their files. If there is only one source, the checkout uses it by
+    default."""
     sources = tree.get("sources", {})
     for name, fields in sources.items():
         if "secrets_file" in fields and "secrets" not in fields:
@@ -140,8 +141,8 @@ def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
 
 
 def _sentence(mistake: Any, field: str) -> str:
-    """Return a sentence on which value a setting must have. Pydantic's own message may contain the
-    wrong value."""
+    """Return a sentence that says which value a setting must have. Pydantic's own message may
+    contain the wrong value."""
     context = mistake.get("ctx", {})
     if mistake["type"] == "value_error":
         return str(context["error"])

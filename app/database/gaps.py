@@ -36,7 +36,7 @@ class FoundGap:
     detail: str
 
     def sentence(self) -> str:
-        """Return a sentence for people that says what may be lost, without a full stop."""
+        """Return a sentence that says what may be lost, without a full stop."""
         return _sentence(self)
 
     def accepted(self, *, at: Instant, by: str, reason: str) -> "Gap":
@@ -98,7 +98,7 @@ class Gap:
     reason: str
 
     def sentence(self) -> str:
-        """Return a sentence for people that says what may be lost, without a full stop."""
+        """Return a sentence that says what may be lost, without a full stop."""
         return _sentence(self)
 
 

@@ -39,8 +39,8 @@ def is_spread(connection: AsyncConnection) -> bool:
 
 
 async def require_noted(connection: AsyncConnection) -> None:
-    """Raise ConfigurationError unless the tables are where the database recorded: on one node, or
-    on several."""
+    """Raise ConfigurationError if the tables are distributed over nodes and the database recorded
+    that they are not, or vice versa."""
     if connection.dialect.name == "sqlite":
         return
     noted = await connection.scalar(text(_NOTED), {"name": LAYOUT}) == DISTRIBUTED
@@ -213,8 +213,8 @@ def follow_layout(engine: Engine) -> None:
 
 
 _SHOW_SHARDS: Final = "SET citus.override_table_visibility TO off"
-"""Statement that shows shards in the catalog. Hiding them slows catalog queries: with them hidden,
-the driver's first query for an array type took up to 0.8 s, and now it takes 8 ms."""
+"""Statement that shows shards in the catalog. Hiding shards slows catalog queries: the driver's
+first query for an array type took up to 0.8 s instead of 8 ms."""
 
 _ANY_DISTRIBUTED: Final = (
     "SELECT EXISTS (SELECT 1 FROM pg_dist_partition WHERE logicalrelid = to_regclass('deliveries'))"

@@ -49,9 +49,9 @@ from reconcile.money import MAX_MINOR, Money
 class Link:
     """Payouts and bank lines that belong to one transfer of money.
 
-    expected  amount that should arrive after an exchange, in the bank's currency, at the rule's
-              rate. Without a rule, the amount that the bank booked. None if both sides have one
-              currency
+    expected  amount that should arrive after an exchange, in the bank's currency. A rule states the
+              exchange rate. If there is no rule, this is the amount that the bank booked. None if
+              both sides have one currency
     """
 
     bucket: Bucket

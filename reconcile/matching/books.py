@@ -112,7 +112,7 @@ class StatementLine:
                      conversion: one side of an exchange between two currencies of the wallet
                      disbursement: money paid to, or returned by, somebody else, without an order
     gross, fee, net  minor units of `currency`, with gross - fee = net. Money that leaves the
-                     merchant is negative, including the gross of every refund; a fee that costs is
+                     merchant is negative, including the gross of every refund; a fee charged is
                      positive
     settled_at       when the money was or will be paid out, according to the provider
     payout           the transfer to the bank that the line is part of

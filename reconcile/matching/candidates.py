@@ -3,11 +3,11 @@
 Leaves out: decisions. A candidate is only a hint for a person. No line is matched because it is
 near. A score is the sum of named reasons, at most 100.
 
-A search compares only a few dozen lines, however many there are:
+A search compares only a few dozen lines, however many lines there are:
 
 - neighbours by reference and by reversed reference, since one wrong character leaves the beginning
   or the end unchanged
-- neighbours by amount, also multiplied or divided by the factor of mistaken minor units
+- neighbours by amount, also if one amount is wrong by the factor between major and minor units
 - neighbours by amount on the same day
 - lines that a bank's text names
 """

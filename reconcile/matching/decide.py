@@ -35,8 +35,7 @@ MATCH_KINDS: Final[tuple[MatchKind, ...]] = get_args(MatchKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """Lines that belong together, although their references alone, or their amounts alone, do not
-    show that.
+    """Lines that belong together, although their references or their amounts differ.
 
     order   the order's reference, if a ledger is part of the match
     lines   ids of the matched book, statement and bank lines and of payouts, sorted

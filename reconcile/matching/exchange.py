@@ -33,8 +33,8 @@ def exchanged(amount: Money, rate: ExpectedRate) -> int:
 
 
 def expected_of(came: Money, arrived: Money, rates: Iterable[ExpectedRate]) -> tuple[Money, bool]:
-    """Return the expected amount, and whether the actual amount is within the rule's tolerance.
-    Without a rule, the actual amount is expected."""
+    """Return the expected amount, and whether the actual amount is within the rule's tolerance. If
+    there is no rule, the actual amount is the expected amount."""
     pair = (came.currency, arrived.currency)
     rate = next((each for each in rates if (each.currency, each.into) == pair), None)
     if rate is None:
@@ -127,8 +127,11 @@ def exchanges(
 def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
     """Return whether lines settle a capture in another currency.
 
-    If both amounts are the same number, the line states a wrong currency. A line of another source
-    may have an equal reference by chance. An amount of zero has no rate.
+    Return False in these cases, among others:
+
+    - both amounts are the same number, because then the line states a wrong currency
+    - a line has another source, because its reference may be equal by chance
+    - the captured amount is zero, because zero has no exchange rate
     """
     (currency, *more) = sorted({each.currency for each in lines})
     if more or currency == came.currency or not came.minor:

@@ -310,8 +310,8 @@ def _one_group(rest: Rest, deciding: Deciding, *, names: list[str], orders: list
 
 
 def orders_by_date(rest: Rest, deciding: Deciding) -> None:
-    """Join orders and book lines without a common reference by amount and date, if the rules have a
-    date window."""
+    """Join orders with book lines that have another reference. Compare amount and date. Do nothing
+    if the rules have no date window."""
     window = deciding.terms.rules.date_window
     if window is None:
         return
@@ -341,8 +341,8 @@ def orders_by_date(rest: Rest, deciding: Deciding) -> None:
 
 
 def lines_by_date(rest: Rest, deciding: Deciding) -> None:
-    """Join captures and statement lines without a payment by amount and date, if the rules have a
-    date window."""
+    """Join captures with statement lines that name no payment. Compare amount and date. Do nothing
+    if the rules have no date window."""
     window = deciding.terms.rules.date_window
     if window is None:
         return

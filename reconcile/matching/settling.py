@@ -176,8 +176,8 @@ class Settling:
         *,
         rows: Sequence[StatementRow],
     ) -> tuple[list[Capture], list[StatementRow]]:
-        """Put captures settled in another currency into a bucket, with their lines. Return the
-        other captures and lines."""
+        """Find captures that were settled in another currency, and place them with their lines.
+        Return the other captures and lines."""
         done: set[int] = set()
         gone: list[Capture] = []
         for capture, lines in exchanges(captures, rows):
@@ -211,8 +211,8 @@ class Settling:
     def _exchanged_back(
         self, unused: list[Return], rows: list[StatementRow]
     ) -> tuple[list[Return], list[StatementRow]]:
-        """Put returns settled in another currency into a bucket, with their lines. Return the other
-        returns and lines."""
+        """Find returns that were settled in another currency, and place them with their lines.
+        Return the other returns and lines."""
         done: set[int] = set()
         for parts, lines in exchanges_back(unused, rows):
             came = Money(minor=sum([each.minor for each in parts]), currency=parts[0].currency)

@@ -266,8 +266,8 @@ class RestrictionRow(Table, table=True):
 
 
 class TokenRow(Table, table=True):
-    """Token of a program or of an `operator`, for commands and the API, by its SHA-256. `scopes`
-    are separated by blanks. It expires at `until`."""
+    """Token for commands and the API, stored by its SHA-256. It belongs to a program, or to an
+    `operator`. `scopes` are separated by blanks. The token expires at `until`."""
 
     __tablename__ = "tokens"
     __table_args__ = (UniqueConstraint("hash"), STRICT)
