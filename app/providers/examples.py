@@ -141,8 +141,8 @@ class WantedEvent:
 def shape_event(
     source: Source, example: Example, wanted: WantedEvent, *, now: Instant, url: str
 ) -> Signed:
-    """Build a request to `url` from the example, with the wanted values, signed as by the provider
-    now.
+    """Build a request to `url` from the example, with the wanted values. Sign it as the provider
+    would sign it now.
 
     Raises UsageError if a wanted value does not fit the example, and ConfigurationError if only the
     provider can sign.
