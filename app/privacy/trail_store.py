@@ -10,8 +10,8 @@
     checklist    what people signed before going live
 
 If both a row and its sealed entry were changed, `log verify` reports that. Facts that an entry does
-not state are not compared, with one exception. If an entry states no value, second person, end or
-holder, the row must not have any either.
+not state are not compared, with one exception: a row may have a value, a second person, an end or a
+holder only if its entry states one.
 
 Leaves out passwords, sessions, invitations and proposals, because their entries state only that
 they existed. Also leaves out whether an attachment is gone.
