@@ -1,7 +1,8 @@
 """Ask the payment service about one payment, and record the answer.
 
-The shop's own calls and the background task share this code. The caller has claimed the payment's
-row in `app.orders.pending_session_store`, which is released here, even after an error.
+The shop's own calls and the background task share this code. The caller must have claimed the
+payment's row in `app.orders.pending_session_store`. This module releases the row, even after an
+error.
 """
 
 import asyncio
@@ -40,7 +41,8 @@ REPORT_AFTER: Final = 3
 
 
 def hold_for(client: CheckoutClient) -> Duration:
-    """Return how long a call may claim a row, even if the process dies."""
+    """Return the time for which a call claims a row. If the process dies, the claim then ends by
+    itself."""
     return Duration(round(client.settings.retry.total_s * SECOND)) + SPARE
 
 

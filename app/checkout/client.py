@@ -34,8 +34,8 @@ from app.core.masking import Mask
 class RetrySettings:
     """Limits of one call, while a customer waits. A later call may use the key again.
 
-    tries     maximum number of requests: enough after two failures and a lost answer
-    try_s     seconds for one request and its whole answer; a slow service needs three
+    tries     maximum number of requests; the default allows for two failures and a lost answer
+    try_s     seconds for one request and its whole answer; a slow service takes three seconds
     total_s   seconds for the whole call with its pauses; customers wait no longer
     first_s   pause before the second request; each later one is twice as long
     most_s    longest pause, unless the service asks for a longer one
@@ -68,7 +68,7 @@ def _share(key: str, number: int) -> float:
 T = TypeVar("T")
 
 MAX_CALLERS: Final = 2_048
-"""Maximum number of calls at a time in a process. Each takes a few kilobytes for a minute."""
+"""Maximum number of calls at a time in a process. Each call takes a few kilobytes for a minute."""
 
 
 class Flight(Generic[T]):

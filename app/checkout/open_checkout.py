@@ -56,7 +56,7 @@ async def open_checkout(
 
     author       who requests the session, for the record
     new_payment  whether the customer tries again after an earlier payment has ended. The new
-                 payment gets a new key; a repeated call finds it
+                 payment gets a new key. A repeated call returns this payment
 
     Raises CheckoutRequestError, CheckoutConflictError, PaymentNotOverError or OrderCanceledError if
     nothing was sent, and UnreachableError if the service refuses our credentials or the store
@@ -152,9 +152,9 @@ class _Opening:
     ) -> str | None:
         """Return the key of the earlier payment if it has ended, so that a new payment may begin.
 
-        Return None if the given payment is the new payment, or if the order is or may be paid or is
-        canceled. Later steps report these cases. Raises PaymentNotOverError while the earlier
-        payment can still bring money.
+        Return None if the given payment is the new payment. Also return None if the order is
+        canceled, paid or possibly paid: later steps report these cases. Raises PaymentNotOverError
+        while the earlier payment can still bring money.
         """
         if payment is None:
             return None

@@ -92,7 +92,7 @@ class Party:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """Result of one scenario: the ledger, and the provider's truth."""
+    """Result of one scenario: the ledger, and what really happened at the provider."""
 
     scenario: Scenario
     ledger: dict[str, Any]
@@ -227,7 +227,7 @@ async def wait_for_end(
 
 
 async def compare(http: httpx2.AsyncClient, party: Party) -> list[Played]:
-    """Compare every order's ledger with the provider's truth."""
+    """Compare every order's ledger with what really happened at the provider."""
     truths = (await call(http, "GET", f"{party.provider}/sandbox/truth")).json()
     by_order = {entry["order"]: entry for entry in truths}
     played = []

@@ -344,7 +344,7 @@ person's limit the undo becomes a proposal.
 def add_past_imports(group: typer.Typer, kind: ImportKind, *, files: str, one: str) -> None:
     """Add the commands `imports` and `withdraw` of one kind of import.
 
-    files, one  words for the imports and for one import: `order books`, `an order book`
+    files, one  plural and singular for help texts: `order books`, `an order book`
     """
 
     @group.command("imports", help=f"List {files} that were imported, newest first.")
@@ -497,7 +497,7 @@ async def _import(
 ) -> Imported:
     """Identify a file and import it. Raise UsageError if a person must state its kind or source.
 
-    A wrong source would import its lines twice.
+    With a wrong source, lines that are already stored would be stored again.
     """
     from app.finance.imports import identify, import_kind
 
@@ -695,7 +695,7 @@ coverage_group = typer.Typer(
 
 @coverage_group.command("list")
 def list_coverage(form: printing.FormatOption = printing.Format.table) -> None:
-    """List the days that are covered, as files state or as people declared."""
+    """List the days that imported files cover. Files state these days, or people declared them."""
     from app.finance.coverage import list_coverage
 
     rows = [each.document() for each in running.reading(list_coverage)]

@@ -155,7 +155,8 @@ class Format(StrEnum):
 
 
 def show_what_lacks() -> None:
-    r"""Escape characters of the output that the terminal's encoding lacks, as in `\u6771`."""
+    r"""Make the output streams escape characters that the terminal cannot encode, such as
+    `\u6771`."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and lookup(stream.encoding).name != "utf-8":
             stream.reconfigure(errors="backslashreplace")
@@ -313,8 +314,8 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 
 
 def cell(value: Any) -> str:
-    """Return a value as the text of a spreadsheet cell. Integers stay numbers, and no other text
-    can become a formula."""
+    """Return a value as the text of a spreadsheet cell. Integers stay numbers. Text that a
+    spreadsheet would read as a formula is escaped."""
     return str(value) if type(value) is int else safe_cell(_text(value))
 
 

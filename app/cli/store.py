@@ -204,9 +204,8 @@ def restored(
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Do the work of `restore` after pg_restore, a base backup, or a takeover that may have lost
-    data. Run it before you start the service. Revisions then continue above all earlier numbers,
-    and erased people are erased again from the journal of erasures.
-    """
+    data. Run it before you start the service. New revisions then get higher numbers than all
+    earlier ones, and erasures are repeated from the journal of erasures."""
     from app.config.load import load_settings
     from app.privacy.backup import after_restore
     from app.privacy.gap import accept_found

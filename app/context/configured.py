@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from app.providers.provider_client import ProviderClient
 
 MAX_TOLERANCE_S = 3600
-"""Maximum tolerance in seconds of a merchant's own profile in live, between a signature's time and
-the time of arrival.
+"""Maximum number of seconds that a merchant's own profile may allow between signature and arrival.
+It applies only in a live environment.
 
 Providers sign each delivery attempt anew. A longer tolerance would allow a replay after the event
 has been forgotten. A shipped profile with a longer tolerance states its reason, for example that

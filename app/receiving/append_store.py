@@ -148,8 +148,8 @@ class Judged:
 
 
 class Ready(NamedTuple):
-    """Content of one inbox row or suspect. It is appended before the row is deleted. `row` is None
-    for content from elsewhere."""
+    """Content of one inbox row or suspect. The content is appended before the row is deleted. `row`
+    is None if the content comes from neither."""
 
     row: Unread | Suspect | None
     arrivals: Sequence[Arrival]

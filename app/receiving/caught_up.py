@@ -23,12 +23,12 @@ SOON_S: Final = 0.1
 order. The call must not wait for a burst of deliveries."""
 
 FAR_BEHIND: Final = 200 * MILLISECOND
-"""Age of the oldest unread delivery from which a call with SOON_S does not wait, because the reader
-will not catch up in time."""
+"""Maximum age of the oldest unread delivery at which a call with SOON_S still waits. If the
+delivery is older, the reader will not catch up in time."""
 
 COPY_LATE: Final[Duration] = 10 * SECOND
-"""Age of the newest commit of a standby from which its data counts as incomplete. It is twice the
-interval of the reader's heartbeat."""
+"""Maximum age of the newest commit of a standby. If the commit is older, the standby's data counts
+as incomplete. The maximum is twice the interval of the reader's heartbeat."""
 
 _PAUSE_S: Final = 0.02
 """Seconds between two checks while another process reads."""
@@ -110,7 +110,7 @@ async def must_have_read(context: AppContext, *, as_of: Instant | None = None) -
 
 
 def spoken_age(behind: int) -> str:
-    """Return an age in seconds for people."""
+    """Return an age in seconds as text for people."""
     return format_duration(behind * SECOND)
 
 

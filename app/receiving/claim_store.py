@@ -26,9 +26,9 @@ from app.database.statements import PlainConnection, statement
 from app.receiving.inbox_store import SUSPECT_COLUMNS, Suspect, Unread, items_of, suspect_of
 
 CLAIM_S: Final = 45.0
-"""Seconds after which a claim expires: three times the longest append, for a busy machine. Reading
-1,024 deliveries takes about 100 ms. Appending them takes at most 15 seconds: 5 for this process and
-10 for waiting for others. A claim does not expire during its append."""
+"""Seconds after which a claim expires. This is three times the duration of the longest append on a
+busy machine. Reading 1,024 deliveries takes about 100 ms. Appending them takes at most 15 seconds:
+5 for this process and 10 for waiting for others. A claim does not expire during its append."""
 
 LOOKS_S: Final = 3.0
 """Longest time in seconds between two looks of a reader at the claims. After a longer time, it
@@ -39,7 +39,7 @@ MOST_SEEN: Final = 1_000
 gone."""
 
 MOST_CLAIMS: Final = 2
-"""Number of expired claims on a row from which its records are read one by one. One claim may
+"""Number of expired claims on a row after which its records are read one by one. One claim may
 expire because a reader died. If a second one expires, the row itself may be the cause."""
 
 HEADS: Final = 512
@@ -56,7 +56,7 @@ class Head(NamedTuple):
 
 
 class Claimant:
-    """Reader, with what it has seen of other readers' claims."""
+    """Reader that claims inbox rows. Remembers which claims of other readers it has seen."""
 
     def __init__(self, *, alone: bool = False) -> None:
         """Start without claims.

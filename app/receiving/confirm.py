@@ -137,7 +137,8 @@ async def _confirm(confirmer: Confirmer, due: confirmation_store.Confirmation) -
 
 
 def ask_again_after(answer: Event, known: Sequence[Event], *, tries: int) -> Duration | None:
-    """Return the pause before the next question about a position; None if the answer is final.
+    """Return the pause before the provider is asked about the payment's position again; None if the
+    answer is final.
 
     known  the payment's latest stored positions, newest first
     """

@@ -1,8 +1,8 @@
 """Events that are unconfirmed, and when to ask their provider next.
 
 An unconfirmed event has no effect until the provider confirms it. Every arrival of such an event
-writes its row, even if the event is repeated. A repeated event may report another change if it only
-says that something has changed. A caller reserves the row for a while before it asks. A final
+writes its row, even if the event is repeated. If an event only says that something has changed, its
+repetition may report another change. A caller reserves the row for a while before it asks. A final
 answer deletes the row, unless the event arrived again meanwhile.
 
 Events with a reference known from the shop or from a checkout session come first. Then come the
@@ -96,10 +96,9 @@ def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> 
     """Make these events due now. If an event already waits, its pauses start again from the
     shortest.
 
-    An event gets the next position of its lane, but not a position before the first event that
-    waits in any lane. So a sender of many events waits for others, and new senders cannot overtake
-    for long. Each known reference has its own lane. The numbers of these lanes are above those of
-    the senders' lanes.
+    An event gets the next position of its lane, but no lower position than the events that already
+    wait. So a sender of many events does not delay the events of other senders. Each known
+    reference has its own lane. The numbers of these lanes are above those of the senders' lanes.
     """
     if not events:
         return
@@ -135,7 +134,7 @@ def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> 
 
 
 def put_named_first(connection: PlainConnection, links: Mapping[tuple[str, str, str], str]) -> None:
-    """Move those waiting events to the front whose reference has now been linked to an order.
+    """Move waiting events to the front if a record has now linked their reference to an order.
 
     links  orders by (reference, kind, source)
     """

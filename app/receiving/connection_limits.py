@@ -1,8 +1,8 @@
-"""Limits on connections: how many are open, and how long each may take.
+"""Limits on the number of open connections, and on the time that each may take.
 
-A connection costs memory and a file descriptor before a byte of it is verified. So connections are
-limited, in all and for each address, and stalled connections are closed. They are checked once a
-second, because a timer for each request would slow every delivery.
+A connection costs memory and a file descriptor before a byte of it is verified. So the number of
+connections is limited, both in total and for each address. Stalled connections are closed. They are
+checked once a second, because a timer for each request would slow every delivery.
 
 Leaves out: parsing (`guard`).
 """

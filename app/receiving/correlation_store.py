@@ -109,7 +109,7 @@ class Linking:
 
     def contest(self, one: str | None, other: str | None) -> None:
         """Record that two orders share a reference or event id. The history of each then includes
-        the other's events with it."""
+        the other order's events with this reference or id."""
         if one is not None and other is not None and one != other:
             self.contested |= {(one, other), (other, one)}
 
@@ -209,7 +209,8 @@ class Linking:
         self.orphans = bool(rows)
 
     def join(self, keys: Iterable[LinkKey], order: str) -> None:
-        """Link references to an order, and contest it with any other linked order."""
+        """Link references to an order. If a reference is already linked to another order, contest
+        the two orders."""
         for key in keys:
             linked = self.links.get(key)
             if linked is None:
@@ -219,8 +220,8 @@ class Linking:
                 self.contest(order, linked)
 
     def _note_return(self, keys: Iterable[LinkKey], order: str) -> None:
-        """Store the order that a refund or chargeback names, and contest it with any other linked
-        order."""
+        """Store the order that a refund or chargeback names. If a reference is linked to another
+        order, contest the two orders."""
         for key in keys:
             self.contest(order, self.links.get(key))
             noted = _of_return(key)

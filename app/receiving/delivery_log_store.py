@@ -362,7 +362,7 @@ def _raw(row: Sequence[Any]) -> RawDelivery:
 async def _by_arrival(
     partitions: AsyncIterator[Rows],
 ) -> AsyncIterator[Rows]:
-    """Sort rows by arrival. Their ids sort them only to the millisecond.
+    """Sort rows by arrival. The order of their ids is exact only to the millisecond.
 
     Rows of the last millisecond of a partition are yielded with the next partition, which may have
     more of them.

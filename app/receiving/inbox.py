@@ -394,7 +394,8 @@ class Inbox(inbox_store.InboxRows):
         """Record in the database whether the inbox file was closed properly or lost. If it is lost,
         save its readable rows.
 
-        If the database has lost its own write-ahead log, record only that, and in the inbox file.
+        If the database has lost its own write-ahead log, record this loss in the inbox file, and
+        nothing else.
         """
         if kept.writer.poison is None:
             last = await file.on_snapshot(inbox_store.last_number)

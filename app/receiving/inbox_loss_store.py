@@ -126,7 +126,8 @@ class Left(NamedTuple):
     closed    number of the last row when the file was closed properly; None if it was not
     lost      loss of the file that a service has recorded; None if there was none
     since     instant up to which every delivery was read; None if unknown. It is the arrival of the
-              newest delivery that was read, or a later opening of the file with all rows read
+              newest delivery that was read, or the time when the file was later opened and had no
+              unread rows
     """
 
     known: str | None
@@ -273,8 +274,8 @@ def loss_among(
 ) -> FoundGap:
     """Return the gap that the loss of these rows leaves.
 
-    kept  number and arrivals of the deliveries in each row that a running process still knows, by
-          row number
+    kept  number and arrivals of the deliveries in each row, by row number. Only a running process
+          knows them
     """
     known = [kept[number] for number in lost if number in kept]
     exact = len(known) == len(lost)

@@ -74,7 +74,7 @@ CLOSED: Final = "inbox closed"
 one. It is absent or 0 while the file is open for writing."""
 
 OPENED: Final = "inbox opened"
-"""Counter in the database: when the file was last opened with all its rows read."""
+"""Counter in the database: when the file was last opened without unread rows."""
 
 LAST_BACKUP: Final = "last backup"
 """Counter in the database: time of the last backup, in microseconds of Unix time.
@@ -329,8 +329,8 @@ def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
 
 
 def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
-    """Record that all rows that the file has deleted were read, and store the file's LAST_COMMIT if
-    it is later."""
+    """Record that all rows up to the last one deleted from the file were read. Store the file's
+    LAST_COMMIT if it is later."""
     for name, value in (
         (POSITION, file.deleted),
         (RECORDS_READ, file.records_deleted),
@@ -454,7 +454,7 @@ def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
 def next_suspects(connection: PlainConnection, *, aside: bool, limit: int) -> list[Suspect]:
     """Return the suspects to read, oldest first.
 
-    aside  whether to return those that are set aside instead
+    aside  whether to return only suspects that are set aside; if False, all others
     """
     rows = connection.ask(_SUSPECTS, (int(aside), limit))
     return [suspect_of(row) for row in rows]

@@ -47,8 +47,8 @@ QUIET_S: Final = 5.0
 checkpoint is tried again."""
 
 ROOM_TIMES: Final = 3
-"""Number of bytes that each unread byte may still need in the write-ahead log, the database and its
-indexes."""
+"""Factor by which the unread bytes are multiplied to estimate the free space that they need: in the
+write-ahead log, in the database and in its indexes."""
 
 ROOM_FLOOR: Final = 4_096
 """Minimum number of bytes that an unread record still needs for its rows, its leaf, and the ledger

@@ -15,19 +15,19 @@ from app.receiving.inbox_store import fact, put_fact
 from reconcile.instants import Instant
 
 PhoneNote = tuple[bytes, str, str, Instant]
-"""Digest, kind, thing, and when the note was first stored. The kind is `order`, `delivery` or
-RECIPIENT. The thing is the reference of the order, or the id of the delivery."""
+"""Digest, kind, subject (column `thing`), and when the note was first stored. The kind is `order`,
+`delivery` or RECIPIENT. The subject is the reference of the order, or the id of the delivery."""
 
 RECIPIENT: Final = "recipient"
-"""Kind of a note on the recipient of a payment in a statement. Its thing is `stm:` followed by the
-payment."""
+"""Kind of a note on the person who gets a payment, according to a statement. The subject of the
+note is `stm:` followed by the reference of the payment."""
 
 NOTES_OF: Final = "SELECT digest, kind, thing, noted_at FROM phones WHERE thing IN ({})"
 """SQL that selects the notes of some orders and deliveries. It must be fast, because retention uses
 it for every order that it deletes."""
 
 KEY: Final = "phone key"
-"""Name of the fact that has the name of the database's phone key."""
+"""Name of the stored fact that tells which phone key the database uses."""
 
 _COLUMNS: Final = ("digest", "kind", "thing", "noted_at")
 
@@ -110,7 +110,8 @@ async def orders_of_recipients(
 
 
 async def recipient_notes(connection: AsyncConnection, digests: Iterable[bytes]) -> list[PhoneNote]:
-    """Return the notes on recipients of payments in statements that have one of these digests."""
+    """Return the notes on recipients of payments in statements, if the digest of the note is one of
+    these."""
     rows = await select_in(
         connection,
         sql="SELECT digest, kind, thing, noted_at FROM phones WHERE kind = 'recipient' "

@@ -1,5 +1,5 @@
-"""Alarm about a wrong clock, if genuine deliveries are rejected for their age and none is accepted.
-Also limits on storing rejections.
+"""Alarm about a wrong clock, and limits on storing rejections. The alarm is raised if genuine
+deliveries are rejected for their age, and none is accepted.
 
 The age is checked after the signature, so the sender knows the secret. A wrong age then means that
 the two clocks differ, or that an old request was sent again.

@@ -51,8 +51,8 @@ _AGAIN: Final = (
     "look_at = excluded.look_at, erasure = excluded.erasure "
     "WHERE excluded.erasure > restrictions.erasure"
 )
-"""Conflict clause that keeps the first `since` of a thing. So nothing changes if a journal line is
-carried out again after a restore."""
+"""Conflict clause that keeps the first `since` of a restriction. So `since` stays the same if a
+journal line is carried out again after a restore."""
 _BESIDE: Final = (
     "SELECT min(thing) FROM restrictions WHERE kind = 'order' AND erasure = ? "
     "AND why NOT IN ('accounts', 'in_the_reference')"
@@ -94,8 +94,8 @@ def due_restrictions(
 def restriction_totals(
     connection: PlainConnection,
 ) -> tuple[int, Instant | None, Instant | None]:
-    """Return the number of restrictions, the earliest end of a restriction, and when the next must
-    be checked again."""
+    """Return the number of restrictions, their earliest end, and the time of the next check of a
+    restriction."""
     [row] = connection.ask("SELECT count(*), min(until), min(look_at) FROM restrictions")
     return row[0], row[1], row[2]
 

@@ -1,10 +1,11 @@
 """Verifies stored rejections again, as of their arrival, after a secret, a profile or the clock was
 corrected.
 
-The clock that dated an arrival may have been wrong. If it was ahead, the real arrival was earlier:
-by the usual difference of clocks, or as early as a recorded instant. If it was behind, the real
-arrival was later, at most now. A rejection is genuine if it is valid at one of these instants.
-Accepting a replay is harmless, because it has no second effect.
+The clock that dated an arrival may have been wrong, so a rejection is verified for all instants at
+which it may really have arrived. The earliest is CLOCKS_DIFFER before the stored arrival, or the
+start of a recorded time in which the clock was ahead. The latest is now. A rejection is genuine if
+it is valid at one of these instants. Accepting a replay is harmless, because it has no second
+effect.
 
 A genuine rejection becomes a delivery with its own id and arrival, in the transaction that deletes
 it from the ring. All other rejections stay.

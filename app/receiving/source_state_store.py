@@ -188,8 +188,8 @@ def refused_in(
 def not_kept_in(
     connection: PlainConnection, sources: Collection[str], *, since: Instant, until: Instant
 ) -> int:
-    """Return how many unsigned requests were not stored in these hours, because they exceeded the
-    limit. Genuine callbacks may be among them."""
+    """Return how many unsigned requests exceeded the limit and were not stored, in the hours from
+    `since` to `until`. Genuine callbacks may be among them."""
     return _counted(connection, _NOT_KEPT_IN, sources, since, until)
 
 

@@ -1,4 +1,5 @@
-"""Messages from a provider that could not be read, stored by the values in them.
+"""Messages from a provider that could not be read. The values in a message are stored, so that it
+can be found by them.
 
 A row stays until the message was read or a person has judged it. A message may be about an order if
 it contains the reference of the order, or of one of its payments, sessions, refunds or captures. A

@@ -3,8 +3,8 @@
 Anyone can send these requests. Each is stored and leads to a question to its provider. A callback
 may name a session or payment that is known from the shop or a checkout. It then has an allowance of
 its own, so that a flood does not crowd it out. Requests that exceed both allowances are answered
-with 429 and counted. While such requests are not clarified, no answer about an order may say that
-no payment came.
+with 429 and counted. As long as one of these requests may be about an order, no answer about the
+order may say that no payment came.
 
 Leaves out: the order in which providers are asked (`confirmation_store`).
 """
@@ -38,8 +38,8 @@ were named last are kept."""
 
 MAX_NAMING_BYTES: Final = 8 * 1024
 MAX_NAMING_VALUES: Final = 200
-"""Maximum number of values of a body in which references are searched. A callback has dozens.
-Bodies with more values use the shared allowance."""
+"""Maximum number of values of a body that are compared with the known references. Further values
+are ignored. A callback has dozens."""
 
 MAX_UNASKED: Final = 100_000
 """Maximum number of events of one source that were never asked about. That many take 83 minutes of

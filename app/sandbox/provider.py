@@ -59,7 +59,7 @@ class Happening:
 
 @dataclass(slots=True)
 class OrderTruth:
-    """The truth about one order.
+    """What really happened to one order at the simulated provider.
 
     money       money of the order as first requested
     session     latest session of the order
@@ -149,8 +149,8 @@ def _outcome_unpaid(happenings: list[Happening]) -> str:
 
 
 class TruthBook:
-    """The truth about all orders. `changes` counts changes, so that the file is only written if
-    something has changed."""
+    """What really happened to all orders. `changes` counts changes, so that the file is only
+    written if something has changed."""
 
     def __init__(self) -> None:
         self.changes = 0
@@ -233,7 +233,7 @@ def exact_json(value: Any) -> str:
 
 
 class TruthFile:
-    """File of the truth. Without a path, nothing is written."""
+    """File to which the truth about all orders is written. Without a path, nothing is written."""
 
     def __init__(self, book: TruthBook, path: Path | None) -> None:
         self._book = book

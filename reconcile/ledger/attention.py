@@ -12,10 +12,10 @@ from reconcile.ledger.vocabulary import FindingCode
 from reconcile.money import Money
 
 NEEDS_A_PERSON: Final = "needs_a_person"
-"""Search word for orders that need a person, used like the code of a finding."""
+"""Search word for orders that need a person. It can be used in place of a finding code."""
 
 OPEN_OUTCOMES: Final[tuple[Outcome, ...]] = ("unresolved", "disputed")
-"""Outcomes with which an order always needs a person."""
+"""Outcomes of orders that always need a person."""
 
 ACCEPTABLE: Final[tuple[FindingCode, ...]] = (
     "refund_failed",

@@ -39,8 +39,7 @@ class Heard:
     first    first arrival of the event
     count    number of its deliveries
     at       the provider's date; the first arrival if it gave none
-    by       ids of evidence that assigns the event to an order: an assignment, or a record in which
-             the shop named the payment or session
+    by       ids of the assignment, or of the shop's record, that gives the event to an order
     whose    ids of other events that show that the payment is our shop's
     follows  ids of other evidence that links the event to its order. Empty unless the event names
              another order, several orders claim its payment, or an event with the same id belongs
@@ -71,8 +70,8 @@ def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
 
 
 Link = tuple[str | None, Heard]
-"""Reference of a refund or dispute, and an event that ties other events with this reference to an
-attempt. The reference is None if the event ties the events of its session."""
+"""Pair of a reference and an event. The event links other events about the refund or dispute with
+this reference to an attempt. If the reference is None, the event links events of its session."""
 
 
 @dataclass(slots=True)
@@ -92,8 +91,8 @@ class SessionFile:
 
 @dataclass(slots=True)
 class Filed:
-    """Records of the merchant by kind. If there are several of one kind, the member has the record
-    that applies.
+    """Records of the merchant by kind. If there are several records of one kind, the member has
+    only the record that applies.
 
     prices       records that changed the price, in order
     named        records in which the shop named this order for a session or payment

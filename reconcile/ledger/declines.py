@@ -1,10 +1,9 @@
-"""Words for customers about a decline, by the payment service's code.
+"""Words that explain a declined payment to a customer. The payment service's code selects them.
 
 Leaves out: every reason that would help a thief or accuse a customer. A stolen card, suspected
-fraud and a block list read like a decline without a reason, as Stripe
+fraud and a block list are described like a decline without a reason, as Stripe
 (docs.stripe.com/declines/codes) and Adyen (docs.adyen.com/development-resources/refusal-reasons)
-advise. An unknown code reads like this, too. Only the codes come from these services, not the
-words.
+advise. So is an unknown code. Only the codes come from these services, not the words.
 """
 
 import re
@@ -76,7 +75,7 @@ CUSTOMER_WORDS: Final[dict[str, str]] = {
     "mobile_pin_required": CONFIRM,
     "shopper_cancelled": STOPPED,
 }
-"""Meaning of each code, in words for a customer.
+"""Meaning of each decline code, in words for a customer.
 
 Stripe asks shops to present `fraudulent`, `lost_card`, `merchant_blacklist`, `pickup_card`,
 `restricted_card`, `security_violation` and `stolen_card` like `generic_decline`; Adyen asks to keep

@@ -95,8 +95,8 @@ def doubts_of(
 # --- amounts of payments that only their order number links ---------------------------------------
 
 MOST_TOGETHER: Final = 8
-"""Maximum number of payments of one order whose sums are compared with its prices. Eight payments
-have 255 sums. If there are more payments, each is compared alone."""
+"""Maximum number of payments of one order for which all sums are compared with its prices. Eight
+payments have 255 sums. If there are more payments, each is compared alone."""
 
 
 def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Payment], list[str]]:
@@ -106,7 +106,7 @@ def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Paymen
     Checks only payments from sources that the policy names, and only if the order number alone
     links them to the order. A payment fits if it equals a price that was valid at its date or
     later, or if it is part of a sum that equals such a price. The sum need not include all
-    payments: a stranger's payment then leaves genuine payments undisturbed.
+    payments, so a stranger's payment does not put genuine payments in doubt.
     """
     found = [
         each
@@ -147,8 +147,8 @@ def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
 
 
 def _makes_up(payments: Sequence[Payment], due: Money, *, percent: int) -> bool:
-    """Return whether these captures, less the amounts on top of the price, equal the price after
-    discounts.
+    """Return whether these captures pay exactly the price. Amounts on top are subtracted from the
+    captures, and discounts from the price.
 
     percent  largest share of the price that the shop's discount may take off
     """

@@ -156,7 +156,7 @@ class Event:
     agreement       reference of the subscription or billing agreement that the payment renews
     standalone      whether the refund or payout belongs to no payment
     parts           parts of the amount that the provider names
-    states          statements about the payment's position, from an answer that was fetched
+    states          what a fetched answer states about the payment's position
     stated_at       the provider's date of the version of `states`
     standing        how far the event can be trusted; an `unconfirmed` event always claims `pending`
     """

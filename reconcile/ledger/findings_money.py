@@ -277,8 +277,8 @@ def next_refund_due(case: Case, judgement: outcome.Judgement) -> Instant | None:
 
 
 def reversal_amounts(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find `reversal_amount_mismatch`: the amount of a reversal differs from what it took back,
-    from the captured total and from every capture."""
+    """Find `reversal_amount_mismatch`: the amount of a reversal equals neither the money that it
+    took back, nor the captured total, nor any capture."""
     return [
         Finding(
             code="reversal_amount_mismatch",

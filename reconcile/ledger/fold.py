@@ -95,8 +95,8 @@ the customer.
 def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
     """Return whether the order is finished at the ledger's instant.
 
-    The outcome is final, nothing is open or pending, and no finding is an error. It shares no
-    evidence with another order, and nothing has arrived during `quiet`.
+    The outcome is final, nothing is open or pending, and no finding is an error. The order shares
+    no evidence with another order, and nothing has arrived during `quiet`.
     """
     return (
         ledger.outcome in FINAL

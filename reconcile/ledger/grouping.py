@@ -24,8 +24,8 @@ ALIKE: Final = "alike"
 
 
 def some(values: Sequence[str], *, most: int = NAMED) -> str:
-    """Join the first texts: at most `most` texts, and at most NAMED_CHARACTERS characters. If texts
-    are left out, append how many."""
+    """Join at most `most` texts, from the first on, with at most NAMED_CHARACTERS characters in
+    total. If texts are left out, append how many."""
     shown: list[str] = []
     left = NAMED_CHARACTERS
     for each in values[:most]:
@@ -87,8 +87,8 @@ def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason
 def joined(each: Sequence[Facts]) -> Facts:
     """Merge the facts of several findings, so that each name has one value.
 
-    For numbers and deadlines, keep the largest value. For other instants, keep the first, and the
-    last under the name `last_…`. Join texts, at most ONE_BY_ONE of them. Omit amounts that differ.
+    For numbers and deadlines, keep the largest value. For other instants, keep the earliest, and
+    add the latest as `last_…`. Join texts, at most ONE_BY_ONE of them. Omit amounts that differ.
     """
     values: dict[str, dict[FactValue, None]] = {}
     for facts in each:

@@ -53,12 +53,13 @@ class History:
         return max([now, *heard, *recorded])
 
     def as_stored(self) -> History:
-        """Return a copy in which misdated members have the wrong instants that are stored."""
+        """Return a copy in which misdated deliveries and records have their stored, wrong
+        instants."""
         return self._moved((r.replaces, r.expires_at or r.at) for r in self._redatings())
 
     def as_it_counts(self) -> History:
-        """Return a copy in which misdated members have their corrected instants. Undoes
-        `as_stored`."""
+        """Return a copy in which misdated deliveries and records have their corrected instants.
+        Undoes `as_stored`."""
         return self._moved((r.replaces, r.at) for r in self._redatings())
 
     def _redatings(self) -> list[Record]:

@@ -1,6 +1,6 @@
 """Types of the documents that `explain` and `plain` build from a ledger.
 
-Leaves out: what the shop has stated since, and what is stored beside a ledger. `app` adds both.
+Leaves out: later statements of the shop, and data stored beside a ledger. `app` adds both.
 """
 
 from typing import Annotated, NotRequired, TypedDict

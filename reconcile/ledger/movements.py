@@ -6,8 +6,8 @@ Leaves out: whether the amount is right, and doubts because of other events or o
 The movements are:
 
 - one capture per attempt, or per capture reference if the profile names one
-- one refund per refund reference, or per event id without one
-- amounts by which running totals and positions exceed these refunds
+- one refund per refund reference, or per event id if there is no reference
+- a further refund if a running total or an answer states more than these refunds
 - one reversal
 - the loss of each dispute
 
@@ -85,7 +85,7 @@ class Dispute:
 class PendingRefund:
     """A refund under way.
 
-    amount  part of the refund that was not paid out yet; None if unknown
+    amount  part of the refund that has not been paid out yet; None if unknown
     """
 
     heard: list[Heard]
@@ -106,8 +106,7 @@ class Payment:
     pending   refunds under way
     failed    events of failed refunds, without refunds that succeeded later
     unread    events of unknown kinds that seem to be about money going back
-    undos     money that went back according to an answer of the provider that no later answer
-              confirms
+    undos     withdrawn amounts (see `Undo`)
     plain     whether the money consists of captures only, as in nearly all payments
     """
 
@@ -327,7 +326,8 @@ class Refunds:
         return [each for each in self.failed if each.event.movement in known]
 
     def movements(self) -> list[Movement]:
-        """Return each refund once, and what running totals state beyond them, by currency."""
+        """Return each refund once, then, by currency, a movement for each amount by which a running
+        total exceeds the known refunds."""
         done = [heard for name, heard in self._done.items() if name not in self._failed]
         found = [
             Movement("refunded", self._attempt, heard, _stated(heard))
@@ -350,8 +350,8 @@ class Refunds:
         return found + beyond
 
     def _taken_back(self, name: str) -> list[Movement]:
-        """Return a refund and the movement that takes it back. Return nothing if anything but
-        provider answers reports that the refund failed."""
+        """Return a refund and the movement that takes it back. Return nothing if a signed event
+        reports that the refund failed."""
         done, failures = self._done.get(name, []), self._failed[name]
         stated = _stated(done)
         if len(stated) != 1 or any(not h.event.states for h in failures):
@@ -393,7 +393,7 @@ class Refunds:
         return [*self._done.get(name, ()), *self._started.get(name, ())]
 
     def _so_far(self, each: Heard, currency: str) -> int:
-        """Return an event's running total in minor units, without the refunds in it that failed
+        """Return an event's running total in minor units, less those refunds in it that failed
         later."""
         total = each.event.refunded_total
         if total is None or total.currency != currency:

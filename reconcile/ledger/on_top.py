@@ -129,8 +129,8 @@ def discounted(shares: Sequence[Counted], price: int, *, percent: int) -> tuple[
     """Return the discount that the provider pays, and the discount that the shop pays.
 
     A fully returned payment counts only if there is no other payment. Discounts of several payments
-    add up only as far as the price is not yet covered. An order paid twice therefore gets one
-    discount.
+    are added up only as far as the payments leave a part of the price uncovered. An order paid
+    twice therefore gets only one discount.
 
     percent  largest share of the price that the shop's discount may take off
     """

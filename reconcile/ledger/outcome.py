@@ -88,7 +88,7 @@ class Judgement:
     percent        largest share of the price that a discount at a provider may take off
     refused        part of the discounts at providers that the shop does not accept; None if it
                    accepts all
-    lost_in_doubt  sum of what payments in doubt returned in excess of their smallest stated capture
+    lost_in_doubt  money that payments in doubt returned beyond their smallest stated capture
     counted        amount that is compared with the price. It is the held amount of the payments not
                    in doubt, less `on_top` and `lost_in_doubt`
     surplus        amount by which `counted` exceeds the price; 0 if there is no price or no excess
@@ -276,7 +276,8 @@ def standing(payment: Payment, currency: str) -> PaymentSum:
 
 
 def under_way(payment: Payment, currency: str) -> int:
-    """Return what pending refunds will take, at most what the payment still has."""
+    """Return the amount that pending refunds will take. It is never more than the payment still
+    has."""
     if not payment.pending:
         return 0
     kept, on_hold = standing(payment, currency)
@@ -350,7 +351,7 @@ def _weigh_parts(judgement: Judgement, currency: str) -> Money | None:
 
 
 def _money_moved(judgement: Judgement) -> Decision:
-    """Decide an order with moved money by the table of reconcile/README.md. The first match
+    """Decide an order with moved money. The first match in the table in reconcile/README.md
     decides."""
     _weigh(judgement)
     gone = False

@@ -137,8 +137,8 @@ class Placing:
         return said.get(order, ()) if len(said) > 1 else ()
 
     def _said(self, keys: list[Key]) -> dict[str, tuple[str, ...]]:
-        """Return the orders that events name for these references. Each order has the ids of these
-        events."""
+        """Return the orders that events name for these references, with the ids of the events that
+        name each order."""
         said: dict[str, tuple[str, ...]] = {}
         for key, path in self._tied(keys).items():
             for order, event_id in self._saying.get(key, {}).items():
@@ -147,7 +147,7 @@ class Placing:
 
     def _tied(self, keys: list[Key]) -> dict[Key, tuple[str, ...]]:
         """Return these references and every reference that events connect with them, directly or in
-        several steps. Each reference has the ids of the events that connect it."""
+        several steps. Each reference is mapped to the ids of the events that connect it."""
         found: dict[Key, tuple[str, ...]] = dict.fromkeys(keys, ())
         wanted = list(keys)
         while wanted:

@@ -36,8 +36,8 @@ NEXT: Final[dict[Outcome, str]] = {
     "timed_out": "As far as we have been told, no money was taken. The payment may still come "
     "through.",
 }
-"""Sentence for a customer on what follows, by outcome. Outcomes whose reasons already say what
-follows are missing."""
+"""Sentence for a customer on what follows, by outcome. An outcome has no entry if its reasons
+already say what follows."""
 
 WAITING: Final[dict[Outcome, str]] = {
     "disputed": "The order waits until that is decided.",
@@ -61,8 +61,8 @@ SHIPPING: Final[dict[Outcome, str]] = {
     "timed_out": "Do not ship: no final word of the payment has come.",
     "not_attempted": "Do not ship: no payment for it is known.",
 }
-"""Instruction on shipping, by outcome, for an order that is neither shipped nor canceled, if no
-reason withholds it."""
+"""Instruction on shipping, by outcome. It is used for an order that is neither shipped nor
+canceled, if there is no reason against shipping."""
 
 IN_ANSWER: Final[tuple[FindingCode, ...]] = (
     "dispute_open",
@@ -99,7 +99,7 @@ _MOVEMENTS: Final = {
 }
 
 BESIDE_REFUNDS: Final = frozenset(("dispute_open", "charged_back_in_part"))
-"""Reasons whose sentence mentions only disputes. A sentence about refunds is added."""
+"""Reasons whose sentence mentions only disputes, so that a sentence about refunds must be added."""
 
 _OPTIONAL: Final = {
     "disputed": " of {}",
@@ -128,8 +128,8 @@ NOT_KEPT: Final = (
     "So many messages came to us at once that not all were kept, so we may not know of a payment; "
     "we have to ask the payment service."
 )
-"""Sentence for a customer if one of the order's sources sends unsigned messages, and more came than
-are stored."""
+"""Sentence for a customer if one of the order's sources sends unsigned messages, and some of them
+were not stored because there were too many."""
 
 LOST: Final = (
     "Messages that reached us between {since} and {until} may be lost, so we may not know of a "
@@ -190,7 +190,7 @@ def with_plain(
 
     behind_s   seconds that an accepted delivery has waited to be read; 0 if none waits
     unheard    evidence that may be about the order but is not in the ledger
-    forgotten  whether facts about shipping were lost that the shop may have stated
+    forgotten  whether the shop's statements about shipping may be lost
     """
     pairs = zip(document["findings"], grouped(ledger.findings), strict=True)
     findings: list[FindingDocument] = [

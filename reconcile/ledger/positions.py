@@ -45,8 +45,8 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class Undo:
-    """Amount that one answer of the provider withdrew, although an earlier answer had stated it, if
-    no later answer has confirmed the withdrawal.
+    """Amount that an earlier answer of the provider stated and a later one withdrew. No further
+    answer has confirmed the withdrawal yet.
 
     heard  events of the answers that withdrew the amount
     """
@@ -131,8 +131,8 @@ class Position:
         """Return what the answers state for a sum, one step for each version of the payment.
 
         If answers on one version differ, the greatest amount counts. An answer that names no
-        version or no payment may be about another payment. The amount in such an answer is
-        therefore a lower limit for the other steps.
+        version or no payment may be about another payment. Its amount is therefore only a minimum
+        for the other steps.
         """
         found: dict[tuple[bool, Instant], Step] = {}
         for each, state in self._states:

@@ -1,7 +1,7 @@
 """Differences between a published ledger and the previous one, with reasons.
 
-Leaves out: where published ledgers are stored. A late event needs no special path: it makes two
-folds of one growing set differ.
+Leaves out: where published ledgers are stored. Late events need no special code: the new fold
+simply differs from the published one.
 """
 
 from collections import Counter
@@ -23,8 +23,8 @@ class Position:
 
     substance  one line of text; ledgers with equal substance need no revision. It has the outcome,
                the money, the attempts, and the codes of findings, except those in _COUNTS_ONLY. It
-               also has the number of findings for each code in _EACH_BY_ITSELF, and the amounts of
-               open disputes whose amount has changed
+               also has the number of findings for each code in _EACH_BY_ITSELF, and the present
+               amount of each open dispute whose amount has changed
     """
 
     outcome: Outcome

@@ -35,10 +35,10 @@ made of its own id."""
 
 
 class Shops(NamedTuple):
-    """Events set aside, and evidence for the others, by event key.
+    """Events that belong to no payment of our shop, and evidence for the other events.
 
-    aside     reason, for each event of another or unknown shop
-    rests_on  ids that prove that an event is ours, for events that do not name our shop
+    aside     reason why each event of another or unknown shop is set aside, by event key
+    rests_on  ids that prove that an event is ours, by its key, if the event does not name our shop
     """
 
     aside: Mapping[EventKey, Aside]
@@ -99,7 +99,7 @@ def _reached(
     marks: Iterable[Mark], ties: Mapping[Mark, Mapping[Mark, str]]
 ) -> dict[Mark, tuple[str, ...]]:
     """Return these marks and every mark that events connect with them, directly or in several
-    steps. Each mark has the ids of the events that connect it."""
+    steps. Each mark is mapped to the ids of the events that connect it."""
     found: dict[Mark, tuple[str, ...]] = dict.fromkeys(marks, ())
     wanted = list(found)
     for mark in wanted:

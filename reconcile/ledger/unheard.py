@@ -91,7 +91,7 @@ class Unheard:
               can send such deliveries
     not_kept  number of unsigned requests to these sources that exceeded the limit since the order
               became known; some may be genuine
-    gaps      accepted gaps in the order's time, in the order of their acceptance
+    gaps      accepted gaps that overlap the order's time, the first accepted first
     """
 
     sources: tuple[SourceHeard, ...] = ()

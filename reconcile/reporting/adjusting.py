@@ -106,8 +106,8 @@ _REVERSED: Final = "reversed: "
 
 
 def _reversed(transaction: Transaction) -> Transaction:
-    """Return a transaction with opposite postings, and with a description that says so. Reversing a
-    reversal restores the original description."""
+    """Return a transaction with opposite postings, and mark it as a reversal in its description.
+    Reversing a reversal restores the original description."""
     what = transaction.what
     done = what.removeprefix(_REVERSED)
     return replace(

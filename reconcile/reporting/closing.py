@@ -218,7 +218,7 @@ class Closing:
 
     version      number of the closing: 1, or one more than the closing that was reopened
     known_after  `as_of` of the previous month's closing; 0 for the first closing. All evidence of
-                 this closing became known later
+                 this closing became known after that instant
     before       digest of the previous closing or reopening; None for the first closing
     by           name of the person who closed the month
     role         role of the person who closed the month
@@ -517,7 +517,7 @@ def excepted(
 
 def too_early(month: Month, *, now: Instant, margin_days: int) -> Iterator[Blocker]:
     """Yield a blocker if fewer than `margin_days` have passed since the month's end. Late evidence
-    may still arrive in them."""
+    may still arrive during these days."""
     opens = month.end + margin_days * DAY
     if now < opens:
         yield Blocker(
@@ -562,7 +562,8 @@ def unasked(names: Sequence[str], *, then: bool = False) -> Iterator[Blocker]:
 
 
 def not_kept(count: int) -> Iterator[Blocker]:
-    """Yield a blocker for unsigned requests of the month that were too many to be stored."""
+    """Yield a blocker if unsigned requests of the month were not stored because there were too
+    many."""
     if count:
         yield Blocker(
             code="not_kept",
@@ -702,8 +703,8 @@ explain."""
 def _of_another_zone(
     own: Sequence[CoverageRow], *, start: Instant, end: Instant
 ) -> tuple[str, str]:
-    """Return a sentence that another time zone explains a coverage gap, and which other files to
-    import.
+    """Return a sentence and a short text. The sentence says that another time zone explains a
+    coverage gap, and the text names the files to import.
 
     The time zone is the explanation if one span covers the month except for some hours at its start
     or end. Otherwise the sentence is empty.

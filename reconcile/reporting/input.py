@@ -1,8 +1,9 @@
-"""Input of a report, one order or break at a time, and where the money of each statement line is.
+"""Input of a report, one order or break at a time. Also decides where the money of each statement
+line is: in a wallet, in transit or in the bank.
 
 Leaves out: collecting the input, and matching (`matching.bank`). The caller passes every order,
-line and break once, in any order. If bank files show the money of a line arriving, the money is in
-transit from the statement's date until then.
+line and break once, in any order. If bank files show when the money of a line arrived, the money is
+in transit from the statement's date until then.
 """
 
 from collections.abc import Iterable, Iterator, Set
@@ -213,7 +214,8 @@ def taken_abroad(seen: OrderSeen) -> Abroad:
 def _beside(
     line: StatementLine, left: list[Taken], claimed: list[Taken], gross: int
 ) -> tuple[tuple[Taken, ...], tuple[Taken, ...]]:
-    """Return the movements that this line is the first to settle, and all that it settles.
+    """Return two groups: the movements that no earlier line settles, and all movements that this
+    line settles.
 
     A negative payment line is a refund or a reversal at some providers. Otherwise it corrects a
     capture. A dispute line may also settle one reversal of equal amount: see

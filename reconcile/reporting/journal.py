@@ -239,7 +239,8 @@ def transactions(
 ) -> Iterator[Transaction]:
     """Yield one order's transactions dated from `start` to before `end`.
 
-    bank       result of matching with the bank; None to count settled money as in the bank
+    bank       result of matching with the bank; None to treat all settled money as if it were in
+               the bank
     rates      expected exchange rates
     withdrawn  payouts that are withdrawals from a wallet
     suspense   payments that are or were unallocated, by source and reference. Their transactions
@@ -576,7 +577,7 @@ def written_off(
 
     Each write-off has the amount that the break left in clearing, in transit or in a wallet.
 
-    found  the break, from any run. The amounts come from `steps`
+    found  the break as found by any run. Its amounts are not used, because `steps` has them
     """
     account: Role = "in_transit" if CAUSES[found.cause].about == "bank" else "clearing"
     source = wallet = None

@@ -195,7 +195,7 @@ class TimeSums:
 def stretches(start: Instant, end: Instant, calendar: Calendar) -> list[Instant]:
     """Return the starts of the days, weeks or months into which a chart divides the period.
 
-    The length of the period decides which. All starts except the first are at midnight.
+    A longer period is divided into longer parts. All starts except the first are at midnight.
     """
     length, found = end - start, list[Instant]()
     following = start

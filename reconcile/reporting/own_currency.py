@@ -44,7 +44,7 @@ class UsedRate:
 class Rates:
     """Units of the merchant's own currency for one unit of another currency.
 
-    by_day      days with their rates, ascending, by currency
+    by_day      (day, rate) pairs of each currency, the earliest first
     statements  rate at which statements settled each currency
     """
 

@@ -259,8 +259,8 @@ class TimeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayRow:
-    """Number of movements that became known at most `up_to` after their date. The last row has all
-    later movements, and None."""
+    """Number of movements that became known at most `up_to` after their date. In the last row,
+    `up_to` is None, and the row has all later movements."""
 
     up_to: Duration | None
     movements: int
@@ -681,7 +681,8 @@ def _ties_of_orders(flow: Sequence[FlowRow], control: Sequence[ControlRow]) -> I
 
 
 def _ties_of_money(control: Sequence[ControlRow], money: Sequence[MoneyRow]) -> Iterator[Tie]:
-    """Yield ties of money: outcomes and movements, net and settlement, settlement and bank."""
+    """Yield three kinds of ties: between outcomes and movements, between net and settled money, and
+    between settled money and the bank."""
     for row in money:
         if row.flow in ("captured", "refunded", "lost_in_disputes"):
             name = "lost" if row.flow == "lost_in_disputes" else row.flow

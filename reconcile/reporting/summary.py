@@ -1,7 +1,7 @@
 """Summary tables of a report: totals by currency, and breaks by cause and age with subtotals.
 
 The tables contain nothing that is not in the report. Formats for people begin with them. JSON and
-CSV do not have them, but have the rows that they sum up.
+CSV have only the single rows, and not these sums.
 """
 
 from collections.abc import Callable, Sequence

@@ -122,7 +122,8 @@ def table_of(name: str, title: str, row: type[Any], columns: str, *, about: str)
     """Build a table from a short description.
 
     columns  `name:kind:currency` for each column, separated by blanks. `kind` is `text` by default.
-             `currency` is the name of the column that has the currency, by default `currency`
+             `currency` is the name of the column that has the currency; the default name is
+             `currency`
     """
     parts = [[*each.split(":"), "text", "currency"] for each in columns.split()]
     declared = tuple(

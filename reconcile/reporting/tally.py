@@ -162,8 +162,7 @@ DELAYS: Final[tuple[Duration, ...]] = (
     6 * HOUR,
     DAY,
 )
-"""Upper limits of the delay classes. The first delay is not noticed, and the last is longer than
-any checkout."""
+"""Upper limits of the delay classes."""
 
 
 class MoneySums:
@@ -221,7 +220,7 @@ _FLOW_OF_LINE: Final[dict[StatementKind, r.Flow]] = {
 }
 
 LATE_LINES_MAX: Final = 10_000
-"""Maximum number of late movements in their list, and of changes of outcome in theirs."""
+"""Maximum number of late movements in the report. Also the maximum number of changes of outcome."""
 
 
 class PeriodTally:
@@ -240,10 +239,10 @@ class PeriodTally:
         """Begin with zero sums. Add breaks before orders.
 
         calendar   calendar of the scope's zone
-        elsewhere  ids of statement lines that are matched to another period than the period of
-                   their date (see `within`). The set must be complete when the last break is added
+        elsewhere  ids of statement lines that are matched to a different period than their date
+                   says (see `within`). The set must be complete when the last break is added
         bank       result of matching with the bank; None without bank files
-        rates      rates of the merchant's own currency; None for no totals in that currency
+        rates      exchange rates of the merchant's own currency; None to compute no totals in it
         """
         self._rates = rates
         self._scope, self._elsewhere, self._bank = scope, elsewhere, bank
@@ -521,8 +520,8 @@ class PeriodTally:
         """Add an order's movements and statement lines. Return whether any of them are in the
         period.
 
-        The date of a movement is its own. The date of a line is the date of its first movement, or
-        its own if it has none.
+        A line that settles movements has the date of its first movement. Other lines have their own
+        date.
         """
         moved = False
         apart: Counter[str] = Counter()
