@@ -207,7 +207,8 @@ def run(words: Sequence[str]) -> int:
 
 
 def _is_of_a_text(error: BaseException) -> bool:
-    """Return whether the error, or one of its causes, is about text that UTF-8 cannot encode."""
+    """Return whether the error, or an error that caused it, was raised because UTF-8 cannot encode
+    a text."""
     seen = list[BaseException]()
     cause: BaseException | None = error
     while cause is not None and cause not in seen:  # an error may be raised from itself

@@ -1,11 +1,11 @@
 """Loss of an SQLite database's inbox file: which rows it held, and which can be saved.
 
-    1 notice  a running service sees that the file is gone, replaced or truncated, and stops; or a
-              start finds the file gone, damaged or incomplete
+    1 notice  a running service sees that the file is gone, replaced or truncated, and stops. Or a
+              starting service finds that the file is gone, damaged or incomplete
     2 save    readable unread rows are moved into the database's inbox table for the next reader. A
               service that stops reads them from the pages in its memory
     3 report  how many deliveries may be lost, and when they arrived. The number is exact if a note
-              has it, and otherwise a limit
+              states it, and an upper limit otherwise
     4 resume  at once if nothing is lost, or else after a person has accepted the gap. The damaged
               file is renamed
 

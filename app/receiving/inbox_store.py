@@ -66,8 +66,8 @@ TIDIED: Final = "tidied"
 """Counter in the inbox file: number of the row up to which all traces are deleted."""
 
 BEAT: Final = "reader beat"
-"""Counter in the database: time of a reader's last heartbeat, for receivers without a reader of
-their own."""
+"""Counter in the database: time of a reader's last heartbeat. Receivers that run without a reader
+check it."""
 
 CLOSED: Final = "inbox closed"
 """Counter in the database: number of the file's last row when the file was closed properly, plus

@@ -29,8 +29,8 @@ class Kept(NamedTuple):
 
 
 def no_delivery(delivery_id: str) -> NotFoundError:
-    """Return the error for a delivery that does not exist or may not be seen. The text is the same
-    in both cases, so that it does not reveal which."""
+    """Return the error for a delivery that does not exist or may not be seen. The text does not
+    reveal which of the two is true."""
     return NotFoundError(
         f"there is no delivery {delivery_id!r}: `tallyhook deliveries list` shows the newest, and "
         "old refused ones are deleted"

@@ -1,5 +1,5 @@
-"""Verifies stored rejections again, as of their arrival, after a secret, a profile or the clock was
-corrected.
+"""Verifies stored rejections again after a secret, a profile or the clock was corrected. Each is
+verified as of its arrival.
 
 The clock that dated an arrival may have been wrong, so a rejection is verified for all instants at
 which it may really have arrived. The earliest is CLOCKS_DIFFER before the stored arrival, or the
@@ -48,7 +48,7 @@ class Reverified:
     judged    number of rejections that were verified
     accepted  id and verdict of each rejection that became a delivery
     refused   number of rejections that are still rejected, by their present reason
-    cut       number of rejections of which too little was stored to verify them
+    cut       number of rejections that cannot be verified, because too little of them was stored
     """
 
     judged: int = 0

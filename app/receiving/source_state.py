@@ -241,7 +241,7 @@ async def explained_states(context: AppContext) -> list[SourceState]:
     """Return the source states, with an explanation for each source that rejects deliveries.
 
     The explanation is the first known mistake that the signature doctor finds in the latest
-    rejected delivery, or else what to check.
+    rejected delivery. If it finds none, the explanation says what to check.
     """
     found = await source_states(context)
     known = accounts(context.settings) if any(s.state == "refusing" for s in found) else {}

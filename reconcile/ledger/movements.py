@@ -104,7 +104,7 @@ class Payment:
     returns   refunds, parts of running totals that exceed the refunds, reversals, and net losses
     disputes  all disputes, open or closed
     pending   refunds under way
-    failed    events of failed refunds, without refunds that succeeded later
+    failed    events of refunds that failed and did not succeed later
     unread    events of unknown kinds that seem to be about money going back
     undos     withdrawn amounts (see `Undo`)
     plain     whether the money consists of captures only, as in nearly all payments

@@ -6,10 +6,10 @@ source's settings decide that.
 Payments are judged, not events. All events that name one payment or session belong to one shop.
 Events that name a payment and its session connect the two.
 
-Events that open or pay the payment decide. If any of them states another shop, the payment is
-another shop's. If not, and any of them states our shop, it is ours. If these events state no shop,
-the other events are judged in the same way. If nothing decides and the source's settings ask for
-the shop, the shop is unknown.
+Events that open or pay the payment decide. If one of them states another shop, the payment belongs
+to that shop. Otherwise, if one of them states our shop, the payment is ours. If none of them states
+a shop, all other events of the payment are judged in the same way. If no event states a shop, but
+the source's settings ask for it, the shop is unknown.
 """
 
 from collections import defaultdict

@@ -397,7 +397,7 @@ RateFrom = Literal["file", "statement"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnRow:
-    """A flow of money in the merchant's own currency, at the rates of its days.
+    """A flow of money in the merchant's own currency, converted at the rate of each day.
 
     of   currency that was converted; None for all currencies
     sum  amount of the flow. `residual` is what the flows after `net` do not explain. It may differ
