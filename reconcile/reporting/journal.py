@@ -239,8 +239,7 @@ def transactions(
 ) -> Iterator[Transaction]:
     """Yield one order's transactions dated from `start` to before `end`.
 
-    bank       result of matching with the bank; None to treat all settled money as if it were in
-               the bank
+    bank       result of matching with the bank; None if all settled money counts as in the bank
     rates      expected exchange rates
     withdrawn  payouts that are withdrawals from a wallet
     suspense   payments that are or were unallocated, by source and reference. Their transactions
