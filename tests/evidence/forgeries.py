@@ -733,7 +733,7 @@ UNPROVEN: tuple[Unproven, ...] = (
              "what bodies stated that were read in more than one way: claims, money, "
              "references (history.json), of 1 of 6", full=False),
     Unproven("a tree that counts less is appended", tree_of_less,
-             "up to then, it is proven only if a checkpoint of at least"),
+             "up to then, it is proven only if a checkpoint whose size is at least"),
     Unproven("it is as of the order's first day, and no tree is shown", all_of(
         ON_THE_FIRST_DAY, dated("2026-11-20T23:59:59.999999Z")),
         ": no tree of all orders counts its entries yet"),

@@ -83,7 +83,7 @@ def test_a_bundle_says_until_when_nothing_is_missing(world: World) -> None:
         line = first_line_left_open(found)
         said = "- that nothing about the order was left out since 2026-12-31T10:00:00Z"
         assert line.startswith(said)
-        assert "only if a checkpoint of at least 9 leaves left the shop before" in line
+        assert "only if a checkpoint whose size is at least 9 left the shop before" in line
     note = unpack(world.full)["checkpoint.txt"].decode()
     found = verify_evidence(world.full, kept=KeptCheckpoint(note=note), trusted=world.key.public)
     assert first_line_left_open(found).endswith("left out since 2026-12-31T10:00:00Z")

@@ -53,7 +53,7 @@ def test_verify_py_runs_where_nothing_is_installed(folder: Path) -> None:
     assert nothing == "Not proven, but only stated by the maker of the bundle:"
     assert lines[0] == (
         "- that nothing about the order was left out since 2026-12-30T10:00:00Z; up to "
-        "then, it is proven only if a checkpoint of at least 32 leaves left "
+        "then, it is proven only if a checkpoint whose size is at least 32 left "
         "the shop before the dispute"
     )
     steps = [line for line in lines if not line.startswith("- ")]
