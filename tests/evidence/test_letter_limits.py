@@ -73,7 +73,7 @@ ALONE = SentFile(name="exhibit 3, big", ending="png", size=3_000_000)
         (made(), (ALONE,), {"each": 2 * MB}, "the size of exhibit 3, big is 3 MB, but"),
         (made(), (BIG_BEHIND, ALONE), {"each": 2 * MB}, "2 MB: drop exhibit 3, big, or attach"),
         (made(pages=19), (ALONE,), {"pages": 18}, "is 18: send fewer exhibits with it"),
-        (made(pages=19), (TEXT,), {"pages": 18}, "may have 18: drop exhibit 5, terms.txt"),
+        (made(pages=19), (TEXT,), {"pages": 18}, "maximum is 18: drop exhibit 5, terms.txt"),
         (made(pages=19), BEHIND, {"pages": 18}, "maximum is 18: drop exhibit 1, terms (9 pages"),
         (made(), (ALONE, ALONE), {"files": 2}, "3 files, but at most 2 are accepted: drop"),
         (made("letter.html"), (), {"formats": ("pdf",)}, "name a file that ends in .pdf"),

@@ -386,7 +386,7 @@ def test_a_sources_own_orders_are_named_after_it() -> None:
         only(shared, said)
     other = Source(name="other", profile=CHECKOUT, secrets=[SECRET], own_orders=True)
     assert only(other, said).order == "@other:@till:ORD-1042"
-    with pytest.raises(Unreadable, match="longer than 200"):
+    with pytest.raises(Unreadable, match="more than 200 characters"):
         only(own, body_of(data__order__reference="o" * 195))
 
 
