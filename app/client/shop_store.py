@@ -1,4 +1,4 @@
-"""Stores news in the shop's own SQLite database, in one transaction with the shop's statements.
+"""Stores news in the shop's own SQLite database, in the same transaction as the shop's SQL.
 
     BEGIN IMMEDIATE ─▶ is it newer? ─▶ store its id ─▶ the shop's own statements ─▶ COMMIT
 
@@ -54,7 +54,7 @@ MOVE: Final = (
 )
 
 Act = Callable[[sqlite3.Connection, News, bool], None]
-"""Function with the shop's own statements, called in the transaction.
+"""Function that runs the shop's own SQL statements. It is called in the transaction.
 
 Its arguments are the connection, the news, and whether to ship now. The last argument is True only
 once for each order. It is False if the news is superseded, or if Tallyhook does not know whether

@@ -65,7 +65,7 @@ link     makes the company's account the operator's way to sign in
 """
 
 BY_ITSELF: Final = "Tallyhook-By-Itself"
-"""Header of requests by a page's script, which do not extend the session."""
+"""Header that a page's script sends with its requests. Such requests do not extend the session."""
 
 
 async def form_fields(request: Request) -> dict[str, str]:

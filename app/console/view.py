@@ -103,7 +103,7 @@ ROLES_OF: Final[Mapping[str, frozenset[Role]]] = {
 class Person:
     """Signed-in operator, with how and when they proved their identity.
 
-    began_at  beginning of the session, which stays when the cookie is renewed
+    began_at  start of the session. It stays the same when the cookie is renewed
     """
 
     name: str

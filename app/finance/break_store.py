@@ -1,4 +1,4 @@
-"""Breaks, the runs of reconciliation that saw them, and their steps by runs and by people.
+"""Breaks, the reconciliation runs that saw them, and the steps that runs and people made.
 
     1 number  take the run's number; rows that a killed run wrote stay invisible
     2 saw     write breaks, some hundreds in a transaction, so that other writers wait only briefly

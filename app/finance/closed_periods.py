@@ -134,8 +134,8 @@ async def month_in_books(context: AppContext, name: str) -> Month:
 async def on_the_books(context: AppContext, scope: Scope) -> Scope:
     """Return the scope with the merchant's name and zone, adjusted to the closed months.
 
-    A bound at the beginning of a month becomes the beginning with which the month was closed,
-    perhaps in another zone.
+    If a bound is the start of a closed month, it becomes the instant at which the month started in
+    its closing. The closing may have used another zone.
     """
     start, end = [await _on_books(context, at) for at in (scope.start, scope.end)]
     return replace(

@@ -110,7 +110,7 @@ class BankDays(NamedTuple):
 async def of_another_format(
     connection: AsyncConnection, *, account: str, form: str
 ) -> list[BankDays]:
-    """Return the days of an account that imports in other formats cover, the oldest import
+    """Return the days of an account that are covered by imports in other formats, the oldest import
     first."""
     rows = await connection.execute(text(_OF_ANOTHER_FORMAT), {"name": account, "format": form})
     return [BankDays(*row) for row in rows]

@@ -1,7 +1,8 @@
 """Fee rules that a month's statement lines suggest, and the present rules with these fees inserted.
 
 1 read     payments that statements settled in a span of days
-2 suggest  percentages and fixed parts by details (`reconcile.matching.fees`)
+2 suggest  a percentage and a fixed part for payments with equal details
+           (`reconcile.matching.fees`)
 3 insert   replace `[[fee]]` of a suggested source and currency in the present rules
 """
 

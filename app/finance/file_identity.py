@@ -1,10 +1,10 @@
 """Identifies a file by its content: its kind, its export, and the source of a statement.
 
 1 format   BAI2, CAMT, MT940, MT942 and OFX come from banks
-2 mapping  a saved mapping whose columns are all in the file gives the kind
-  export   without one, a preset whose heading fits gives the kind and the provider
-3 columns  without either, required columns in the heading give the possible kinds
-4 source   the provider's sources; of several, the one whose account the file names
+2 mapping  if the file has all columns of a saved mapping, the mapping gives the kind
+  export   if no mapping fits, a preset that fits the heading gives the kind and the provider
+3 columns  if no preset fits either, required columns in the heading give the possible kinds
+4 source   the source of the provider; of several sources, the one whose account the file names
 
 Nothing is guessed: if several kinds or sources remain, a person must choose.
 """
@@ -55,7 +55,7 @@ class FileIdentity:
     mapping  the name of the fitting saved mapping
     because  reasons, one sentence each
     nearly   presets that nearly fit, if none fits
-    unsure   whether the file's maker or account fits no source, or several
+    unsure   whether the provider or account in the file belongs to no source, or to several
     """
 
     kinds: Sequence[ImportKind] = ()

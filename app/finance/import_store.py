@@ -245,9 +245,9 @@ def sum_of(high: Any, low: Any) -> int:
 
 
 async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int, ...]:
-    """Return the later imports of this kind in which some lines were unchanged.
+    """Return the later imports of this kind that left some lines unchanged.
 
-    Such a line may be one that `found` imported. Leaves out withdrawn imports.
+    `found` may have imported such a line. Leaves out withdrawn imports.
     """
     rows = await connection.execute(
         text(

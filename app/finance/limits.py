@@ -25,7 +25,8 @@ COUNTED: Final[tuple[Action, ...]] = (
     "payment_assigned",
     "payment_withdrawn",
 )
-"""Acts whose amounts count toward the limits. A refund of late money gives nothing away."""
+"""Acts whose amounts count toward the limits. Refunds of late money do not count, because they give
+away nothing that belongs to the merchant."""
 
 _WORDS: Final[Mapping[Period, tuple[str, str]]] = {
     "day": ("today", "in a day"),

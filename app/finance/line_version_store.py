@@ -402,7 +402,7 @@ def _versions_of(connection: PlainConnection, lines: LineKind, rows: Rows) -> di
 
 
 def _supersede(connection: PlainConnection, lines: LineKind, rows: Rows, number: int) -> None:
-    """End versions of lines by the import `number`.
+    """End versions of lines. The import `number` ends them.
 
     rows  the key and the `since` of each version
     """
@@ -441,7 +441,7 @@ async def lines_known(
     as_of: Instant,
     **having: Iterable[str],
 ) -> Rows:
-    """Return lines as known at an instant, without duplicates and unsorted.
+    """Return lines as known at an instant, unsorted, each only once.
 
     columns  columns to return, in SQL
     having   wanted values by column; a line must have a wanted value in at least one column

@@ -1,5 +1,4 @@
-"""Inputs of a matching besides its rows: rules, groups of orders, and access to rows from
-synchronous code.
+"""Rules and groups of orders for a matching, and access to its rows from synchronous code.
 
 The matcher is synchronous, the database asynchronous. `in_step` runs the matcher on one connection,
 and so on one snapshot.

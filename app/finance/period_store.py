@@ -1,4 +1,5 @@
-"""Stored closings of periods. Also queries of a report that are not about lines or breaks.
+"""Stored closings of periods. Also the queries that a report needs, except those about lines and
+breaks.
 
 Periods are closed in order, and a closing is never changed. A reopened period is closed again as
 its next version.

@@ -90,7 +90,8 @@ REASON_WORDS: Final[Mapping[Reason, str]] = {
 }
 
 NEAR: Final[Duration] = DAY
-"""Maximum time between an order and a later payment for which the order is suggested."""
+"""Maximum time from an order to a payment at which the time counts as a reason to suggest the
+order."""
 
 LOOKED_AT: Final = 200
 """Maximum number of orders compared with one payment."""
@@ -224,8 +225,8 @@ async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
 class _Seen:
     """State of a payment in the transaction that changes it.
 
-    money    the amount that is left. If the provider was asked about the payment, the amount of its
-             statement line. None if unclear
+    money    the amount that is left, or the amount of the statement line if the provider was asked
+             about the payment. None if unclear
     proved   whether a statement line proves the amount
     taken    orders that lose the payment by this change
     """

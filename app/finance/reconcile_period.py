@@ -218,7 +218,7 @@ class _Work:
                 await self._save()
 
     async def second_look(self, bank: BankLeg | None, wallets: Wallets) -> Control:
-        """Match the remaining lines, and payouts with the bank. Return the control totals.
+        """Match the remaining lines, then match payouts with the bank. Return the control totals.
 
         The work may take long, so no snapshot is kept open.
         """

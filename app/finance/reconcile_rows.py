@@ -46,8 +46,8 @@ from reconcile.matching.wallets import WalletRow, Wallets
 # --- ledger lines ---------------------------------------------------------------------------------
 
 FEW: Final = 2_000
-"""Maximum number of orders with stale lines at which refreshing stops. The run folds these orders
-itself."""
+"""Number of refreshed orders above which another round of refreshing follows. The run itself folds
+orders that are still stale afterwards."""
 
 ROUNDS: Final = 5
 """Maximum rounds of refreshing while deliveries keep arriving."""
@@ -177,7 +177,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Facts for a matching besides its rows. They can be pickled.
+    """Facts that a matching needs in addition to its rows. They can be pickled.
 
     as_of       the instant of the matching
     period      the period; None for all time
@@ -233,7 +233,7 @@ class Snapshot:
     """Connections to the rows of one snapshot, for functions that `in_step` runs.
 
     connection  for all rows except ledger lines
-    takings     for ledger lines; at a past instant, to a database of their own
+    takings     for ledger lines. As of a past instant, they are in a database of their own
     """
 
     connection: Connection
@@ -414,10 +414,8 @@ async def bank_leg(
 def last_decisions(
     matching: Matching, bank: BankLeg | None, period: Period | None
 ) -> Iterator[Decision]:
-    """Yield the decisions about lines without a common key, then the decisions of bank matching.
-
-    No row belongs to both.
-    """
+    """Yield the decisions about lines without a common key, then the decisions of bank matching. No
+    row has decisions of both kinds."""
     if bank is None:
         yield from matching.rest()
         return

@@ -234,7 +234,7 @@ LIMITS: Final[Mapping[str, str]] = {
 
 
 def limits_of(rules: Rules) -> list[dict[str, str]]:
-    """Return the effective limits of each currency with limits, in major units."""
+    """Return the effective limits in major units, for each currency that has limits."""
     found = []
     for currency, minor in sorted(rules.alone_max.items()):
         most = (minor, rules.limit("day", currency), rules.limit("month", currency))

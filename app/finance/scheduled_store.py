@@ -49,7 +49,7 @@ class ScheduledRun:
     as_of        the instant of the report, equal at every try
     until        end of a running run's lease, or time of the next try
     waits_since  when the run began to wait for unread deliveries, or None
-    reconciled   number of its reconciliation
+    reconciled   number of its reconciliation run
     problem      why the last try failed, for people
     """
 

@@ -73,7 +73,7 @@ class ImportForm:
 
     identity  first columns of a staged row, which identify a line
     at_most   maximum number of a file's rows with equal identity
-    names     name of the field that is reported for a row beyond `at_most`
+    names     field whose column the error names if more than `at_most` rows have equal identity
     opens     function that opens a file as a table
     """
 
@@ -127,7 +127,8 @@ class ImportRequest(presets.ReadingRequest):
     """Request of a person: a file, how to read it, and what to do with it.
 
     account            the bank account of rows that name no account
-    accept_difference  the difference of a bank's statement to accept by two people, or empty
+    accept_difference  the difference of a bank statement that the person proposes to accept, or
+                       empty
     reason             the reason for accepting the difference, or empty
     accepted           ids of the proposals that accepted differences, by `Balances.name`
     book               the name of the order book; empty for the preset's name

@@ -97,12 +97,10 @@ class Staged:
         return _batches(self._merged())
 
     def crowded(self, of: Sequence[str], *, at_most: int) -> Iterator[tuple[Any, Any]]:
-        """Yield pairs for each group of more than `at_most` rows with equal values in these
-        columns.
+        """Yield a pair for each row that is in a group of more than `at_most` rows.
 
-        There is a pair for each row of the group. It has the value of the first column in the
-        group's first row and in this row. A row with None in one of the columns belongs to no
-        group.
+        The rows of a group have equal values in these columns, none of which is None. The pair has
+        two values of the first column: that of the group's first row, and that of the row.
         """
         crowd = Staged(("first", "row"), order=("first", "row"))
         with closing(crowd), closing(self._sorted_by(of)) as others:

@@ -30,7 +30,8 @@ _WALLETS: Final = statement(
 
 
 async def wallet_rows(connection: AsyncConnection, *, as_of: Instant) -> AsyncIterator[Rows]:
-    """Yield changes of wallets as known at an instant, for `Wallets`, without undated lines."""
+    """Yield changes of wallets as known at an instant, in the form that `Wallets` needs. Undated
+    lines are left out."""
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     async for rows in stream(connection, _WALLETS, at_once=AT_ONCE, values=values):
         yield rows

@@ -243,8 +243,8 @@ async def _figures(
 
 
 def _other_rules(closing: closings.Closing) -> str | None:
-    """Return the beginning of a sentence if an earlier version's rules closed the month, or
-    None."""
+    """Return the beginning of a sentence if the month was closed by the rules of another version.
+    Return None otherwise."""
     by, now = closing.program["rules"], rules_form(Policy(**closing.policy))
     if by == now:
         return None

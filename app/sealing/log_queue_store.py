@@ -26,12 +26,12 @@ ALL: Final = 2**62
 """A limit above any number of rows."""
 
 SWEPT: Final = "sealed ids"
-"""Prefix of the fact that has the id up to which a kind of rows was swept. The name of the kind
-follows. The fact is "" when the sweep is complete."""
+"""Prefix of a fact's name; the name of a kind of rows follows. The fact is the id up to which this
+kind was swept, or "" when the sweep is complete."""
 
 SEALED: Final = "sealed"
-"""Prefix of the counter that has the number up to which a kind of rows is sealed. The name of the
-kind follows."""
+"""Prefix of a counter's name; the name of a kind of rows follows. The counter is the number up to
+which this kind is sealed."""
 
 
 def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Sequence[str]) -> None:

@@ -266,7 +266,7 @@ async def begin_log(connection: AsyncConnection, *, origin: str, public: str, no
 
 
 async def change_origin(connection: AsyncConnection, known: Identity, *, origin: str) -> None:
-    """Give the log a new origin, which all checkpoints of more leaves than it has now will have.
+    """Give the log a new origin. All checkpoints of further leaves will have this origin.
 
     No sealer may run meanwhile, because a signer uses the origin that it was opened with.
     """

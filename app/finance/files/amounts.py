@@ -73,8 +73,8 @@ class Amounts:
         ]
 
     def _in_full(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int] | None:
-        """Parse cells if all have one currency, all decimals, a decimal point, and no other mark
-        except a minus sign.
+        """Parse cells that all have the same currency, a decimal point, the currency's number of
+        decimals, and no other mark except a minus sign.
 
         Returns None for any other cells. This is much faster than parsing cells one by one.
         """

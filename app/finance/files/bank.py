@@ -191,7 +191,7 @@ def _signed(
 ) -> list[int]:
     """Return each row's signed amount from its columns amount, credit and debit.
 
-    signs  how the file writes debits. None means without a minus sign
+    signs  how the file writes debits. None means that debits have no minus sign
 
     Raises UnclearCell for a row with no amount or several amounts, and for a debit with an
     unexpected sign.
@@ -217,10 +217,10 @@ def _signed(
 
 
 def _subjects(*columns: Sequence[Any]) -> list[str]:
-    """Return a digest for each line that identifies it in all files of its bank.
+    """Return a digest for each line. A line has the same digest in all files of its bank.
 
-    It covers account, currency, amount, day, and the bank's reference or else all texts. Phone
-    numbers are cut to their last digits, so that an erased number cannot be found by trying.
+    The digest covers account, currency, amount, day, and the bank's reference or else all texts.
+    Phone numbers are cut to their last digits, so that an erased number cannot be found by trying.
     """
     subjects = []
     for account, currency, minor, day, entry, *words in zip(*columns, strict=True):

@@ -1,7 +1,7 @@
 """Opens the table in a ZIP or gzip file, unpacked to a temporary file.
 
-A workbook does not count as a container. Unpacking needs no child process to limit memory, because
-other methods than zlib's and long lists of files are refused.
+A workbook does not count as a container. Unpacking needs no child process to limit memory: archives
+with long lists of files, or with other methods than zlib's, are refused.
 """
 
 import errno

@@ -148,7 +148,7 @@ _PLAIN: Final = (
     _pattern(rf"{_MONTH}[-/ ]?(?P<day>\d\d?)(?:[-/ ]|, ?){_YEAR}"),
     _pattern(rf"(?P<year>\d{{4}})[-/ ]{_MONTH}[-/ ](?P<day>\d\d?)"),
 )
-"""Formats of days with only one meaning, except for two-digit years."""
+"""Formats in which the order of year, month and day is certain. A year may have two digits."""
 
 _PARTS: Final = (
     "year", "month", "day", "hour", "minute", "second", "fraction", "half", "zone"

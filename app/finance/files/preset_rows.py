@@ -131,7 +131,8 @@ _ETSY_ORDER: Final = re.compile(r"\bOrder #(\d{1,20})\b", re.ASCII)
 
 
 def _etsy_statement(table: MadeRows) -> Iterator[Row]:
-    """Add two cells to each row: the order in its texts, or else the row's subject."""
+    """Add two cells to each row: the order that its texts name, and its subject. The subject is
+    empty if there is an order."""
     for number, row in table.rows:
         texts = [table.cell(row, name) for name in ("Info", "Title")]
         order = next((found[1] for text in texts if (found := _ETSY_ORDER.search(text))), "")

@@ -607,7 +607,8 @@ class ShapedTotals:
         return {number: row for number, row in rows if self._is_named(row)}
 
     def _text(self, rows: Sequence[Sequence[str]]) -> str:
-        """Join the cells that may have a total's label: only references, if every row has one.
+        """Join the cells that may have a total's label. If every row has a reference, only the
+        references are joined.
 
         One search in the joined text is faster than one in each cell.
         """
@@ -653,7 +654,8 @@ class ShapedTotals:
         """Return why a row that is labelled as a total is not a total. Return None if it is a
         total.
 
-        A total adds up all rows above it, or the rows since the last total, or has no amount.
+        The amount of a total is the sum of all rows above it or of the rows since the last total. A
+        total may also have no amount.
         """
         found = self._why_not(row)
         return None if found is None else f"is called a total, but {found}"

@@ -388,7 +388,7 @@ def _kinds(types: Sequence[str], gross: Minor, net: Minor) -> Sequence[str]:
 
 _OPPOSITE_KINDS: Final = (("withdrawal", "withdrawal_failed"), ("hold", "release"))
 _PAIR_OF: Final = {kind: pair for pair in _OPPOSITE_KINDS for kind in pair}
-"""For a kind of outgoing money or its return: both kinds, the outgoing one first."""
+"""Pairs of opposite kinds: outgoing money, and its return. Each kind is a key of its pair."""
 
 
 def _transfers(

@@ -1,6 +1,6 @@
 """A table read from a file of any format: a heading, and rows of text cells, in batches.
 
-    CSV          `CsvTable`   delimiter , ; tab or |; UTF-8, UTF-16 with its mark, or as declared
+    CSV          `CsvTable`   delimiter , ; tab or |; UTF-8, UTF-16 with a BOM, or as declared
     XLSX         `XlsxTable`  the first sheet, or the named one
     JSON Lines   `JsonLines`  one object in each line
 
@@ -80,7 +80,7 @@ def no_column(name: str, heading: Sequence[str], *, row: int) -> RefusedTable:
 
 
 MAX_NAMED: Final = 20
-"""Build the error for a missing column. The error names the columns with similar names."""
+"""Maximum number of column names in an error."""
 
 
 def found_instead(wanted: Sequence[str], heading: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Layout of the report for people: tables in order, with charts, and text of cells.
+"""Layout of the report for people: the order of tables, their charts, and the text of cells.
 
 The modules of the formats (page, PDF and workbook) draw it.
 """

@@ -122,8 +122,8 @@ def cells_of(**found: str) -> Sequence[str]:
 def amount_cell(text: str, *, debit: bool) -> str:
     """Return a cell with the amount, negative for a debit.
 
-    An unclear amount is returned as a `Number` with a word before it. It is refused later, because
-    a sign in it could contradict `debit`.
+    An unclear amount is returned as a `Number` that begins with `debit` or `credit`, so that it is
+    refused later. A sign in the amount could contradict `debit`.
     """
     if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{0,60})?", text):
         return tables.Number(f"{'debit' if debit else 'credit'} {text}")
