@@ -223,8 +223,8 @@ def intent(
 
     author  who requested the session
 
-    The record's id is derived from the order and the number of its payments. So if two processes
-    find no payment, only one of them can write the record.
+    The record's id is derived from the order and the number of its payments. If two
+    processes start the same payment at once, only one of them can write the record.
     """
     number = sum(record.kind == "session_requested" for record in known)
     name = json.dumps(["session_requested", request.order, number]).encode()

@@ -388,7 +388,7 @@ def settle_late_money(
 ) -> None:
     """Decide what to do with late money. A refund stays on the list until the provider reports it.
 
-    Keeping an amount above one person's limit becomes a proposal.
+    If the amount exceeds the limit for one person, accepting it creates a proposal.
     """
     from app.finance.break_acts import SeenBreak
     from app.finance.worklist import settle_late

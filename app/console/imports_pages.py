@@ -1,4 +1,4 @@
-"""Pages of imports, and of a file between its dry run and its import (`upload_acts.py`).
+"""Pages that list imports, and pages on an uploaded file before its import (`upload_acts.py`).
 
 A file is uploaded, read without importing, and then imported or discarded. An import can be
 withdrawn.

@@ -247,7 +247,7 @@ class SigningIn:
         return own and (known or self._by_name_in_all.take(name))
 
     async def keep_unsent(self, request: Request) -> bool:
-        """Keep a form of an ended session. Return whether it was kept.
+        """Keep a form that was sent after its session had ended. Return whether it was kept.
 
         Refuses cookies that never belonged to a session: strangers could fill the memory.
         """

@@ -101,8 +101,8 @@ class NodesWatch:
         self._seen, self._again_at = Nodes(None, {}, {}), 0.0
 
     async def look(self) -> Nodes:
-        """Return the state of all database servers, asked again after AGAIN_S. Raises
-        StoreUnavailable if the main server cannot be read."""
+        """Return the state of all database servers. A state older than AGAIN_S is read again.
+        Raises StoreUnavailable if the main server cannot be read."""
         database = self._database
         if database.hosts is None:
             return self._seen

@@ -110,7 +110,7 @@ ID: Final = "att_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachRequest:
-    """File to attach, with its order or break.
+    """File to attach to an order or a break.
 
     name  the file's name on the person's computer
     note  the person's remark about the file

@@ -43,7 +43,7 @@ class LetterArrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedOutcome:
-    """Revision that was published to the shop's systems, for the letter."""
+    """Revision that was published to the shop's systems. The letter quotes it."""
 
     at: Instant
     outcome: str

@@ -150,7 +150,7 @@ _ELSEWHERE: Final = statement(
     row=ROW_FIELDS,
     known=KNOWN,
 )
-"""SQL for lines that name one order, but a payment of another order."""
+"""SQL for statement lines that name an order and a payment of a different order."""
 
 _CONTESTED: Final = statement(
     "SELECT '', {row} FROM statement_lines WHERE match_key IS NULL AND payment IS NOT NULL "

@@ -56,7 +56,7 @@ class LogPage:
 
 
 STRETCH: Final = 20_000
-"""Deliveries searched in one step of a filter by events."""
+"""Number of deliveries that one step of a filtered list searches."""
 
 STRETCHES: Final = 10
 """Maximum number of stretches searched for one page, which take about a second."""

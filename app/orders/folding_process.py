@@ -61,8 +61,8 @@ REST_S: Final = 5.0
 Folding is not the bottleneck then."""
 
 REFUSED_S: Final = 60.0
-"""Seconds until the next start if a child found that the program's files were replaced. A new child
-would find that, too."""
+"""Seconds until the next start if a child found that the program's files were replaced. A child
+that starts earlier would only find the same."""
 
 QUIET_S: Final = 30.0
 """Seconds over which a child measures how busy it is."""

@@ -112,8 +112,8 @@ async def prove_orders(
 
 
 def trials_of(events: int, *, shuffles: int) -> int:
-    """Return the number of trials for an order: `shuffles`, or fewer beyond EVENTS, but at least
-    LEAST."""
+    """Return the number of trials for an order. It is `shuffles` for up to EVENTS events. For more
+    events it is smaller, but at least LEAST."""
     return max(min(shuffles, LEAST), shuffles * EVENTS // max(events, EVENTS))
 
 

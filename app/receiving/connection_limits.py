@@ -41,7 +41,7 @@ class GateLimits:
 
 
 class Guarded(Protocol):
-    """Interface of the connections that are subject to these limits."""
+    """Interface of a connection that ConnectionLimits can limit."""
 
     def overdue(self, now: float) -> str | None:
         """Return why the connection must be closed at `now`, the event loop's time; None to keep it

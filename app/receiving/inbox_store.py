@@ -305,8 +305,8 @@ def put_fact(connection: PlainConnection, name: str, value: str) -> None:
 
 
 class FileFacts(NamedTuple):
-    """Facts that the inbox file stores: id, LAST_COMMIT, last deleted row, and records in all
-    deleted rows."""
+    """Facts that the inbox file stores: its id, LAST_COMMIT, the number of the last deleted row,
+    and the number of records in all deleted rows."""
 
     identity: str
     last_commit: int
@@ -508,7 +508,7 @@ def take_suspect_out(connection: PlainConnection, one: Suspect) -> bool:
 
 
 def orders_waiting(connection: PlainConnection) -> set[str]:
-    """Return the orders that suspects mention. They are held, or may soon be."""
+    """Return the orders that an unread message may concern. They are held, or may soon be."""
     rows = connection.ask("SELECT orders FROM suspects WHERE orders <> ''")
     return {order for (orders,) in rows for order in orders.split("\n")}
 

@@ -214,7 +214,7 @@ class Ledger:
     reasons           reasons for the outcome, the deciding reason first
     withheld          reasons not to fulfill a paid order; empty for other orders
     next_decision_at  instant before which the ledger cannot change without new evidence
-    case              arranged evidence, for the timeline
+    case              the evidence as the fold arranged it; the timeline shows it
     """
 
     order: str

@@ -294,8 +294,8 @@ class SignoffRow(Table, table=True):
 
 
 class GapRow(Table, table=True):
-    """Time span in which evidence may be lost, and whose loss a person accepted. `deliveries` is
-    NULL if the number is unknown. Append-only."""
+    """Time span in which evidence may be missing. A person accepted that it is lost. `deliveries`
+    is NULL if the number is unknown. Append-only."""
 
     __tablename__ = "gaps"
     __table_args__ = STRICT
