@@ -169,7 +169,7 @@ class CompanyProvider:
             if now - kept.keys_at >= (REFETCHED_AFTER if unknown else KEPT_FOR):
                 found = (await self._fetched(url, "keys")).get("keys")
                 if not isinstance(found, list) or len(found) > MAX_KEYS:
-                    raise _unusable("its keys are not a list")
+                    raise _unusable("the provider's keys are not a list")
                 kept.keys = [each for each in found if isinstance(each, dict)]
                 kept.keys_at = now
             return kept.keys
@@ -222,7 +222,7 @@ class CompanyProvider:
         begun   when the browser was redirected to the provider
         again   as in `address_to`
 
-        Raise CompanyRefused if the answer or its ID token is refused, and CompanyUnreachable if the
+        Raise CompanyRefused if the answer or the ID token is refused, and CompanyUnreachable if the
         provider cannot be reached.
         """
         found = await self.addresses()
@@ -264,7 +264,7 @@ class CompanyProvider:
             )
         if not got.taken:
             raise CompanyUnreachable(
-                f"the company's sign-in does not answer ({got.why}): try to sign in again"
+                f"the company's sign-in server does not answer ({got.why}): sign in again"
             )
         token = _object(got.body).get("id_token")
         if not isinstance(token, str) or len(token) > MAX_TOKEN:
@@ -280,42 +280,47 @@ class CompanyProvider:
         claims = await self._signed(token)
         now, client_id = self._clock.now(), self._settings.client_id
         if claims.get("iss") != self.issuer:
-            raise _refused("iss", "its ID token comes from another provider")
+            raise _refused("iss", "the ID token comes from another provider")
         if claims.get("aud") not in (client_id, [client_id]):
-            raise _refused("aud", "its ID token is not for this console alone")
+            raise _refused("aud", "the ID token must be meant for this console only")
         if claims.get("azp", client_id) != client_id:
-            raise _refused("azp", "its ID token was issued to another program")
+            raise _refused("azp", "the ID token was issued to another program")
         expires, issued = _instant(claims, "exp"), _instant(claims, "iat")
         if expires is None or now >= expires + LEEWAY:
-            raise _refused("exp", "its ID token has expired: check both machines' clocks")
+            raise _refused(
+                "exp",
+                "the ID token has expired: check the clocks of the provider and of this machine",
+            )
         if issued is None or not begun - LEEWAY <= issued <= now + LEEWAY:
             raise _refused(
                 "iat",
-                "the issue time of its ID token differs too much from this machine's time: check "
-                "both machines' clocks",
+                "the issue time of the ID token differs too much from this machine's time: check "
+                "the clocks of the provider and of this machine",
             )
         if "nbf" in claims and ((since := _instant(claims, "nbf")) is None or since > now + LEEWAY):
-            raise _refused("nbf", "its ID token is not valid yet: check both machines' clocks")
+            raise _refused(
+                "nbf",
+                "the ID token is not valid yet: check the clocks of the provider and of this "
+                "machine",
+            )
         stated = claims.get("nonce")
         if not isinstance(stated, str) or not hmac.compare_digest(
             stated.encode(errors="replace"), nonce.encode()
         ):
-            raise _refused("nonce", "its ID token belongs to another sign-in")
+            raise _refused("nonce", "the ID token belongs to another sign-in")
         subject = claims.get("sub")
         if not isinstance(subject, str) or not 0 < len(subject) <= MAX_ID or not subject.isascii():
-            raise _refused("sub", "its ID token names no person")
+            raise _refused("sub", "the ID token names no person")
         if again:
             at = _instant(claims, "auth_time")
             if at is None or at < begun - LEEWAY:
                 raise _refused("auth_time", "the provider did not ask you to sign in again")
         acr, amr = self._settings.acr, self._settings.amr
         if acr and claims.get("acr") not in acr:
-            raise _refused(
-                "acr", "you signed in there with a weaker method than this console requires"
-            )
+            raise _refused("acr", "you signed in with a weaker method than this console requires")
         if amr and not set(amr) & set(_texts(claims.get("amr"))):
             raise _refused(
-                "amr", "you signed in there without the second factor that this console requires"
+                "amr", "you signed in without the second factor that this console requires"
             )
         return claims
 
@@ -326,10 +331,10 @@ class CompanyProvider:
         try:
             header = jwt.get_unverified_header(token)
         except jwt.PyJWTError:
-            raise _refused("token", "its ID token cannot be parsed") from None
+            raise _refused("token", "the ID token cannot be parsed") from None
         name, kid = header.get("alg"), header.get("kid")
         if name not in ALGORITHMS:
-            raise _refused("alg", "its ID token is signed with an algorithm that is not accepted")
+            raise _refused("alg", "the ID token is signed with an algorithm that is not accepted")
         for unknown in (False, True):
             fitting = [
                 each
@@ -342,7 +347,9 @@ class CompanyProvider:
             if len(fitting) == 1:
                 break
         else:
-            raise _refused("kid", "its ID token is signed with a key that it does not publish")
+            raise _refused(
+                "kid", "the ID token is signed with a key that the provider does not publish"
+            )
         try:
             return jwt.decode(
                 token,
@@ -361,7 +368,7 @@ class CompanyProvider:
                 },
             )
         except jwt.PyJWTError:
-            raise _refused("signature", "the signature of its ID token is wrong") from None
+            raise _refused("signature", "the signature of the ID token is wrong") from None
 
     # --- 5: the person ----------------------------------------------------------------------------
 
@@ -375,10 +382,14 @@ class CompanyProvider:
             and claims.get("email_verified") is True
             and mail.rpartition("@")[2].lower() in settings.domains
         ):
-            raise _refused("domain", "your mail address there is not in an allowed domain")
+            raise _refused(
+                "domain", "your mail address at the provider is not in an allowed domain"
+            )
         name = _claim(claims, settings.name_claim)
         if not isinstance(name, str) or not name.strip():
-            raise _refused("name", f"it does not state your name (the claim {settings.name_claim})")
+            raise _refused(
+                "name", f"the ID token does not state your name (the claim {settings.name_claim})"
+            )
         held = set(_texts(_claim(claims, settings.role_claim)))
         role = next((role for value, role in settings.roles.items() if value in held), None)
         return CompanyAccount(id=f"{self.issuer} {claims['sub']}", name=name.strip(), role=role)

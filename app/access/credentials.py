@@ -54,7 +54,7 @@ def check_password(password: str, *, names: Iterable[str]) -> None:
     if len(set(password)) < 5:
         raise UsageError("a password must have at least five different characters")
     if is_bad_password(password) or is_bad_password(password.lower()):
-        raise UsageError("many people use this password, so it is guessed first: choose another")
+        raise UsageError("this password is common, so it is easy to guess: choose another")
     letters = left = _letters(password)
     words = {_letters(word) for name in (*PRODUCT, *names) for word in (name, *name.split())}
     for word in sorted(words - {""}, key=len, reverse=True):

@@ -329,10 +329,12 @@ async def vouch_for_founders(
     """
     await operator_store.acting_alone(connection)
     if _BY_TOKEN.get() is not None:
-        raise UsageError("only the machine's owner may vouch: leave the token out")
+        raise UsageError(
+            "only the machine's owner may vouch for operators: run the command without a token"
+        )
     if await operator_store.audit_entries(connection, limit=1, action=operator_store.VOUCHED):
         raise UsageError(
-            "the machine's owner may vouch for two founders only once, and has already done so"
+            "the machine's owner has already vouched for two operators, and may do so only once"
         )
     known = await operator_store.operators(connection)
     in_force = {each.name for each in known if each.disabled_at is None}

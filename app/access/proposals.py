@@ -172,8 +172,8 @@ def must_be_open(
         raise UsageError(f"{proposal.id} is not a proposal of this kind: {kind.title}")
     if not proved(who) or who.name != proposal.who:
         raise UsageError(
-            f"only {proposal.who}, who proposed this, may see the result, signed in or with "
-            "their own token: if you need the result, make your own proposal"
+            f"only {proposal.who} may see the result of this proposal: sign in as {proposal.who}, "
+            "or make your own proposal"
         )
     open_until = kind.open_until(proposal)
     if open_until is None:
@@ -417,7 +417,7 @@ class Proposals:
             proposal = await self._open(connection, identity)
             who = await self._person(connection, by=by, action="proposal_withdrawn")
             if who.name != proposal.who:
-                raise UsageError(f"{proposal.who} proposed this: you may reject it")
+                raise UsageError(f"only {proposal.who} may withdraw this: you may reject it")
             await self._decided(connection, proposal, who, "withdrawn", reason)
         return await self.one(identity)
 
@@ -479,8 +479,8 @@ class Proposals:
         who = await operators.permitted(connection, by=by, action=action)
         if not proved(who):
             raise UsageError(
-                "only an operator who has proved who they are may decide a proposal: on a page of "
-                "the console, or with their own token: tallyhook --token-file FILE …"
+                "to decide a proposal, sign in to the console, or give your own token: tallyhook "
+                "--token-file FILE …"
             )
         return who
 
@@ -576,9 +576,10 @@ async def _two_persons(
     proposer = known.get(proposal.who)
     if proposer is not None and (proposer.company is None) != (second.company is None):
         raise UsageError(
-            f"{proposal.who} and {second.name} may be one person, because one uses a password and "
-            "the other the company's account: another operator must approve this, or the one "
-            "with the password must link the company's account on the page My account"
+            f"{proposal.who} and {second.name} may be one person, because one signs in with a "
+            "password and the other with the company's account. Let another operator approve "
+            "this, or let the operator with the password link the company's account on the page "
+            "My account"
         )
     made = await operator_store.ways_in_since(connection, Instant(proposal.at - STANDS_FOR))
     for first, other in ((proposal.who, second.name), (second.name, proposal.who)):
@@ -588,7 +589,7 @@ async def _two_persons(
             reached |= ahead
         if other in reached:
             raise UsageError(
-                f"{first} invited or gave a token to {other} (or to somebody who did) less than "
-                f"{STANDS_FOR // DAY} days before this proposal or after it: the two may be one "
-                "person, so another operator must approve this"
+                f"{first} and {other} may be one person: within {STANDS_FOR // DAY} days before "
+                f"this proposal, or since, {first} gave {other} an invitation or a token, "
+                "directly or through others. Another operator must approve this"
             )

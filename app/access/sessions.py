@@ -108,7 +108,7 @@ async def demo_link(context: DatabaseContext) -> str:
         now = context.clock.now()
         known = {each.name for each in await operator_store.operators(connection)}
         if known - {DEMO}:
-            raise UsageError("this database already has operators: give the demo a new one")
+            raise UsageError("this database already has operators: give the demo a new database")
         if not known:
             demo = operator_store.Operator(name=DEMO, role="admin", created_at=now)
             await operator_store.add_operator(connection, demo)
@@ -292,8 +292,9 @@ async def _new_of_company(
         names.refuse_taken(name, (each.name for each in known))
     except UsageError as error:
         raise CompanyRefused(
-            f"The company's account states a name that cannot be used: {error}. If you are that "
-            "operator, sign in as before and link the account on the page My account."
+            f"The company's account states a name that cannot be used: {error}. If you already "
+            "have an operator's account here, sign in with it, and link the company's account on "
+            "the page My account."
         ) from None
     if account.role != "admin" and not known:
         raise CompanyRefused("The first operator must be an admin; let an admin sign in first.")
@@ -347,8 +348,8 @@ async def link_company(
         holders = [each for each in known if each.company == account.id]
         for holder in [who] if who.company is not None else holders:
             raise CompanyRefused(
-                f"{holder.name} signs in with a company's account already: sign in there, or ask "
-                "an admin to disable that operator."
+                f"{holder.name} already signs in with a company's account: sign in with that "
+                f"account, or ask an admin to disable {holder.name}."
             )
         await operator_store.set_company(connection, name, account.id)
         await _take_role(connection, account, who, now=now)

@@ -122,8 +122,8 @@ class FinanceRoutes:
             raise ApiProblem(
                 422,
                 "parameter_invalid",
-                "The parameter after names no line of this list. Leave it out to start from the "
-                "first page.",
+                "The parameter `after` must be the id of a line of this list. Leave the parameter "
+                "out to start from the first page.",
             ) from None
         following = page.lines[-1].line.line_id if page.more else None
         return {"lines": [each.document() for each in page.lines], "next": following}
@@ -207,7 +207,7 @@ class FinanceRoutes:
     async def list_schedule(self, asked: PageAsked) -> ScheduleDocument:
         """List scheduled tasks, each with its last and next time."""
         entries = {each.name: each for each in self._schedule}
-        shown, following = _after(entries, asked, what="entry of the schedule")
+        shown, following = _after(entries, asked, what="an entry of the schedule")
         listed = await scheduled.schedule_document(self._context, shown)
         return {"entries": listed, "next": following}
 
@@ -217,7 +217,7 @@ class FinanceRoutes:
         """List the closings of months, the earliest first, including months that were reopened."""
         made = await closed_periods.list_closed(self._context)
         closings = {f"{each.period}.{each.version}": each for each in made}
-        shown, following = _after(closings, asked, what="closing of this list")
+        shown, following = _after(closings, asked, what="a closing of this list")
         return {"periods": [each.document() for each in shown], "next": following}
 
     async def get_period(
@@ -259,7 +259,8 @@ def _after(known: Mapping[str, T], asked: PageAsked, *, what: str) -> tuple[list
     names = list(known)
     if asked.after and asked.after not in known:
         sentence = (
-            f"The parameter after names no {what}. Leave it out to start from the first page."
+            f"The parameter `after` must name {what}. Leave the parameter out to start from the "
+            "first page."
         )
         raise ApiProblem(422, "parameter_invalid", sentence)
     begin = names.index(asked.after) + 1 if asked.after else 0

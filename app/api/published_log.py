@@ -104,7 +104,9 @@ class PublishedLog:
         prints it."""
         old, new = request.path_params["old"], request.path_params["new"]
         if not all(_is_number(each) for each in (old, new)):
-            return problem(404, "not_found", "Give two sizes of checkpoints, such as 100 and 200.")
+            return problem(
+                404, "not_found", "Give the sizes of two checkpoints, such as 100 and 200."
+            )
         try:
             async with self._limiter:
                 found = await prove_growth(self._context, old=int(old), new=int(new))

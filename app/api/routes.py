@@ -291,7 +291,7 @@ class Checkouts:
             raise ApiProblem(
                 501,
                 "checkout_not_configured",
-                "This service opens no sessions. Set "
+                "This service does not open checkout sessions. Set "
                 "TALLYHOOK_CHECKOUT__BASE_URL and TALLYHOOK_CHECKOUT__TOKEN.",
             )
         asked, new_payment = asked_checkout(

@@ -203,7 +203,8 @@ def check_wanted(ledger: Ledger, *, opened: str | None = None) -> None:
     if canceled is not None:
         raise requests.OrderCanceledError(
             f"The shop canceled order {ledger.order} at {format_instant(canceled.at)}: a payment "
-            f"for it would have to be given back. {did}; place a new order with a new reference."
+            f"for the order would have to be refunded. {did}; place a new order with a new "
+            f"reference."
         )
 
 

@@ -165,8 +165,8 @@ def assign(
         each.name == to and each.disabled_at is None for each in running.reading(known_operators)
     ):
         printing.note(
-            f"No active operator is named {to}, so nobody will see it among their own breaks. Run "
-            f"`tallyhook operators list` for the names."
+            f"No active operator is named {to}, so no operator will find the break among their own "
+            "breaks. Run `tallyhook operators list` for the names."
         )
 
 
@@ -207,7 +207,7 @@ def match(
         typer.Option(
             min=1,
             max=100,
-            help="With --where: the lowest score that a suggestion needs, in points.",
+            help="With --where: minimum score of a suggestion, in points.",
         ),
     ] = 60,
     **choice: Any,
@@ -220,8 +220,8 @@ def match(
     """
     if line and choice["where"] is not None and choice["name"] is None:
         raise UsageError(
-            "--line works with one break only; with --where, leave --line out: each "
-            "break is matched with its own suggestion"
+            "--line works with one break only: leave it out with --where, which matches each "
+            "break with its own suggestion"
         )
     one = f"Matched: {choice['name']} is closed."
     each = "is matched and closed"

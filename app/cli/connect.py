@@ -53,24 +53,28 @@ TITLES: Final = {
 
 
 Config = Annotated[
-    Path | None, typer.Option(help="The configuration file. [TALLYHOOK_CONFIG, or tallyhook.env]")
+    Path | None,
+    typer.Option(help="The configuration file. Default: TALLYHOOK_CONFIG, or tallyhook.env."),
 ]
 SecretFile = Annotated[
     Path | None,
     typer.Option(
-        help="A file with the secrets, one a line, newest first; - reads standard input. "
-        "[asks at the terminal]"
+        help="A file with the secrets, one a line, newest first, or - for standard input. "
+        "Default: ask at the terminal."
     ),
 ]
 CredentialsFile = Annotated[
     Path | None,
     typer.Option(
-        help='A file with the credentials, as JSON: {"name": "value"}. [asks at the terminal]'
+        help='A file with the credentials, as JSON: {"name": "value"}. Default: ask at the '
+        "terminal."
     ),
 ]
 SharedOption = Annotated[
     bool | None,
-    typer.Option(help="Whether another shop or system uses this account. [asks at the terminal]"),
+    typer.Option(
+        help="Whether another shop or system uses this account. Default: ask at the terminal."
+    ),
 ]
 OnlyOption = Annotated[
     str | None,
@@ -83,7 +87,7 @@ LinkByOption = Annotated[
     str | None,
     typer.Option(
         help="How a payment is linked to its order: `order` uses the order that its events name; "
-        "`references` uses only references that the shop stated. [order]"
+        "`references` uses only references that the shop stated. Default: order."
     ),
 ]
 RotateOption = Annotated[
@@ -103,14 +107,19 @@ def connect(
     name: Annotated[
         str | None,
         typer.Option(
-            help="The source's name. Its webhook address ends with it. [the profile's name]"
+            help="The source's name, which is the end of its webhook address. Default: the "
+            "profile's name."
         ),
     ] = None,
     account: Annotated[
-        str | None, typer.Option(help="Your account at the provider, if its events name one.")
+        str | None,
+        typer.Option(help="Your account at the provider, if the provider's events name it."),
     ] = None,
     environment: Annotated[
-        str | None, typer.Option(help="sandbox or live, if the file does not say. [sandbox]")
+        str | None,
+        typer.Option(
+            help="sandbox or live, if the configuration file does not state it. Default: sandbox."
+        ),
     ] = None,
     secret_file: SecretFile = None,
     credentials_file: CredentialsFile = None,
@@ -230,10 +239,10 @@ def _sharing(
         return {}
     if shared and not any(own + name in known for name in ("ACCOUNT", "ONLY", "LINK_BY")):
         raise UsageError(
-            "Without a setting that tells the shops apart, the other shop's payments would count "
-            f"as yours. Give {ways_to_tell_apart(profile)} (--account, --only or --link-by "
-            f"references, best first). `tallyhook profiles show {profile.name}` lists the "
-            "members of the provider's events"
+            "No setting tells the shops apart, so the other shop's payments would count as "
+            f"yours. Give {ways_to_tell_apart(profile)} (--account, --only or --link-by "
+            f"references; earlier ones are better). `tallyhook profiles show {profile.name}` "
+            "lists the members of the provider's events"
         )
     return {own + "SHARED": "yes" if shared else "no"}
 
@@ -319,7 +328,7 @@ def _secrets(
     configured = {**before, **os.environ}
     if secret_file == credentials_file == Path("-"):
         raise UsageError(
-            "standard input can hold only the secret or the credentials: give a file for the other"
+            "standard input can hold the secret or the credentials, not both: give a file for one"
         )
     found = {}
     if profile.signature.mac == UNSIGNED:
@@ -364,9 +373,9 @@ def _credentials(needed: Mapping[str, str], file: Path | None) -> dict[str, str]
         described = "; ".join(f"{name}: {what}" for name, what in needed.items())
         shape = json.dumps(dict.fromkeys(needed, "<value>"))
         raise UsageError(
-            f"Tallyhook asks the provider with {described}. There is no terminal to type it at: "
-            f"give --credentials-file FILE with {shape}, or --credentials-file - for standard "
-            "input"
+            f"Tallyhook needs credentials for the provider ({described}), and there is no terminal "
+            f"at which to ask: give --credentials-file FILE with {shape}, or --credentials-file "
+            "- for standard input"
         )
     if file is None:
         return {name: _asked(f"{name}: {what}", name) for name, what in needed.items()}
@@ -414,7 +423,7 @@ def _asked(sentence: str, name: str) -> str:
     """Prompt for a text without echoing it. Raise UsageError if there is no terminal."""
     if not sits_at_a_terminal():
         raise UsageError(
-            f"{sentence}. There is no terminal to type it at: give --secret-file FILE, or "
+            f"{sentence}. There is no terminal at which to ask: give --secret-file FILE, or "
             "--secret-file - for standard input"
         )
     printing.note(sentence)
@@ -622,7 +631,7 @@ def signature() -> None:
 )
 def check_signatures(
     profile: Annotated[
-        str | None, typer.Option(help="Profile for lines that name none: a name, or a path.")
+        str | None, typer.Option(help="Name or path of the profile for lines that name no profile.")
     ] = None,
 ) -> None:
     """Verify the signatures of requests. Each line of the input is a request as a JSON object, and

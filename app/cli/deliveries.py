@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from app.context.context import AppContext
     from app.core.http import Exchange
 
-group = typer.Typer(help="What arrived, and its verdict.", no_args_is_help=True)
+group = typer.Typer(help="Deliveries from providers, and their verdicts.", no_args_is_help=True)
 
 COLUMNS = (
     "delivery",
@@ -45,7 +45,7 @@ def list_deliveries(
         bool, typer.Option("--no-order", help="Only events that are not linked to an order.")
     ] = False,
     before: Annotated[
-        str | None, typer.Option(help="Only deliveries older than this one. Give its id.")
+        str | None, typer.Option(help="Only deliveries older than the one with this id.")
     ] = None,
     limit: Annotated[
         int, typer.Option(min=1, max=100_000, help="Maximum number of deliveries.")
@@ -225,7 +225,9 @@ def replay_delivery(
     async def replay(context: AppContext) -> Exchange:
         kept = await kept_request(context, delivery, to=to, by=by)
         if kept.left_out:
-            printing.note(f"Sent without parts that are not stored: {', '.join(kept.left_out)}.")
+            printing.note(
+                f"Some parts are not stored, and were not sent: {', '.join(kept.left_out)}."
+            )
         async with sending() as client:
             return await send_on(client, kept.request, to)
 

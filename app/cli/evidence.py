@@ -95,7 +95,9 @@ def _say_built(built: Built, output: Path) -> None:
         )
     if built.unsealed:
         unsealed = counted(built.unsealed, "entry", "entries")
-        printing.note(f"Not sealed in the log yet: {unsealed} of the bundle.")
+        printing.note(
+            f"{unsealed} of the bundle cannot be proved yet: the log has not sealed them."
+        )
     if built.cosigned_by_too_few:
         printing.note(
             "Too few witnesses have cosigned the checkpoint yet: build the bundle again in a few "
@@ -112,7 +114,7 @@ WitnessOption = Annotated[
 ]
 QuorumOption = Annotated[
     int | None,
-    typer.Option(min=1, help="How many of these witnesses must have cosigned. Default: all."),
+    typer.Option(min=1, help="How many witnesses of --witness must have cosigned. Default: all."),
 ]
 
 
@@ -134,8 +136,9 @@ def check_bundle(
     consistency: Annotated[
         Path | None,
         typer.Option(
-            help="The proof that both checkpoints belong to one log, needed if their sizes differ. "
-            "`log consistency` prints it, and the shop publishes it under /.well-known/tallyhook/."
+            help="The proof that the kept and the bundle's checkpoint belong to one log. Needed if "
+            "their sizes differ. `log consistency` prints it, and the shop publishes it under "
+            "/.well-known/tallyhook/."
         ),
     ] = None,
     witness: WitnessOption = None,
@@ -287,8 +290,8 @@ def rename(
         return
     print(known.origin)
     printing.note(
-        f"Checkpoints of up to {counted(before.size, *LEAF)} have the origin {before.origin}. Give "
-        "the operators of the witnesses what `tallyhook log key` prints."
+        f"Checkpoints of up to {counted(before.size, *LEAF)} keep the origin {before.origin}. Give "
+        "the output of `tallyhook log key` to the operators of the witnesses."
     )
 
 
@@ -335,10 +338,15 @@ def prove(
 def consistency(
     old: Annotated[
         int,
-        typer.Argument(min=1, max=printing.MAX_NUMBER, help="Leaves of the earlier checkpoint."),
+        typer.Argument(
+            min=1, max=printing.MAX_NUMBER, help="Number of leaves of the earlier checkpoint."
+        ),
     ],
     new: Annotated[
-        int, typer.Argument(min=1, max=printing.MAX_NUMBER, help="Leaves of the later checkpoint.")
+        int,
+        typer.Argument(
+            min=1, max=printing.MAX_NUMBER, help="Number of leaves of the later checkpoint."
+        ),
     ],
     form: printing.JsonOption = printing.Format.json,
 ) -> None:
@@ -377,7 +385,10 @@ def list_witnesses(form: printing.DocumentOption = printing.Format.table) -> Non
             f"covers {leaves}."
         )
     for left in shown["left"]:
-        printing.note(f"Left ({left['way']}): {counted(left['leaves'], *LEAF)}, at {left['at']}.")
+        printing.note(
+            f"A checkpoint of {counted(left['leaves'], *LEAF)} was published at {left['at']} "
+            f"({left['way']})."
+        )
 
 
 WITNESS_COLUMNS = ("witness", "leaves", "cosigned_at", "state", "since", "problem")

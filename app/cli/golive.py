@@ -59,8 +59,9 @@ def doctor(
         bool,
         typer.Option(
             "--capacity",
-            help="Instead measure for some seconds how much this machine and database can handle, "
-            "how long the disk lasts, and when to move to PostgreSQL or several machines.",
+            help="Check nothing. Measure for some seconds how much this machine and database "
+            "can handle, how long the disk lasts, and when to move to PostgreSQL or several "
+            "machines.",
         ),
     ] = False,
     form: printing.FormatOption = printing.Format.table,

@@ -120,7 +120,7 @@ def _print(done: Imported) -> None:
     printing.say(f"{done.file}: {counted(done.read, 'row')} read: {counts}.")
     if done.totals:
         first = _few([f"row {number:,}" for number in done.totals], of=done.totals_found)
-        printing.note(f"Left out, because they are totals of the rows above: {first}.")
+        printing.note(f"Rows left out because they are totals of the rows above them: {first}.")
     for (column, word), ignored in done.ignored.items():
         why = (
             f"{column} is {word}"
@@ -130,7 +130,7 @@ def _print(done: Imported) -> None:
         printing.note(f"The mapping left out {counted(ignored, 'row')} because {why}.")
     if done.joined:
         rows = counted(done.joined, "row")
-        printing.note(f"Counted as refunds of another row of the same order: {rows}.")
+        printing.note(f"Rows counted as refunds of another row of their order: {rows}.")
     if done.passed_over and done.preset is None:
         printing.note(f"Columns that were ignored: {_few(done.passed_over)}.")
     if done.rejects is not None:
@@ -149,7 +149,7 @@ def _print_coverage(done: Imported) -> None:
         name = _covered_name(each.name, each.wallet)
         if days := days_of_span(each, calendar):
             by = "as the file states" if each.who == "file" else f"as {each.who} declares"
-            printing.note(f"It covers {days} of {name}, {by}.")
+            printing.note(f"The file covers {days} of {name}, {by}.")
         else:
             missing = f"missing from {name}" if each.name or each.wallet else "missing"
             printing.note(
@@ -206,8 +206,8 @@ def _options(
         bool,
         typer.Option(
             "--accept-good",
-            help="Import the good rows. A reference with a bad row is left out, and "
-            "written to a file.",
+            help="Import the good rows. If a row of a reference is bad, all rows of the "
+            "reference are written to a file instead.",
         ),
     ] = False,
     rejects: Annotated[

@@ -34,7 +34,8 @@ MAX_SHOWN: Final = 300
 
 
 ToOption = Annotated[
-    str | None, typer.Option(help="The URL to send to. [http://127.0.0.1:8080/webhooks/SOURCE]")
+    str | None,
+    typer.Option(help="The URL to send to. Default: http://127.0.0.1:8080/webhooks/SOURCE."),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", help="Allow an address outside this machine.")]
 
@@ -99,16 +100,23 @@ def trigger(
     session: Annotated[
         str | None, typer.Option(help="The session, if the provider's events name no order.")
     ] = None,
-    amount: Annotated[str | None, typer.Option(help="In major units, such as 1500.00.")] = None,
-    currency: Annotated[str | None, typer.Option(help="Such as KES. [the example's]")] = None,
+    amount: Annotated[
+        str | None, typer.Option(help="Amount in major units, such as 1500.00.")
+    ] = None,
+    currency: Annotated[
+        str | None, typer.Option(help="Currency, such as KES. Default: as in the example event.")
+    ] = None,
     to: ToOption = None,
     source: Annotated[
         str | None,
-        typer.Option(help="The source whose secret signs the event. [the only one of PROVIDER]"),
+        typer.Option(
+            help="The source whose secret signs the event. Needed if several sources have the "
+            "profile PROVIDER."
+        ),
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option(help="When the event happened, such as 2026-11-20T10:00:00Z. [now]"),
+        typer.Option(help="When the event happened, such as 2026-11-20T10:00:00Z. Default: now."),
     ] = None,
     yes: YesOption = False,
     form: printing.FormatOption = printing.Format.table,
@@ -140,7 +148,7 @@ def trigger(
     )
     signed = _signed(signer, settings, example, wanted, address=address)
     shown = to or f"{SERVE}{signer.shown_path}"
-    printing.note(f"{example.word} of {reference or session or 'no order'} to {shown}")
+    printing.note(f"Sending {example.word} of {reference or session or 'no order'} to {shown}")
     _post(signed, method=example.method, to=address)
     if _names_no_order(signer, signed, example):
         printing.note(names_no_order(signer.profile))
@@ -268,11 +276,13 @@ def listen(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Listen here.")] = DEFAULT_PORT,
     from_file: Annotated[
         Path | None,
-        typer.Option("--from", help="Send the requests of this file instead, then exit."),
+        typer.Option("--from", help="Send the requests of this file, then exit. Do not listen."),
     ] = None,
     record: Annotated[
         Path | None,
-        typer.Option(help="Append received requests, bodies included, to this file, for --from."),
+        typer.Option(
+            help="Append received requests with their bodies to this file. --from can send them."
+        ),
     ] = None,
     yes: YesOption = False,
 ) -> None:

@@ -485,8 +485,8 @@ def approve(
     typed: Annotated[
         str,
         typer.Option(
-            help="For an erasure: the phone number or email address again, since no proposal "
-            "stores it."
+            help="For an erasure: the phone number or email address again. Proposals do not "
+            "store it."
         ),
     ] = "",
 ) -> None:

@@ -203,10 +203,10 @@ def find(
         list[str],
         typer.Argument(
             metavar="TEXT",
-            help="A reference or its end, a payment, a refund, a session, an event id, a phone "
-            "number (+254 700 000 001), an email address, a first and a last name, a card's last "
-            "four digits, an amount (KES 1,500.00), a day (2026-11-20 or 20/11/2026), or an amount "
-            "and a day; or the SMS that confirms the payment.",
+            help="What to search for: a reference or its end, a payment, a refund, a session, an "
+            "event id, a phone number (+254 700 000 001), an email address, a first and a last "
+            "name, a card's last four digits, an amount (KES 1,500.00), a day (2026-11-20 or "
+            "20/11/2026), an amount and a day, or the text of the SMS that confirms a payment.",
         ),
     ],
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="Maximum number of orders.")] = 20,
@@ -455,7 +455,7 @@ def checkout() -> None:
 )
 def start(
     order: Annotated[str, typer.Option(help="The order's reference.")],
-    amount: Annotated[str, typer.Option(help="In major units, such as 1500.00.")],
+    amount: Annotated[str, typer.Option(help="Amount in major units, such as 1500.00.")],
     currency: Annotated[str, typer.Option(help="ISO 4217 code, such as KES.")],
     phone: Annotated[
         str | None,
@@ -577,7 +577,7 @@ def redeliver(
         typer.Argument(
             min=1,
             max=printing.MAX_NUMBER,
-            help="Ids from `notifications list`. Default: all that wait or are dead.",
+            help="Ids from `notifications list`. Default: all waiting and dead notifications.",
         ),
     ] = None,
     by: operators.ByOption = None,

@@ -95,8 +95,8 @@ def backup(
         f"The backup does not contain {_KEYS}. Keep copies of both, apart from the backup."
     )
     printing.note(
-        f"It does not contain {_JOURNAL} either. Copy it after each erasure, or a "
-        f"restore will stop."
+        f"It does not contain {_JOURNAL} either. Copy the journal after each erasure: without an "
+        f"up-to-date copy, a restore stops."
     )
     _note_made(settings, began, file)
 
@@ -167,9 +167,9 @@ def _tell_owner(database: Path | None) -> None:
         return
     folder = database.absolute().parent
     printing.note(
-        "The database belongs to this user, but its folder to another. If the other user runs the "
-        "service, run "
-        f"`chown --reference={folder} {folder / database.stem}.*` first."
+        "The database belongs to this user, but its folder belongs to another user. If that user "
+        "runs the service, first run "
+        f"`chown --reference={folder} {folder / database.stem}.*`."
     )
 
 
@@ -213,8 +213,8 @@ def tell_erased(replayed: Replayed) -> None:
         )
     if replayed.unread:
         printing.note(
-            f"Without the journal's key nobody can read {counted(replayed.unread, 'line')} of that "
-            f"copy. A new journal with a new key was started."
+            f"{counted(replayed.unread, 'line')} of that copy cannot be read without the journal's "
+            f"key. A new journal with a new key was started."
         )
     if replayed.lines:
         printing.note(
@@ -474,7 +474,8 @@ def _rows(erasure: Erasure, action: str) -> list[dict[str, Any]]:
 AttachmentsOption = Annotated[
     bool,
     typer.Option(
-        "--with-attachments", help="Include attached PDFs and pictures, in which nobody is masked."
+        "--with-attachments",
+        help="Include attached PDFs and pictures. Personal data in them are not masked.",
     ),
 ]
 

@@ -92,8 +92,8 @@ JobsOption = Annotated[
         "--jobs",
         min=1,
         max=64,
-        help="Matching processes for more than 50,000 orders. Default: one per core, at most 2. "
-        "With 1, the command itself matches.",
+        help="Number of processes that match more than 50,000 orders. Default: one per core, at "
+        "most 2. With 1, the command itself matches.",
     ),
 ]
 
@@ -376,8 +376,8 @@ def suggest(
     if found.found:
         printing.print_file(found.toml)
     printing.note(
-        f"{document['explained']:,} of {counted(found.lines, 'payment')} in this period are "
-        f"explained exactly."
+        f"The rules explain the fees of {document['explained']:,} of "
+        f"{counted(found.lines, 'payment')} in this period exactly."
     )
     if found.nameless:
         printing.note(

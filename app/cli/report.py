@@ -122,8 +122,8 @@ def report_journal(
         typer.Option(
             exists=True,
             dir_okay=False,
-            help="A TOML file of accounts, their codes and tax codes, and when sales are posted. "
-            "Default: TALLYHOOK_REPORTS__ACCOUNTS.",
+            help="A TOML file that names the accounts, their codes and tax codes, and states when "
+            "sales are posted. Default: TALLYHOOK_REPORTS__ACCOUNTS.",
         ),
     ] = None,
     output: printing.OutputOption = None,
@@ -255,7 +255,7 @@ def close_month(
             print(f"{row['sentence']}\n  {row['do']}")
     else:
         printing.emit(rows, columns=("reason", "line", "sentence", "do"), form=form)
-    printing.note(f"{period} stays open. Reasons against closing it: {len(rows):,}.")
+    printing.note(f"{period} stays open. Problems that prevent closing: {len(rows):,}.")
     raise typer.Exit(1)
 
 

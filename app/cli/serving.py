@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PlayOption = Annotated[
     Path | None,
-    typer.Option("--play", help="Play a file of `evidence scenario` instead, then exit."),
+    typer.Option("--play", help="Play a file that `evidence scenario` made, then exit."),
 ]
 SpeedOption = Annotated[
     float, typer.Option(min=0.001, max=1_000_000, help="With --play: speed factor.")
@@ -30,7 +30,7 @@ TokenOption = Annotated[
     str | None,
     typer.Option(
         envvar="TALLYHOOK_PLAY_TOKEN",
-        help="With --play: an API token, to send the shop's calls and to compare the outcome.",
+        help="With --play: the API token that sends the shop's calls and reads the outcome.",
     ),
 ]
 
@@ -315,7 +315,7 @@ def sandbox(
     ] = "http://127.0.0.1:8080/webhooks/checkout",
     truth: Annotated[
         Path | None,
-        typer.Option(help="File to write with what really happened to each order's money."),
+        typer.Option(help="File in which to write what really happened to each order's money."),
     ] = None,
     unit: Annotated[
         float,

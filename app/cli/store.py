@@ -45,9 +45,9 @@ def upgrade(
         bool,
         typer.Option(
             "--dry-run",
-            help="Change nothing. Show which migrations are due, how many orders would get another "
-            "outcome, and which orders would be held because only this version's rules make them "
-            "fulfillable.",
+            help="Change nothing. Show which migrations are due, and how many orders would get "
+            "another outcome. Also show which orders would be held, because they are fulfillable "
+            "by this version's rules only.",
         ),
     ] = False,
     form: printing.FormatOption = printing.Format.table,
@@ -290,14 +290,14 @@ def refold(
 
 def prove(
     references: printing.OrderArguments = None,
-    everything: Annotated[bool, typer.Option("--all", help="Prove every stored order.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Check every stored order.")] = False,
     shuffles: Annotated[
         int,
         typer.Option(
             min=1, max=100_000, help="Trials per order. Orders with more than 500 events get fewer."
         ),
     ] = 100,
-    seed: Annotated[int, typer.Option(help="Seed of the shuffles.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed for shuffling.")] = 0,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Prove that the arrival order and repetition of deliveries do not change a ledger. The command

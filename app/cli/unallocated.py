@@ -43,8 +43,8 @@ Replaces = Annotated[
     str | None,
     typer.Option(
         metavar="ID",
-        help="Act only if the last decision about the payment is still this one, as `unallocated "
-        "show` prints it. An empty text means that there is no decision yet.",
+        help="Do nothing if the payment has a newer decision than this one. `unallocated show` "
+        "prints the decision's id. An empty text means that there is no decision yet.",
     ),
 ]
 
@@ -167,7 +167,8 @@ def dismiss(
     to: Annotated[
         str,
         typer.Option(
-            metavar="ACCOUNT", help="For other business: the account to post the payment to."
+            metavar="ACCOUNT",
+            help="If the payment is not the shop's business: the account to post it to.",
         ),
     ] = "",
     replaces: Replaces = None,

@@ -211,7 +211,7 @@ async def ask_copy(view: View) -> Form:
             *_whose("Found by"),
             Field(
                 "attachments",
-                "Attached PDFs and pictures, in which nobody is masked",
+                "Attached PDFs and pictures (not masked)",
                 choices=(("no", "listed, but not included"), ("yes", "included unchanged")),
                 value="no",
             ),

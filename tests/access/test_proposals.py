@@ -152,7 +152,7 @@ async def test_another_operator_approves_and_the_act_stands_in_both_names(
         (Proven("Ann"), "you proposed this yourself"),
         (Proven("Sue"), "has the role support"),
         (Proven("Mallory"), "not an active operator"),
-        ("Ben", "has proved who they are"),  # the owner of the machine says so
+        ("Ben", "to decide a proposal, sign in"),  # the owner of the machine says so
         (None, "nobody is named"),
     ],
 )
@@ -234,7 +234,7 @@ def test_a_reason_is_some_lines_without_a_phone_number(reason: str, why: str) ->
 
 async def test_the_proposer_alone_withdraws(vault: Vault, proposals: Proposals) -> None:
     made = await vault.propose(Proven("Ann"))
-    with pytest.raises(UsageError, match="Ann proposed this: you may reject it"):
+    with pytest.raises(UsageError, match="only Ann may withdraw this: you may reject it"):
         await proposals.withdraw(made.id, by=Proven("Ben"), reason="x")
     done = await proposals.withdraw(made.id, by=Proven("Ann"), reason="I was wrong")
     assert proposals.document(done)["state"] == "withdrawn"
@@ -318,7 +318,7 @@ async def test_who_made_the_other_s_way_in_is_no_second_person(
         await way_in(context, made, of=of, by=by)
     after = await vault.propose(Proven(proposer), "another vault")
     for each in (before, after):
-        assert f"invited or gave a token to {ways[-1][1]}" in (
+        assert f"gave {ways[-1][1]} an invitation or a token" in (
             await proposals.why_not(each, by=Proven(second)) or ""
         )
         with pytest.raises(UsageError, match="may be one person"):

@@ -213,7 +213,7 @@ def test_a_key_of_several_lines_is_not_asked_for_in_one(
     ("words", "given", "code", "said"),
     [
         (("nobody",), "", 3, "there is no profile 'nobody'"),
-        (("stripe",), "", 2, "no terminal to type it at: give --secret-file FILE"),
+        (("stripe",), "", 2, "no terminal at which to ask: give --secret-file FILE"),
         (("stripe",), "", 2, "The secret is the endpoint's signing secret (whsec_…"),
         (("gocardless", "--secret-file", "-"), SECRET, 2, "access_token: an access token with"),
         (("gocardless", "--secret-file", "-"), SECRET, 2, 'FILE with {"access_token": "<value>"}'),

@@ -241,7 +241,7 @@ def test_a_delivery_is_sent_on_as_it_came(run: Run, target: Target, tmp_path: Pa
     assert sent[b"x-odd"] == b"caf\xe9"
     assert sent[b"webhook-signature"] == dict(signed(body))[b"webhook-signature"]
     assert b"authorization" not in sent
-    assert "Sent without parts that are not stored: authorization" in ended.err
+    assert "Some parts are not stored, and were not sent: authorization" in ended.err
     assert str(target.came[0].url) == HERE + "?a=1"
     trail = run("audit", "list", "--action", "unmasked", "--format", "json").document
     assert [(each["subject"], each["reason"]) for each in trail] == [

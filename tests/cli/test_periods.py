@@ -91,7 +91,7 @@ def test_a_month_is_closed_listed_shown_and_verified(shop: Shop) -> None:
         (("close", "2024-13"), 2, "a period is a month, such as 2026-10"),
         (("close", "2024-10", "--as-of", "yesterday"), 2, "--as-of: write a date"),
         (("close", "2024-10", "--as-of", "9999-01-01"), 2, "is in the future"),
-        (("close", "9999-10"), 1, "9999-10 stays open. Reasons against closing it: 1."),
+        (("close", "9999-10"), 1, "9999-10 stays open. Problems that prevent closing: 1."),
         (("show", "2024-10"), 5, "2024-10 is not closed"),
         (("show", "2024-10", "--format", "xlsx"), 2, "XLSX is a binary format"),
         (("verify", "2024-10"), 5, "2024-10 is not closed"),

@@ -308,7 +308,7 @@ class BreakContract:
         ):
             with pytest.raises(UsageError, match=why):
                 await proposals.approve(proposal.id, by=Proven(by), reason="x")
-        with pytest.raises(UsageError, match="has proved who they are"):
+        with pytest.raises(UsageError, match="to decide a proposal, sign in"):
             await proposals.approve(proposal.id, by="bob", reason="x")
         assert await living(inbox) == {"A": "open", "B": "accepted", "C": "open"}
         await proposals.approve(proposal.id, by=Proven("bob"), reason="I saw it")
