@@ -156,7 +156,7 @@ async def test_a_token_with_a_wrong_claim_lets_nobody_in(
         (lambda _: signed_by(CLIENT_SECRET.encode() * 2, "HS256"), "not accepted"),
         (lambda _: signed_by(ec.generate_private_key(ec.SECP256K1()), "ES256K"), "not accepted"),
         (lambda _: signed_by(STRANGER, "ES256"), "signature of the ID token is wrong"),
-        (lambda _: signed_by(STRANGER, "ES256", kid="other"), "does not publish"),
+        (lambda _: signed_by(STRANGER, "ES256", kid="other"), "the provider does not publish"),
         (lambda _: lambda _: "no.token.at all", "cannot be parsed"),
         (lambda _: lambda _: "a" * 70_000, "sent no ID token"),
     ],
@@ -221,13 +221,13 @@ async def test_new_keys_are_fetched_once_and_strangers_cause_no_more(
     assert trial.provider.fetched.count("keys") == 2
     trial.provider.sign = signed_by(STRANGER, "ES256", kid="third")
     for _ in range(3):
-        with pytest.raises(CompanyRefused, match="does not publish"):
+        with pytest.raises(CompanyRefused, match="the provider does not publish"):
             await trial.sign_in()
     assert trial.provider.fetched.count("keys") == 2
     trial.provider.sign = None
     trial.provider.keys = []  # withdrawn: it counts for an hour at most
     trial.clock.put(trial.clock.now() + KEPT_FOR)
-    with pytest.raises(CompanyRefused, match="does not publish"):
+    with pytest.raises(CompanyRefused, match="the provider does not publish"):
         await trial.sign_in()
 
 
