@@ -49,7 +49,7 @@ FILES: Final[tuple[Place, ...]] = (
         ),
     ),
     Place(
-        "evidence bundles, letters and reports that were taken",
+        "evidence bundles, letters and reports that people took",
         marks.possibly_personal(
             "references; in full bundles also bodies",
             because="an erasure cannot change them; the audit trail names the people who took them",
@@ -182,7 +182,7 @@ def reported_places(
 def places_table() -> str:
     """Return the list of personal places in Markdown, without column names."""
     tables = [(where.partition(".")[0], mark) for where, mark in columns()]
-    lines = ["Each line names a text, its places, and the effect of an erasure:"]
+    lines = ["Each line: a text, its places, what an erasure does, and the legal ground if kept:"]
     for personal in get_args(marks.Personal):
         if personal == "not":
             continue
