@@ -210,10 +210,10 @@ def _the_interpreter_is_as_it_should_be(settings: Settings, reading: SettingsRea
     if reading.live and settings.log_level == "debug":
         reading.problem(
             PREFIX + "LOG_LEVEL",
-            "has the value debug, which is for testing only; write info in live",
+            "has the value debug, which is for testing only; in a live environment, set it to info",
         )
     if reading.live and sys.flags.dev_mode:
-        reading.problem("PYTHONDEVMODE", "is for testing only; unset it in live")
+        reading.problem("PYTHONDEVMODE", "is for testing only; unset it in a live environment")
     if sys.flags.optimize:
         reading.problem("PYTHONOPTIMIZE", "turns off the checks around each write; unset it")
 
@@ -241,7 +241,9 @@ def _live_says_how_long_data_are_kept(settings: Settings, reading: SettingsReadi
     for name, what in RETAINED.items():
         variable = PREFIX + name
         if variable not in reading.given and variable not in reading.problems:
-            reading.problem(variable, f"is required in live: write {what}, or 0 for none")
+            reading.problem(
+                variable, f"is required in a live environment: write {what}, or 0 for none"
+            )
 
 
 def _the_consoles_proxy_is_named(settings: Settings, reading: SettingsReading) -> None:
@@ -515,7 +517,9 @@ def _secrets_are_different(settings: Settings, reading: SettingsReading) -> None
             continue  # all accounts of a provider share its published key
         other = seen.setdefault(secret, variable)
         if other != variable:
-            reading.problem(variable, f"holds the same secret as {other}; give each its own")
+            reading.problem(
+                variable, f"holds the same secret as {other}; give each source its own secret"
+            )
 
 
 def _addresses_are_no_other_name(settings: Settings, reading: SettingsReading) -> None:
@@ -525,8 +529,8 @@ def _addresses_are_no_other_name(settings: Settings, reading: SettingsReading) -
             if end.get_secret_value() in settings.sources.keys() - {name}:
                 reading.problem(
                     f"{PREFIX}SOURCES__{name.upper()}__ADDRESS",
-                    "is the name of another source, which receives its deliveries at that "
-                    "address; choose an address that nobody can guess",
+                    "is the name of another source, and so the address of that source; choose an "
+                    "address that nobody can guess",
                 )
 
 
@@ -573,7 +577,7 @@ def _checkout_has_its_source(settings: Settings, reading: SettingsReading) -> No
     if settings.checkout.base_url and found is not None and found.orders == "own":
         reading.problem(
             f"{PREFIX}SOURCES__{(source or '').upper()}__ORDERS",
-            "must be shared, because checkout opens sessions for orders in the shop's records",
+            "must have the value shared, because checkout opens sessions for the shop's orders",
         )
     names = ", ".join(sorted(settings.sources)) or "none is configured yet"
     if source is not None and source not in settings.sources:

@@ -127,7 +127,9 @@ def accounts(value: Any) -> Any:
         return value
     found = listed(value) if value.lstrip().startswith("[") else [value]
     if not found or any(not each or each != each.strip() for each in found):
-        raise ValueError('must be a name as events state it, or a list of names: ["one", "other"]')
+        raise ValueError(
+            'must be a name exactly as in the events, or a list of such names: ["one", "other"]'
+        )
     return found
 
 
@@ -149,8 +151,8 @@ def only(value: Any) -> Any:
         for name, values in found.items()
     ):
         raise ValueError(
-            f"must be a JSON object of 1 to {MAX_ONLY} members, each with the values that your "
-            'shop\'s payments have: {"data.object.metadata.shop": ["north"]}'
+            f"must be a JSON object with 1 to {MAX_ONLY} members, each with a list of the values "
+            'in your shop\'s payments: {"data.object.metadata.shop": ["north"]}'
         )
     return {name: tuple(values) for name, values in found.items()}
 
@@ -224,8 +226,8 @@ def public_url(value: Any) -> Any:
     found = value if value == "" else base_url(value)
     if isinstance(found, str) and urlsplit(found).path.split("/")[-2:-1] == ["webhooks"]:
         raise ValueError(
-            "must be scheme and host, without /webhooks and the name of a source: "
-            "https://hooks.shop.example"
+            "must consist of scheme and host only, such as https://hooks.shop.example, without "
+            "/webhooks and a source's name"
         )
     return found
 

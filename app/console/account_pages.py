@@ -184,7 +184,9 @@ async def do_add_passkey(view: View, reason: str) -> str:
     console, challenge = view.console, view.given.get("challenge", "")
     now = view.context.clock.now()
     if begun_at(console.mark_key, challenge, to=_session_of(view), now=now) is None:
-        raise UsageError("ten minutes have passed, or another session opened this: open it again")
+        raise UsageError(
+            "this form is older than ten minutes, or another session opened it: open the form again"
+        )
     answer = PasskeyAnswer(
         origin=passkey_origin(console.origin),
         challenge=challenge,
@@ -324,7 +326,7 @@ async def do_choose_notices(view: View, reason: str) -> str:
     pace = next((each for each in work_notices.PACES if each == when), None)
     way = next((each for each in work_notices.WAYS if each == how), None)
     if pace is None or way is None:
-        raise UsageError("choose when and how")
+        raise UsageError("choose when and how you want to be notified")
     me, address = view.person.name, view.given.get("address", "")
     await work_notices.choose_notices(view.context, me, pace=pace, way=way, address=address, by=me)
     return "/me"

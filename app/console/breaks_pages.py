@@ -82,8 +82,8 @@ async def break_document(view: View) -> Document:
         found = await break_acts.one_break(view.context, view.subject)
     except NotFoundError:
         raise NotFoundError(
-            f"there is no break {view.subject!r}: the list of breaks shows those that the newest "
-            "run saw"
+            f"there is no break {view.subject!r}: the list of breaks shows the breaks that the "
+            "newest run found"
         ) from None
     closed = found.life.state == "closed"
     booked = [each for each in found.seen.cites if each.startswith("bnk_")]
@@ -577,7 +577,7 @@ ACTS: Final = (
         ask_match,
         do_match,
         button="Match them",
-        done="They are matched. If their sums differ, the next run reports the difference.",
+        done="The lines are matched. If their sums differ, the next run reports the difference.",
     ),
     Act(
         "Take a match back",
@@ -585,13 +585,13 @@ ACTS: Final = (
         ask_unmatch,
         do_unmatch,
         button="Take it back",
-        done="They are no longer matched.",
+        done="The lines are no longer matched.",
     ),
     Act(
         "Decide about late money",
         "late_money_settled",
         ask_settle,
         do_settle,
-        done="It was decided.",
+        done="Your decision about the late money is saved.",
     ),
 )

@@ -63,7 +63,7 @@ async def ask_declare_coverage(view: View) -> Form:
         ready=bool(choices),
         fields=(
             Field("name", "Files of", choices=tuple(choices)),
-            Field("wallet", "Sub-account", hint="If empty: all of it.", required=False),
+            Field("wallet", "Sub-account", hint="If empty: all sub-accounts.", required=False),
             *day_fields(required=True),
         ),
     )
@@ -91,7 +91,7 @@ async def do_declare_coverage(view: View, reason: str) -> str:
     kind, _, name = view.given.get("name", "").partition(" ")
     known = {each: each for each, _ in NAMED}
     if kind not in known:
-        raise NotFoundError("choose whose files they are")
+        raise NotFoundError("choose whose files cover these days")
     asked = coverage.Declaration(
         kind=known[kind],
         name=name,

@@ -139,7 +139,9 @@ async def runs_document(view: View) -> Document:
 async def run_page_document(view: View) -> Document:
     """GET /runs/{number}: the control totals, as the command shows them."""
     if not (view.subject.isascii() and view.subject.isdigit() and len(view.subject) < 10):
-        raise NotFoundError("a run has a number; the list of runs shows them")
+        raise NotFoundError(
+            "the address must end with the number of a run; the list of runs shows the numbers"
+        )
     found = await reconcile_period.ran(
         view.context, await finished_run(view.context, int(view.subject))
     )
@@ -362,7 +364,7 @@ async def report_download(view: View) -> Response:
     name, scope, month = await asked_scope(view, as_of=as_of)
     try:
         if month is None or as_of is not None:
-            raise NotFoundError("only months are closed")
+            raise NotFoundError("only whole months can be closed")
         content = await closed_periods.closed_report(
             view.context, month.name, form, version=version
         )
@@ -392,7 +394,7 @@ async def journal_document(view: View) -> Document | Response:
     if form is not None:
         try:
             if month is None:
-                raise NotFoundError("only months are closed")
+                raise NotFoundError("only whole months can be closed")
             return await _journal_download(view, form)
         except NotFoundError:
             content = await _made(view, journal_in, scope, form)

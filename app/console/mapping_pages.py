@@ -99,7 +99,7 @@ async def ask_map_columns(view: View) -> Form:
     zone = Field(
         "zone",
         "Time zone of times without one",
-        hint="Such as Africa/Nairobi or +03:00; else the merchant's.",
+        hint="Such as Africa/Nairobi or +03:00. If empty: the merchant's time zone.",
         required=False,
     )
     account = Field("account", "Account of rows without one", required=False)

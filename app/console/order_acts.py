@@ -100,7 +100,7 @@ async def do_prove(view: View, reason: str) -> Response:
     try:
         found = await view.console.makes(prove_each, await _sealed_of(view, order))
     except NotFoundError as error:
-        raise UsageError(f"{error}; the running service seals what waits within seconds") from None
+        raise UsageError(f"{error}; the running service seals new entries within seconds") from None
     content = json.dumps({"order": order, **found}, indent=1).encode()
     return download(content, f"proof-{file_part(order)}.json", "application/json")
 
@@ -469,8 +469,8 @@ async def ask_unmask_many(view: View) -> Form:
                 "The orders",
                 kind="area",
                 value="\n".join(chosen),
-                hint=f"One a line, {customers.MOST_ORDERS} at most. Take out those that you do "
-                "not need.",
+                hint=f"One order a line, at most {customers.MOST_ORDERS} orders. Delete the orders "
+                "that you do not need.",
             ),
             Field("purpose", "What for", choices=tuple(customers.PURPOSES.items())),
         ),
@@ -517,7 +517,7 @@ async def do_see_numbers(view: View, reason: str) -> ActionResult | Response:
     """Show the phone numbers on a page, or return them as a file."""
     form = view.given.get("as", "page")
     if form not in SHOWN_AS:
-        raise UsageError(f"choose how to show them: {', '.join(SHOWN_AS)}")
+        raise UsageError(f"choose how to show the phone numbers: {', '.join(SHOWN_AS)}")
     found = await proposal_shown(view, view.needed("proposal"))
     kind = _kind(view)
     seen = await customers.see_numbers(view.context, kind, found, by=view.person.name)
@@ -584,8 +584,8 @@ ACTS: Final = (
         "finding_accepted",
         ask_accept_finding,
         do_accept_finding,
-        done="The finding is accepted. The order needs no person for it until something "
-        "new arrives.",
+        done="The finding is accepted. It needs attention again only if something new "
+        "arrives for the order.",
     ),
     Act(
         "Release a held order",
@@ -623,6 +623,6 @@ ACTS: Final = (
         "alarm_taken",
         ask_take_alarm,
         do_take_alarm,
-        done="The alarm has your name now.",
+        done="The alarm is now assigned to you.",
     ),
 )

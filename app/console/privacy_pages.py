@@ -77,8 +77,8 @@ async def ask_erase(view: View) -> Form:
             again = view.given.get("again", "")
             if not hmac.compare_digest(_mark(view, again), view.given["mark"]):
                 raise UsageError(
-                    "you typed another number or address than before: nothing was erased, start "
-                    "again"
+                    "the number or address differs from the one that you typed before: nothing "
+                    "was erased. Start again"
                 )
             return await _look(view, again, looks=False)
         if subject := view.given.get("subject", ""):

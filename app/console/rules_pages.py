@@ -241,7 +241,7 @@ async def _text_rule(view: View, line: str) -> tuple[str, str]:
     booked = (await bank_match.named_lines(view.context, [line])).get(name_of(line))
     words = "" if booked is None else (booked.counterparty or booked.text or booked.reference or "")
     if len(words.strip()) < 3:
-        raise UsageError("this bank line has no text from which a rule could be made")
+        raise UsageError("the text of this bank line is too short for a rule")
     return key, words.strip()[:80]
 
 
@@ -327,7 +327,7 @@ async def do_save_rules(view: View, reason: str) -> str | ActionResult:
     """Save the rules. If a second person must approve, make a proposal."""
     job = preview_of(view, view.needed("preview"))
     if job.ended is None or job.problem is not None or not await _still_against(view, job):
-        raise UsageError("what these rules would change now is not known: try them again")
+        raise UsageError("there is no up-to-date preview of these rules: try the rules again")
     done = await view.console.reads_rules(
         match_rules.save_rules, rules_tried(job), by=view.person.name, reason=reason
     )

@@ -238,7 +238,7 @@ async def _untaken(view: View) -> list[int]:
     has neither."""
     state, order = view.choice("state", STATES), view.word("order")
     if state is None and order is None:
-        raise UsageError("give a state or an order, to choose the list")
+        raise UsageError("choose the notifications: give a state or an order")
     found = await list_notifications(view.context, state=state, order=order, limit=MOST_AGAIN + 1)
     return [each.seq for each in found]
 
@@ -330,7 +330,7 @@ async def do_verify_log(view: View, reason: str) -> str:
             return await view.console.work(verify_own_log)
         except NotFoundError:
             raise UsageError(
-                "nothing is sealed yet: the service seals what waits by itself"
+                "nothing is sealed yet: the running service seals new entries within seconds"
             ) from None
 
     await view.shared_job("verify", "log", work=work)
@@ -428,7 +428,7 @@ async def ask_add_token(view: View) -> Form:
         "finance: reports. evidence: bundles.",
         reason=False,
         fields=(
-            Field("name", "Name", hint="Of the program, such as shop."),
+            Field("name", "Name", hint="The program's name, such as shop."),
             *(
                 Field(
                     scope,
@@ -441,7 +441,7 @@ async def ask_add_token(view: View) -> Form:
             Field(
                 "until",
                 "Until",
-                hint="A day, a moment, or a length of time such as 90d or 12h; if empty: no end.",
+                hint="A date, a time, or a duration such as 90d or 12h. If empty: no end.",
                 required=False,
             ),
         ),
@@ -527,7 +527,7 @@ async def ask_sign_item(view: View) -> Form:
         )
     if sentence is None:
         raise UsageError(
-            "the checks decide this item; run them first, and sign it only if they ask for that"
+            "the checks decide this item: run the checks, and sign the item only if they ask you to"
         )
     return Form(
         ITEM_TITLES[item],
@@ -569,7 +569,7 @@ ACTS: Final = (
         ask_disable,
         do_disable,
         button="Disable them",
-        done="They no longer have access.",
+        done="The operator no longer has access.",
     ),
     Act(
         "End sessions",
@@ -577,7 +577,7 @@ ACTS: Final = (
         ask_end_sessions,
         do_end_sessions,
         button="End them all",
-        done="All their sessions have ended.",
+        done="All sessions of the operator have ended.",
     ),
     Act("Make a token", "token_added", ask_add_token, do_add_token),
     Act(

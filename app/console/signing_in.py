@@ -450,7 +450,7 @@ class SigningIn:
         if purpose != "sign-in" and await self.person(request) is None:
             return RedirectResponse("/sign-in", status_code=303)
         if purpose == "link" and not self._granted(request, asked.get("grant", "")):
-            return self._pages.problem(403, "Begin on the page My account.", back="/me")
+            return self._pages.problem(403, "Link the account on the page My account.", back="/me")
         if not self._may_try(request):
             return self._pages.problem(429, "Too many tries: wait a minute.", back=where)
         where = where if len(where) <= MAX_NEXT else "/"

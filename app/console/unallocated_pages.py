@@ -100,7 +100,7 @@ async def ask_assign_payment(view: View) -> Form:
         "order",
         "The order that it is for",
         value=named or "",
-        hint="Its reference, as the shop states it.",
+        hint="The order's reference, as the shop states it.",
     )
     because, ready = None, found.state == "open"
     if named is not None and ready:

@@ -91,7 +91,9 @@ async def _reading_fields(view: View) -> tuple[Field, ...]:
             required=False,
         ),
         *day_fields(required=False),
-        Field("book", "Which order book", hint="Only where there are several.", required=False),
+        Field(
+            "book", "Which order book", hint="Only if you have several order books.", required=False
+        ),
         Field("delimiter", "What divides cells", choices=DELIMITERS, required=False),
         Field(
             "dates",
@@ -126,7 +128,7 @@ async def ask_upload(view: View) -> Form:
                 "file",
                 "The files",
                 kind="files",
-                hint=f"At most {MOST_KEPT}, of {MAX_FILE_BYTES >> 20} MiB together.",
+                hint=f"At most {MOST_KEPT} files, together at most {MAX_FILE_BYTES >> 20} MiB.",
             ),
             *await _reading_fields(view),
         ),
@@ -250,10 +252,10 @@ async def _request(view: View, file: ReceivedFile) -> imports.ImportRequest:
         raise UsageError("choose a known export or a mapping, not both")
     delimiter = given.get("delimiter", "")
     if delimiter not in dict(DELIMITERS):
-        raise UsageError("choose one of the listed characters that divide cells")
+        raise UsageError("choose one of the listed delimiters")
     dates = given.get("dates", "")
     if dates not in dict(DATES):
-        raise UsageError("choose one of the listed ways to write dates")
+        raise UsageError("choose one of the listed date formats")
     return imports.ImportRequest(
         path=file.path,
         account=given.get("account", "").strip(),
@@ -472,7 +474,7 @@ async def ask_discard(view: View) -> Form:
 async def do_discard(view: View, reason: str) -> str:
     upload = imports_pages.upload_of(view, view.needed("upload"))
     if upload.busy:
-        raise UsageError("this file is being read: wait for the end")
+        raise UsageError("this file is being read: wait until it has been read")
     view.console.uploads.forget(upload)
     return "/imports"
 
@@ -525,6 +527,6 @@ ACTS: Final = (
         ask_try_folder,
         do_try_folder,
         button="Try them again",
-        done="They are tried again within half a minute.",
+        done="The files are tried again within half a minute.",
     ),
 )

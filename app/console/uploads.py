@@ -305,8 +305,8 @@ async def _whole_body(request: Request) -> AsyncGenerator[bytes]:
             break
     if size > MAX_FORM_BYTES:
         raise UsageError(
-            f"what was sent is larger than {MAX_FILE_BYTES >> 20} MiB: send fewer files, split "
-            "one, or import it on the machine (tallyhook import)"
+            f"the files together are larger than {MAX_FILE_BYTES >> 20} MiB: send fewer files, "
+            "split a file, or import the files on the machine (tallyhook import)"
         )
     if not end.rstrip(b"\r\n").endswith(b"--"):
         raise UsageError("the form arrived incomplete: send it again")

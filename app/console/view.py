@@ -223,7 +223,7 @@ class View:
         if given is None:
             return None
         if not (given.isascii() and given.isdigit() and len(given) <= 18):
-            raise UsageError(f"{name} is a whole number")
+            raise UsageError(f"{name} must be a whole number")
         return int(given)
 
     def instant(self, name: str) -> Instant | None:
@@ -240,7 +240,7 @@ class View:
 def stated(name: str, value: T | None) -> T:
     """Return a parameter's value. Raise UsageError for None."""
     if value is None:
-        raise UsageError(f"{name}: say which")
+        raise UsageError(f"the address lacks the parameter {name}")
     return value
 
 

@@ -116,11 +116,11 @@ def _entry(text: str) -> ScheduleEntry:
     reported = any([spans, forms]) or (bool(ways) and not checkpoint)
     if reported and not all([len(spans) == 1, forms, ways]):
         raise ValueError(
-            f"{name}: a report needs month or day, a form ({', '.join(FORMS)}) and a way "
-            f"({', '.join(WAYS)})"
+            f"{name}: a report needs month or day, a format ({', '.join(FORMS)}) and a way of "
+            f"delivery ({', '.join(WAYS)})"
         )
     if checkpoint and not ways:
-        raise ValueError(f"{name}: a checkpoint needs a way ({', '.join(WAYS)})")
+        raise ValueError(f"{name}: a checkpoint needs a way of delivery ({', '.join(WAYS)})")
     if not words:
         raise ValueError(f"{name}: names no task; write one, such as reconcile")
     return ScheduleEntry(

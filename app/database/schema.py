@@ -284,8 +284,9 @@ async def _made_on_postgresql(connection: AsyncConnection) -> list[SchemaObject]
         if getattr(error.orig, "sqlstate", None) != "42501":  # insufficient_privilege
             raise
         raise StorePoisoned(
-            "the database's schema differs from this program's, and this user may not make one to "
-            "compare it with; let the database's owner run `tallyhook db check`"
+            "the database's schema differs from this program's schema, and this user may not "
+            "create a schema for a detailed comparison; let the database's owner run `tallyhook "
+            "db check`"
         ) from error
     finally:
         await savepoint.rollback()

@@ -397,7 +397,9 @@ def statement(template: str, **fragments: str) -> str:
     do not match.
     """
     if set(_PLACE.findall(template)) != fragments.keys():
-        raise ValueError(f"the fragments {', '.join(fragments)} are not those of: {template}")
+        raise ValueError(
+            f"the placeholders of {template!r} differ from the fragments {', '.join(fragments)}"
+        )
     return _PLACE.sub(lambda place: fragments[place[1]], template)
 
 

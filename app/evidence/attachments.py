@@ -323,7 +323,8 @@ def _checked(asked: AttachRequest) -> str:
         raise UsageError(fault)
     if (asked.carrier or asked.tracking) and asked.kind != "delivery":
         raise UsageError(
-            "only the kind delivery has a carrier and a tracking number: leave them out"
+            "only attachments of the kind delivery have a carrier and a tracking number: leave "
+            "both out"
         )
     return media
 

@@ -448,8 +448,8 @@ async def _permitted_of(
         await permitted(connection, by=by, action="erased")
     except UsageError as error:
         raise UsageError(
-            f"{restriction.sentence} Only people who may erase can take its full bundle "
-            f"({error}): take a redacted bundle, which needs no reason"
+            f"{restriction.sentence} Only operators who may erase data can build a full bundle of "
+            f"the order ({error}). Build a redacted bundle, which needs no reason"
         ) from None
 
 

@@ -89,7 +89,7 @@ def zone_in(document: Mapping[str, Any]) -> LetterZone:
         for begins, seconds, called in document["from_utc_s"]
     }
     if not known:
-        raise ValueError("times.json knows no moment")
+        raise ValueError("the list from_utc_s in times.json is empty")
     return LetterZone(document["zone"], None, known)
 
 

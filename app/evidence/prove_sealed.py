@@ -120,7 +120,9 @@ async def proofs_of(
     else:
         signed = await log_store.newest_head(connection)
     if signed is None or signed.size <= last:
-        raise NotFoundError("no checkpoint covers it; run `tallyhook log verify` to see why")
+        raise NotFoundError(
+            "no checkpoint covers all these leaves; run `tallyhook log verify` to see why"
+        )
     ordered = sorted(leaves.values(), key=lambda leaf: leaf.number)
     paths = await paths_to(connection, [leaf.number for leaf in ordered], size=signed.size)
     proofs = [

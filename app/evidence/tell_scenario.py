@@ -114,13 +114,13 @@ class StandIns:
         if self._masking.touches(leaf):
             where = f"{shown(path)} of the body of the event {event.event_id}"
             raise UsageError(
-                f"{self._masking.text(where)} holds a customer's number, but its value is needed: "
+                f"{self._masking.text(where)} holds a customer's number and cannot be masked: "
                 "no scenario can be made"
             )
         if len(leaf) > _KEPT_MAX or leaf.lstrip()[:1] in ("{", "["):
             raise UsageError(
-                f"no scenario can be made: the value {shown(path)} lies inside another text of "
-                "the body"
+                f"no scenario can be made: the value {shown(path)} is a part of a longer text "
+                "in the body"
             )
         return document
 
@@ -336,7 +336,10 @@ def _playable(dossier: Dossier) -> tuple[list[DeliveryEvidence], list[str]]:
         elif evidence.body is None:
             raise UsageError("bodies of this order were deleted: nothing can be replayed")
         elif evidence.arrived.envelope is not None:
-            raise UsageError("its events came with others in one request: no scenario can be made")
+            raise UsageError(
+                "an event of this order came with other events in one request: no scenario can "
+                "be made"
+            )
         else:
             played.append(evidence)
     if any(record.kind not in REPORTED for record in dossier.history.records):

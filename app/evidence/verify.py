@@ -89,7 +89,9 @@ def deliveries(bundle: Bundle) -> str:
     for name, each in heard.items():
         stated = bundle.document(f"delivery-{name}.json")
         if (stated["delivery"], stated["received_at"]) != (name, each["received_at"]):
-            raise Wrong(f"history.json and delivery-{name}.json disagree on the id or the arrival")
+            raise Wrong(
+                f"history.json and delivery-{name}.json disagree on the id or the arrival time"
+            )
         if stated["sha256"] != each["event"]["digest"]:
             raise Wrong(f"the event of delivery {name} was read from another body")
         for part in filter(None, (stated[each] for each in PARTS)):

@@ -101,7 +101,7 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
         if name in named:
             raise Wrong(f"two entries of the log have the name {name}")
         if name != _own_name(leaf, index):
-            raise Wrong(f"the leaf of {name} names something else")
+            raise Wrong(f"the leaf of {name} has another name")
         if name in things:  # where nothing is here, completeness says why
             masked += _compare(name, leaf, things[name], bundle)
         last = index
@@ -220,7 +220,7 @@ def _compare(name: str, leaf: dict[str, Any], thing: _Thing, bundle: Bundle) -> 
         raise Wrong(f"log.json lacks the salts of {name}")
     digest, masked = _digest(thing.document, PARTS_OF[leaf["kind"]], opened, bundle)
     if digest != leaf["parts"]:
-        raise Wrong(f"{name} differs from its leaf in the log: its content")
+        raise Wrong(f"the content of {name} differs from its leaf in the log")
     return masked
 
 
@@ -243,7 +243,7 @@ def _digest(
     parts["said"] = {name: document[name] for name in document if name not in names}
     hashes, masked = {}, 0
     if opened.keys() != parts.keys():
-        raise Wrong("log.json has salts of other parts than the document has")
+        raise Wrong("the salts in log.json belong to other parts than the document has")
     for name, value in parts.items():
         part = opened[name]
         shown = canonical(value)
@@ -290,13 +290,10 @@ def readings_of(bundle: Bundle) -> Readings:
             found.bare.append(name)
             continue
         if opened != [*known][-1:]:
-            raise Wrong(
-                f"log.json must have the salts of the last leaf of {name} and of no other leaf "
-                "of it"
-            )
+            raise Wrong(f"log.json must have salts of exactly one leaf of {name}: the last leaf")
         digest, masked = _digest(each["event"], TEXTS, log["parts"][opened[0]], bundle)
         if digest != known[opened[0]]:
-            raise Wrong(f"{name} differs from its leaf in the log: the event that was read from it")
+            raise Wrong(f"the event that was read from {name} differs from its leaf in the log")
         (found.masked if masked else found.proved).append(name)
         if len({digest for digest in known.values() if digest}) > 1:
             found.several.append(name)
@@ -387,13 +384,13 @@ def order_chain(bundle: Bundle) -> Chain:
         counted = [index for index, _ in entries if index < shown[log["tree"]["leaf"]][1]["size"]]
         if (len(counted), counted[-1:]) != (log["tree"]["leaves"], [log["tree"]["last"]]):
             raise Wrong(
-                "the tree of all orders counts other entries of this order than the bundle contains"
+                "the bundle's entries of this order differ from those in the tree of all orders"
             )
     day = micros(bundle.manifest["as_of"]) // DAY
     made = shown[log["tree"]["leaf"]][1]["at"] // DAY if tree else 0
     if entries and made < day and (shown[entries[0][1]][1].get("at") or 0) // DAY < day:
         raise Wrong(
-            "the order is older than the day of the bundle, but no tree of that day counts it"
+            "the order is older than the day of the bundle, but is missing from that day's tree"
         )
     return Chain(entries, sorted({*others} - {*log["unsealed"]}), moved, tree)
 

@@ -313,9 +313,9 @@ def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
         said = str(error).removeprefix("not a checkpoint: ")
         why = "" if isinstance(error, UnicodeDecodeError) else f" ({said})"
         raise UsageError(
-            f"--checkpoint: {checkpoint} is not a checkpoint{why}: name a file that `tallyhook "
-            "log checkpoint` printed, or that the shop's address for it served; nothing was "
-            "verified"
+            f"--checkpoint: {checkpoint} is not a checkpoint{why}: name a file with the "
+            "output of `tallyhook log checkpoint`, or with the checkpoint that the shop publishes. "
+            "Nothing was verified"
         ) from None
     try:
         path = json.loads(consistency.read_bytes()[:MAX_PROOF_BYTES])["path"]
@@ -324,8 +324,8 @@ def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
         raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None
     except verify.NOT_IN_FORM:
         raise UsageError(
-            f"--consistency: {consistency} holds no proof of consistency: name a file that "
-            "`tallyhook log consistency` printed, or that the shop's address for it served"
+            f"--consistency: {consistency} holds no proof of consistency: name a file with "
+            "the output of `tallyhook log consistency`, or with the proof that the shop publishes"
         ) from None
 
 
@@ -669,8 +669,8 @@ def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Che
     ended = dict(verify.earlier_origins(log)).get(theirs.origin)
     if ended is not None and theirs.size > ended:
         raise verify.Wrong(
-            f"the bundle's log had {counted(ended, *LEAF)} under the origin {theirs.origin} when "
-            f"a backup was restored, but the kept checkpoint has {theirs.size:,}: this log lacks "
+            f"a backup was restored when the bundle's log had {counted(ended, *LEAF)} under the "
+            f"origin {theirs.origin}. The kept checkpoint has {theirs.size:,}, so this log lacks "
             "the leaves in between"
         )
 

@@ -305,7 +305,7 @@ def read_json(data: bytes, name: str) -> Any:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
-            raise Wrong(f"{name} has an object with one name twice")
+            raise Wrong(f"{name} has an object with a duplicate name")
         return found
 
     try:

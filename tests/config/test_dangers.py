@@ -107,7 +107,7 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
         {"SOURCES__SHOP__SECRETS": f"{SECRET},{SECRET}"},
         "the same secret twice",
     ),
-    "one secret for two": ({"SOURCES__B__SECRETS": SECRET}, "give each its own"),
+    "one secret for two": ({"SOURCES__B__SECRETS": SECRET}, "give each source its own secret"),
     "the same in another spelling": (
         {"SOURCES__B__SECRETS": SECRET.removeprefix("whsec_")},
         "in another spelling",

@@ -226,7 +226,7 @@ def test_sessions_are_opened_for_shared_orders_only() -> None:
         "TALLYHOOK_CHECKOUT__BASE_URL": "https://payments.example",
         "TALLYHOOK_CHECKOUT__TOKEN": TEXT,
     }
-    with pytest.raises(ConfigurationError, match="A__ORDERS: must be shared"):
+    with pytest.raises(ConfigurationError, match="A__ORDERS: must have the value shared"):
         load_settings(variables)
     assert problems(A__ORDERS="both", A__SECRETS=TEXT)[0].endswith("must be shared or own")
 

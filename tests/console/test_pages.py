@@ -437,7 +437,7 @@ async def test_pages_follow_each_other_without_gap_or_double(
         ("/orders/ORD-9", 404, "Nothing is known of order"),
         ("/deliveries/dlv_0", 404, "There is no delivery"),
         ("/nothing", 404, "There is no such page"),
-        ("/do/evidence", 400, "Order: say which"),
+        ("/do/evidence", 400, "The address lacks the parameter order"),
     ],
 )
 async def test_what_is_off_becomes_a_page_that_says_so(

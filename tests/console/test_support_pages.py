@@ -194,7 +194,7 @@ async def test_an_erasure_looks_first_and_takes_two(console: RunningConsole) -> 
         no_address = await send(client, path, what="email", subject="ann at home")
     assert 'name="mark"' in by_number.text
     assert "1 order" in shown(looked.text)
-    assert "another number or address than before" in shown(other.text)
+    assert "The number or address differs from the one that you typed before" in shown(other.text)
     assert "Proposed to a second person" in shown(told.text)
     assert "you proposed this yourself" in shown(own.text).lower()
     assert "Nothing to erase" in shown(none.text)

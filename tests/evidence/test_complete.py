@@ -181,7 +181,7 @@ def test_the_tree_of_the_bundles_day_cannot_be_left_out(world: World) -> None:
     )
     assert steps(verify_evidence(forged))["completeness"] == (
         False,
-        "The order is older than the day of the bundle, but no tree of that day counts it.",
+        "The order is older than the day of the bundle, but is missing from that day's tree.",
     )
 
 
