@@ -362,7 +362,7 @@ def _money_moved(judgement: Judgement) -> Decision:
         decided = line(judgement)
         if decided is not None:
             return decided
-    raise AssertionError("the last line always fits")
+    raise AssertionError("no line decided the outcome, although the last line decides every order")
 
 
 def stands_alone(judgement: Judgement, payment: Payment) -> bool:

@@ -80,14 +80,15 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     "semantic_duplicate": FindingWords(
         "info",
         sentence="{events} events state one movement of {attempt}; they count as one",
-        plain="{events} messages tell of the same {movement}. It counts once.",
+        plain="{events} messages tell of the same {movement}, which counts once.",
         summary="Several events state one movement; they count as one",
     ),
     "out_of_order": FindingWords(
         "info",
-        sentence="Events of {attempt} arrived in another order than they occurred",
-        plain="Messages about the payment reached us in another order than things happened.",
-        summary="Events arrived in another order than they occurred",
+        sentence="Events of {attempt} did not arrive in the sequence in which they occurred",
+        plain="Messages about the payment did not reach us in the sequence in which things "
+        "happened.",
+        summary="Events did not arrive in the sequence in which they occurred",
     ),
     "delivered_late": FindingWords(
         "info",
@@ -117,14 +118,14 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     ),
     "contradictory_claims": FindingWords(
         "warning",
-        sentence="{attempt} is said to be {claims}, which exclude each other",
+        sentence="{attempt} is said to be {claims}, but only one of these can be true",
         plain="We were told both that {claims}. Only one of them can be true.",
         staff="Ask the payment service which of the two is true.",
         summary="Events claim things that exclude each other",
     ),
     "unrecognized_event": FindingWords(
         "warning",
-        sentence="The kind {kind} means nothing to the profile; the event is kept",
+        sentence="The profile does not know the kind {kind}; the event is kept",
         plain="The payment service sent a message that we cannot read yet. It is kept.",
         staff="Name the kind {kind} in the profile of its source, then run `tallyhook reindex`.",
         summary="The profile does not know the kind of an event",
@@ -146,18 +147,20 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     ),
     "session_unknown": FindingWords(
         "warning",
-        sentence="A session was asked for and no answer came; whether it exists is not known",
+        sentence="We asked the provider for a session and got no answer, so we do not know "
+        "whether the session exists",
         plain="We asked the payment service to begin a payment, and got no answer. It may have "
         "begun.",
         staff="Check at the payment service whether the payment began before you start another.",
-        summary="A session was asked for and no answer came",
+        summary="A session was requested, but the provider did not answer",
     ),
     "assignment_contradicted": FindingWords(
         "warning",
-        sentence="{attempt} was assigned to this order, and order {named} was named for it later",
+        sentence="{attempt} was assigned to this order, but later evidence names order {named} "
+        "for it",
         plain="A payment of this order may belong to another order. We are looking into it.",
         staff="Find out whether the payment belongs to order {named}, and assign it again if so.",
-        summary="A payment was assigned, but another order was named for it later",
+        summary="A payment was assigned to an order, but later evidence names another order for it",
     ),
     "refund_without_payment": FindingWords(
         "warning",
@@ -168,7 +171,7 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     ),
     "refund_standalone": FindingWords(
         "warning",
-        sentence="Money was given back for the order by a refund of no payment of it",
+        sentence="Money was given back for the order by a refund that belongs to no payment",
         plain="Money was given back apart from the payment.",
         staff="Check that the refund, which belongs to no payment, is meant for this order.",
         summary="Money was given back, but the refund belongs to no payment",
@@ -205,19 +208,19 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     ),
     "refund_pending": FindingWords(
         "warning",
-        sentence="A refund of {attempt} is under way since {begun_at}: {pending}",
+        sentence="A refund of {attempt} has been under way since {begun_at}: {pending}",
         plain="A refund{pending} was begun on {begun_at} and is on its way.",
-        staff="Do not refund again: a refund{pending} is under way since {begun_at}.",
+        staff="Do not refund again: a refund{pending} has been under way since {begun_at}.",
         summary="A refund is under way",
     ),
     "refund_overdue": FindingWords(
         "warning",
-        sentence="The refund of {attempt} is under way since {begun_at}, longer than the window "
-        "until {due_at}: {pending}",
+        sentence="The refund of {attempt} has been under way since {begun_at} and was due by "
+        "{due_at}: {pending}",
         plain="The refund{pending} is taking longer than it should: it was begun on {begun_at}.",
         staff="The refund{pending} is overdue at the payment service: ask there before you refund "
         "again.",
-        summary="A refund is under way for longer than it should be",
+        summary="A refund is taking longer than it should",
     ),
     "refund_failed": FindingWords(
         "warning",
@@ -229,17 +232,17 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     ),
     "reversal_amount_mismatch": FindingWords(
         "warning",
-        sentence="A reversal of {attempt} states {stated}, and {taken} was left to take back; "
+        sentence="A reversal of {attempt} states {stated}, but {taken} of the payment was left; "
         "{taken} is counted as gone",
         plain="We were told that {stated} of the payment was taken back, but {taken} was "
         "left of it: we cannot say which of the two has gone back.",
         staff="Ask the payment service how much it took back: {stated}, or {taken}.",
-        summary="A reversal states another amount than was left to take back",
+        summary="A reversal states an amount that differs from what was left of the payment",
     ),
     "amount_not_price": FindingWords(
         "warning",
-        sentence="Only the order number links {attempt} to this order, and {captured} is not a "
-        "price that the order has had since: the payment is not counted",
+        sentence="{attempt} is not counted: only the order number links it to this order, and "
+        "{captured} is neither the order's price at that time nor a later price",
         plain="{captured} came with the number of this order, but is not its price. It "
         "may have been meant for something else.",
         staff="Find out whether the payment of {captured} is for this order. If so, name it in the "
@@ -248,8 +251,9 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     ),
     "maybe_other_shop": FindingWords(
         "warning",
-        sentence="Held since {held_at}: a payment of more than the price is linked by the order "
-        "number alone, and its provider account also brings payments for orders that nobody placed",
+        sentence="Held since {held_at}: only the order number links a payment of more than the "
+        "price to this order, and the provider account also receives payments for orders that "
+        "nobody placed",
         plain="The order waits until somebody has checked that its payment is meant for it.",
         staff="Do not ship yet: another shop may use this provider account, and the payment may be "
         "for its order of the same number. Compare it with the provider's dashboard; then release "
@@ -272,9 +276,9 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     ),
     "paid_twice": FindingWords(
         "error",
-        sentence="Paid {times} times over; {owed} is owed back to the customer{under_way}",
+        sentence="Paid {times} times; {owed} is owed back to the customer{under_way}",
         plain="Paid {times} times, which is {owed} too much.",
-        summary="Paid several times over; money is owed back",
+        summary="Paid several times; money is owed back",
     ),
     "amount_mismatch": FindingWords(
         "error",
@@ -285,8 +289,8 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     ),
     "amount_off_by_minor_unit": FindingWords(
         "error",
-        sentence="{captured} against {expected}: an amount in major units was taken for minor "
-        "units, or the other way round",
+        sentence="{captured} was captured, but {expected} is due: an amount in major units was "
+        "taken for minor units, or the other way round",
         plain="{captured} was paid for a price of {expected}. Probably an amount was sent in the "
         "wrong unit, such as cents for shillings.",
         staff="Find out where an amount was sent in the wrong unit.",
@@ -301,15 +305,16 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     ),
     "refund_exceeds_capture": FindingWords(
         "error",
-        sentence="{refunded} was given back, and only {captured} had been captured",
+        sentence="{refunded} was given back, but only {captured} had been captured",
         plain="{refunded} has been given back, but only {captured} had been paid.",
-        staff="Ask the payment service why more went back than came. After a refund in part, a "
-        "lost dispute over the whole payment is often corrected there: see its statement.",
+        staff="Ask the payment service why more money went back than had been paid. If a partly "
+        "refunded payment was then lost in a dispute, the payment service often corrects the "
+        "amount in its statement.",
         summary="More was given back than had been captured",
     ),
     "fulfilled_but_not_paid": FindingWords(
         "error",
-        sentence="The shop fulfilled the order at {fulfilled_at}, and it is {outcome}",
+        sentence="The shop fulfilled the order at {fulfilled_at}, but the order is {outcome}",
         plain="The order was shipped on {fulfilled_at}, but it is not known to be paid.",
         staff="The order was shipped on {fulfilled_at} and is not known to be paid: find that out, "
         "then ask the customer for the money, or for the goods.",
@@ -339,14 +344,15 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     ),
     "unread_money_event": FindingWords(
         "error",
-        sentence="The kind {kind} speaks of money going back, and the profile does not say what "
-        "it means: the money that it may take is not counted until the profile does",
+        sentence="The name of the kind {kind} suggests that money went back, but the profile "
+        "does not know the kind: the money that may have gone back is not counted until the "
+        "profile states the meaning of the kind",
         plain="The payment service sent a message that may be about money going back, "
         "but we cannot read it yet.",
         staff="Name the kind {kind} in the profile of its source, then run `tallyhook reindex`. "
         "Do not count on the money before that.",
-        summary="The kind of an event speaks of money going back, but its profile does "
-        "not know that kind",
+        summary="The name of an event's kind suggests that money went back, but the profile does "
+        "not know the kind",
     ),
     "held_back": FindingWords(
         "error",
@@ -374,12 +380,13 @@ MANY: Final[dict[FindingCode, ManyWords]] = {
         "Each counts once.",
     ),
     "semantic_duplicate": ManyWords(
-        sentence="Several events, up to {events}, state one movement, for each of {alike} "
-        "movements; they count as one",
-        plain="For each of {alike} movements of money there are several messages. It counts once.",
+        sentence="Each of {alike} movements is stated by several events, up to {events}; each "
+        "movement counts once",
+        plain="For each of {alike} movements of money there are several messages. Each movement "
+        "counts once.",
     ),
     "out_of_order": ManyWords(
-        sentence="Events of {alike} attempts arrived in another order than they occurred",
+        sentence="Events of {alike} attempts did not arrive in the sequence in which they occurred",
         plain=FINDINGS["out_of_order"].plain,
     ),
     "delivered_late": ManyWords(
@@ -389,11 +396,11 @@ MANY: Final[dict[FindingCode, ManyWords]] = {
     "success_after_deadline": ManyWords(
         sentence="{alike} successes, dated {occurred_at} to {last_occurred_at}, became known after "
         "their attempts had been given up",
-        plain="{alike} payments were made, or became known, after we had stopped waiting for them.",
+        plain="We learned of {alike} payments after we had stopped waiting for them.",
     ),
     "unrecognized_event": ManyWords(
-        sentence="{alike} events are of a kind that means nothing to the profile, {kind}; they are "
-        "kept",
+        sentence="{alike} events are of the kind {kind}, which the profile does not know; they "
+        "are kept",
         plain="The payment service sent {alike} messages that we cannot read yet. They are kept.",
     ),
     "dated_in_future": ManyWords(
@@ -436,17 +443,17 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="Paid more than once; a refund is owed",
     ),
     "overpayment_returned": ReasonWords(
-        sentence="Paid in full: {captured} captured{on_top}, and what came beyond the "
-        "{expected} due has been given back",
+        sentence="Paid in full: {captured} captured{on_top}; {expected} was due, and the surplus "
+        "has been given back",
         plain="Paid in full: {expected}. What was paid too much has been given back.",
-        summary="Paid, and what came beyond the price given back",
+        summary="Paid, and the surplus was given back",
     ),
     "overpayment_returned_in_part": ReasonWords(
-        sentence="Paid more than once: {captured} captured{on_top} of {expected} due{discount}, "
-        "and {returned} of it given back so far{under_way}",
+        sentence="Paid more than once: {captured} captured{on_top} of {expected} due{discount}; "
+        "{returned} has been given back so far{under_way}",
         plain="Paid more than once: {captured}{on_top} for a price of {expected}. {returned} has "
         "been given back.",
-        summary="Paid more than once, and a part of the surplus given back",
+        summary="Paid more than once, and a part of the surplus was given back",
     ),
     "paid_with_surplus": ReasonWords(
         sentence="Paid, and more than is due: {captured} captured{on_top} of {expected} "
@@ -456,10 +463,11 @@ REASONS: Final[dict[str, ReasonWords]] = {
     ),
     "paid_with_surplus_returned_in_part": ReasonWords(
         sentence="Paid, and more than is due: {captured} captured{on_top} of {expected} "
-        "due{discount}, and some of it given back; {surplus} is still owed back{under_way}",
+        "due{discount}; some of it has been given back, and {surplus} is still owed "
+        "back{under_way}",
         plain="Paid too much: {captured}{on_top} for a price of {expected}. Some of it has been "
         "given back.",
-        summary="Paid, and some of what came beyond the price given back",
+        summary="Paid, and a part of the surplus was given back",
     ),
     "refunded_in_full": ReasonWords(
         sentence="Refunded: all of the {captured} captured{not_given_back} has been given back",
@@ -496,9 +504,9 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="The customer disputes the payment, and the dispute is open",
     ),
     "dispute_without_payment": ReasonWords(
-        sentence="Unresolved: a dispute came and went, and no payment is known",
+        sentence="Unresolved: a dispute was opened and has ended, but no payment is known",
         plain="There was a dispute about a payment that we know nothing of.",
-        summary="A dispute came and went, and no payment is known",
+        summary="A dispute was opened and has ended, but no payment is known",
     ),
     "amount_off_by_factor": ReasonWords(
         sentence="Unresolved: {captured} captured on {attempt} for {expected} due: an amount in "
@@ -515,16 +523,17 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="A payment that only the order number links differs from the order's price",
     ),
     "returned_in_other_currency": ReasonWords(
-        sentence="Unresolved: {returned} went back on {attempt}, in another currency than was "
-        "captured",
-        plain="{returned} has gone back, in another currency than the payment was made in.",
-        summary="Money went back in another currency than was captured",
+        sentence="Unresolved: {returned} of {attempt} went back, but the payment was captured in "
+        "another currency",
+        plain="{returned} has gone back, but the payment was made in another currency.",
+        summary="Money went back in a currency that differs from the payment's",
     ),
     "disputed_in_other_currency": ReasonWords(
-        sentence="Unresolved: {disputed} of {attempt} is disputed, in another currency than was "
-        "captured",
-        plain="The payment is disputed for {disputed}, in another currency than it was made in.",
-        summary="A payment is disputed in another currency than was captured",
+        sentence="Unresolved: {disputed} of {attempt} is disputed, but the payment was captured "
+        "in another currency",
+        plain="{disputed} of the payment is disputed, but the payment was made in another "
+        "currency.",
+        summary="A payment is disputed in a currency that differs from the payment's",
     ),
     "canceled_after_capture": ReasonWords(
         sentence="Unresolved: {attempt} was captured, and then said to be canceled",
@@ -533,10 +542,10 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="A payment was captured, and then said to be canceled",
     ),
     "returned_more_than_captured": ReasonWords(
-        sentence="Unresolved: more went back on a payment than came on it, and without that "
-        "{expected} would be paid",
-        plain="More money has gone back on one payment than came on it.",
-        summary="More went back on one payment than came on it",
+        sentence="Unresolved: more money went back for a payment than was captured; apart from "
+        "this, {expected} would be paid",
+        plain="More money has gone back for one payment than had been paid.",
+        summary="More money went back for one payment than was captured",
     ),
     "amount_differs": ReasonWords(
         sentence="Unresolved: {captured} captured{on_top}, but {expected} is due{refused_discount}",
@@ -602,16 +611,16 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="What the order costs is not known",
     ),
     "price_of_nothing": ReasonWords(
-        sentence="nothing is due, which counts only where the shop has stated that the order is "
-        "free, and a verified event says that its session ended with zero",
+        sentence="nothing is due, but the order counts as free only if the shop has stated this "
+        "and a verified event says that the session ended with an amount of zero",
         plain="The order waits until it is confirmed that it costs nothing.",
         staff="Do not ship: it is not confirmed that the order costs nothing. State it as free, "
         "and check at the payment service whether its session has ended.",
         summary="Nothing is due, but it is not confirmed that the order is free",
     ),
     "price_not_of_shop": ReasonWords(
-        sentence="the shop itself has not said what the order costs; tell us the order, or start "
-        "its payments through us",
+        sentence="the shop itself has not said what the order costs; state the order and its "
+        "price, or start its payments through us",
         plain="The order waits until the shop itself has stated its price.",
         staff="Do not ship: state the order with its price first.",
         summary="The shop itself has not said what the order costs",
@@ -649,8 +658,8 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="A slow payment is overdue at the provider",
     ),
     "confirmation_awaited": ReasonWords(
-        sentence="Pending: an event came that does not count by itself, and its provider has not "
-        "confirmed it yet",
+        sentence="Pending: an event came that counts only if its provider confirms it; the "
+        "provider has not confirmed it yet",
         plain="A message about the payment came, but the payment service has not confirmed it yet.",
         staff="Wait for the answer of the payment service; it is being asked.",
         summary="The provider has not confirmed an event",
@@ -679,7 +688,7 @@ REASONS: Final[dict[str, ReasonWords]] = {
     "last_word_event_says_timed_out": ReasonWords(
         sentence="Timed out: the provider gave up on {attempt}{reason}",
         plain="The payment service stopped waiting for the payment.",
-        summary="The provider gave the last attempt up",
+        summary="The provider gave up on the last attempt",
     ),
     "last_word_no_final_event_by_deadline": ReasonWords(
         sentence="Timed out: no final event for {attempt} had come by {deadline_at}",
@@ -697,7 +706,7 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="Canceled by the shop, and no payment is known",
     ),
     "nothing_attempted": ReasonWords(
-        sentence="Not attempted: the order is known, and no payment is",
+        sentence="Not attempted: the order is known, but no payment is known",
         plain="We have had no word of a payment for this order.",
         summary="No payment is known",
     ),
