@@ -135,7 +135,7 @@ class Calendar:
         if closed is None:
             return month
         if instant < closed.end:
-            raise ValueError("the months of that time are closed")
+            raise ValueError("the month of this instant is closed")
         return self.month(closed.following_name) if month.name <= closed.name else month
 
     def following(self, month: Month) -> Month:

@@ -122,11 +122,7 @@ def _print(done: Imported) -> None:
         first = _few([f"row {number:,}" for number in done.totals], of=done.totals_found)
         printing.note(f"Rows left out because they are totals of the rows above them: {first}.")
     for (column, word), ignored in done.ignored.items():
-        why = (
-            f"{column} is {word}"
-            if word
-            else f"the mapping does not import rows with their {column}"
-        )
+        why = f"{column} is {word}" if word else f"it does not list their {column}"
         printing.note(f"The mapping left out {counted(ignored, 'row')} because {why}.")
     if done.joined:
         rows = counted(done.joined, "row")

@@ -54,7 +54,7 @@ PROBLEMS: Final[Mapping[str, str]] = {
     "log_is_shorter": "it has cosigned more leaves than this log has: the log was cut off, or "
     "restored from a backup (`tallyhook log rename`), or another installation "
     "uses this log's key",
-    "log_is_another": "it has cosigned another log than this one: the log was rewritten, or "
+    "log_is_another": "it has cosigned a log that differs from this one: the log was rewritten, or "
     "restored from a backup (`tallyhook log rename`)",
 }
 """Text on why a witness does not cosign, and what to do, by code."""

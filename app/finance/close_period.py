@@ -181,9 +181,9 @@ def closing_kind(context: AppContext, *, still_s: float = STILL_S) -> proposals.
             raise UsageError(f"{proposal.subject} cannot be closed now. {reasons}")
         if figures_digest(looked.report) != proposal.given["digest"]:
             raise UsageError(
-                f"the settings, the program or the exceptions changed since {proposal.who} "
-                "proposed this, so the report has other figures now: reject the proposal, and "
-                "have it proposed again"
+                f"the figures of the report have changed since {proposal.who} proposed this, "
+                "because the settings, the program or the exceptions changed: reject the "
+                "proposal, and have it proposed again"
             )
         async with context.database.reading() as connection:
             then, now = [

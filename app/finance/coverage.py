@@ -67,12 +67,12 @@ async def declare_coverage(context: AppContext, asked: Declaration) -> CoverageL
                  if line.kind == asked.kind}  # fmt: skip
         if asked.name not in known:
             there = (
-                f"files were imported of {', '.join(sorted(known))}"
+                f"there are imported files of {', '.join(sorted(known))}"
                 if known
-                else ("no file was imported yet")
+                else ("nothing was imported yet")
             )
             raise NotFoundError(
-                f"nothing was imported of the {KIND_WORDS[asked.kind]} {asked.name[:80]!r}; {there}"
+                f"no file of the {KIND_WORDS[asked.kind]} {asked.name[:80]!r} was imported; {there}"
             )
         line = CoverageLine(
             kind=asked.kind,

@@ -181,8 +181,8 @@ def _of_source(found: FileIdentity, sources: Mapping[str, SourceSettings]) -> Fi
         possible = theirs or [name for name in possible if sources[name].profile not in shipped]
         if not possible and profiles and sources:
             raise UsageError(
-                f"no source has the profile {' or '.join(profiles)}, whose statement this "
-                f"is: connect that provider first. {' '.join(because)}"
+                f"this is a statement of {' or '.join(profiles)}, but no source has this profile: "
+                f"connect the provider first. {' '.join(because)}"
             )
         if not possible and sources:
             because.append("No source belongs to the provider that made the file.")

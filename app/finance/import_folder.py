@@ -349,8 +349,8 @@ async def _identity(
     sources = context.settings.sources
     if folder not in sources and folder not in KINDS:
         raise UsageError(
-            f"there is no source {printable(folder)[:40]!r}: name the folder after its source, or "
-            "books, or bank"
+            f"there is no source {printable(folder)[:40]!r}: rename the folder to a source's "
+            "name, to books or to bank"
         )
     kind = KINDS.get(folder, "statement") if folder not in sources else "statement"
     found = await imports.identify(context, request, kind=None, source=None)
@@ -362,7 +362,7 @@ async def _identity(
             presets.KIND_NAMES[found.kind]
         )  # fmt: skip
         raise UsageError(
-            f"it is {is_what}, and this folder takes {presets.KIND_NAMES[kind]}: move it, or "
+            f"it is {is_what}, but this folder takes {presets.KIND_NAMES[kind]}: move it, or "
             "import it on the page Imports"
         )
     if kind != "statement":

@@ -414,7 +414,9 @@ async def import_kind(
     """Import a file of one kind. `source` is "" if unknown."""
     sources = context.settings.sources
     if kind != "bank" and request.accept_difference:
-        raise UsageError("only a bank's statement has balances: leave the difference out")
+        raise UsageError(
+            "only a bank's statement has balances: leave --accept-balance-difference out"
+        )
     if kind == "book":
         return await import_book(context, request, sources=sources.keys(), progress=progress)
     if kind == "bank":

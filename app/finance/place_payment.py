@@ -301,7 +301,9 @@ def _check_dismissal(payment: Unallocated, asked: Placing) -> None:
     if asked.dismiss == "other_business" and not asked.to.strip():
         raise UsageError("name the account for money of other business")
     if asked.dismiss == "to_refund" and asked.to:
-        raise UsageError("leave the account out: money to be refunded stays a liability")
+        raise UsageError(
+            "do not name an account: money that is to be refunded is always booked as a liability"
+        )
     if len(asked.to) > ACCOUNT_MAX or not asked.to.isprintable():
         raise UsageError(f"an account's name has at most {ACCOUNT_MAX} printable characters")
 
@@ -333,10 +335,10 @@ async def _proved(connection: Connection, payment: Unallocated, now: Instant) ->
         if each.source in (None, "", payment.source) and each.gross > 0
     }
     if len(amounts) != 1:
-        have = "several lines state different amounts" if amounts else "no statement line states it"
+        have = "several lines state different amounts" if amounts else "no line states an amount"
         raise UsageError(
-            f"the provider confirmed {payment.id} without its amount, and {have}: import the "
-            "statement that has it, and assign it then"
+            f"the provider confirmed {payment.id} but not its amount, and {have}: import the "
+            "statement with this payment, then assign the payment"
         )
     return amounts.pop()
 

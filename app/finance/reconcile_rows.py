@@ -427,8 +427,8 @@ def last_decisions(
 def _bounded(count: int, what: str) -> None:
     if count > MOST:
         raise UsageError(
-            f"there are more than {MOST:,} {what}: check which column of the mapping is the "
-            "payout, or the method"
+            f"there are more than {MOST:,} {what}: check which columns the mapping names for the "
+            "payout and the method"
         )
 
 

@@ -131,8 +131,8 @@ class MailWay:
         message = self.message(parcel, files)
         if len(message.as_bytes()) > BYTES_MAX:
             raise DeliveryFailed(
-                "the files are too large for a mail, which may have 20 MiB once encoded: name "
-                "fewer forms, or deliver the files to a folder"
+                "the files are too large for one mail of at most 20 MiB: name fewer forms in the "
+                "schedule, or deliver the files to a folder"
             )
         await self.server.send(message)
 

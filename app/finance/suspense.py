@@ -57,8 +57,9 @@ def _suspended(
         after = max(number for _, number in some)
         if len(keys) > MOST:
             raise UsageError(
-                f"more than {MOST:,} payments have no order: send the order's reference in the "
-                "member that the profile reads, and assign or dismiss these payments"
+                f"more than {MOST:,} payments have no order: assign or dismiss these payments. "
+                "For later payments, send the order's reference in the member that the profile "
+                "reads"
             )
     after = 0
     while some := other_shops_keys(connection, source=None, after=after, limit=AT_ONCE):

@@ -158,9 +158,8 @@ async def _trail(context: AppContext, name: str) -> Trail:
         found.orders |= dict.fromkeys(orders)
     if not (found.orders or found.statement or found.payouts or found.bank):
         raise NotFoundError(
-            f"nothing has the reference {name[:40]!r}: write an order, a payment, or the "
-            "reference of a "
-            "payout"
+            f"nothing has the reference {name[:40]!r}: give the reference of an order, a payment "
+            "or a payout"
         )
     found.bank = await booked_with(
         context,

@@ -77,7 +77,8 @@ async def write_import(
             connection, covers, booked_days=lambda name: ()
         ):
             raise UsageError(
-                "another format of the account was imported meanwhile: import the file again"
+                "meanwhile, a file in another format was imported for this account: import your "
+                "file again"
             )
     if another:
         await _undo(context, begun)

@@ -282,8 +282,8 @@ def sharing_item(*, unknown: Sequence[str], apart: Sequence[str]) -> ChecklistIt
             item=name,
             state="to_sign",
             sentence="It is unknown whether another shop or system uses the account of "
-            f"{', '.join(unknown)}; if one does, its payments could count as yours. Set SHARED of "
-            f"the source to yes or no, or sign that none does: {_signing(name)}",
+            f"{', '.join(unknown)}. If so, its payments could count as yours. Set SHARED of the "
+            f"source to yes or no, or sign that nobody else uses the account: {_signing(name)}",
             sources=tuple(unknown),
         )
     shared = f" The settings separate the payments of {', '.join(apart)}." if apart else ""
@@ -540,9 +540,9 @@ async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> No
         runs = [each for each in await signoffs(connection) if each.item == WHOLE]
         if closed or any(each.state == "passed" for each in runs):
             raise UsageError(
-                "set-up is over: the checklist was complete, or a month is closed. The two may "
-                "approve each other's proposals a week after the invitation; before that, others "
-                "must"
+                "set-up is over, because the checklist was complete or a month is closed. One "
+                "week after the invitation, the two may approve each other's proposals. Until "
+                "then, other operators must approve them"
             )
         at = context.clock.now()
         await vouch_for_founders(connection, (one, other), reason=reason, at=at)

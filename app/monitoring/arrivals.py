@@ -150,10 +150,11 @@ def no_order(seen: Seen) -> Alarm | None:
     return Alarm(
         reason="payments_of_no_order",
         sentence=f"The last {counted(count, 'payment')} that succeeded ({each}) belong to no "
-        "order, so no ledger has their money: look at one with `tallyhook deliveries show`, let "
-        "`order` in the source's profile name the member with the order's reference, stop the "
-        "service, run `tallyhook reindex` and start it again. If the provider names only its "
-        "session, open sessions through this service, which stores both references.",
+        "order, so no ledger has their money. Find the order's reference in one of them with "
+        "`tallyhook deliveries show`, and name its member as `order` in the source's profile. "
+        "Then stop the service, run `tallyhook reindex` and start the service again. If the "
+        "provider names only its session, open sessions through this service, which stores both "
+        "references.",
         pressing=False,
     )
 

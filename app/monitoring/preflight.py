@@ -254,8 +254,8 @@ def of_erasure_journal(variable: str, state: JournalState) -> Iterator[Check]:
         yield ok(variable, f"{sentence}place, and copy it after each erasure.")
     if state.pending:
         lines = counted(state.pending, "line of it is", "lines of it are")
-        sentence = f"{lines} not carried out in this database: erased personal data is in "
-        yield must(variable, f"{sentence}it.", "; ".join(state.waits))
+        sentence = f"{lines} not carried out yet, so this database still contains personal "
+        yield must(variable, f"{sentence}data that must be erased.", "; ".join(state.waits))
     if state.restricted:
         next_end = "their ends are not known"
         if state.next_end is not None:

@@ -201,11 +201,10 @@ async def _unallocated(watched: Watched) -> Alarm | None:
         count = counted(len(found.back_of_unknown), "payment")
         return Alarm(
             reason="money_back_of_unknown_shop",
-            sentence=f"Money of {count} went back, and it is unknown whether that money "
-            f"was this shop's ({', '.join(found.back_of_unknown[:NAMED])}): look "
-            "each up at the provider, then assign it to its order, or dismiss "
-            "it as other business (`tallyhook unallocated list`, or the page "
-            "Unallocated payments).",
+            sentence=f"Money of {count} went back, but it is unknown whether it was this shop's "
+            f"money ({', '.join(found.back_of_unknown[:NAMED])}). Look each payment up at the "
+            "provider, then assign it to its order or dismiss it as other business (`tallyhook "
+            "unallocated list`, or the page Unallocated payments).",
         )
     patience = watched.context.settings.unallocated_alarm_s * instants.SECOND
     if found.oldest_at is None or watched.is_patient(found.oldest_at, patience):
@@ -294,9 +293,9 @@ async def _held(watched: Watched) -> Alarm | None:
     return Alarm(
         reason="orders_held",
         sentence=f"{orders} held, and must not be fulfilled before a person has checked: "
-        "`tallyhook orders list --finding held_back` shows them and why, and `tallyhook orders "
-        "release` releases them. An order held for an unreadable delivery is released "
-        "automatically once `tallyhook deliveries poisoned --retry` has read it.",
+        "`tallyhook orders list --finding held_back` shows these orders and the reasons, and "
+        "`tallyhook orders release` releases them. An order held for an unreadable delivery is "
+        "released automatically once `tallyhook deliveries poisoned --retry` has read it.",
         pressing=False,
     )
 
@@ -310,11 +309,10 @@ async def _unread_money(watched: Watched) -> Alarm | None:
     orders = counted(count, "order has", "orders have")
     return Alarm(
         reason="money_events_unread",
-        sentence=f"{orders} an event whose kind the source's profile does not know, and "
-        "whose name speaks of money going back: do not fulfill what that money "
-        f"paid for. `tallyhook orders list --finding {UNREAD_MONEY}` shows them: "
-        'map the kind in the profile\'s [claims] to its meaning or "ignored", '
-        "then run `tallyhook reindex`.",
+        sentence=f"{orders} an event of a kind that the source's profile does not know. The name "
+        "of the kind suggests that money went back, so do not fulfill these orders. `tallyhook "
+        f"orders list --finding {UNREAD_MONEY}` shows them. Map the kind in the profile's "
+        '[claims] to its meaning or "ignored", then run `tallyhook reindex`.',
     )
 
 
@@ -442,9 +440,9 @@ async def _witnesses(watched: Watched) -> Alarm | None:
     if against:
         return Alarm(
             reason="witness_contradicts",
-            sentence=f"A witness has cosigned another log than this one ({problems}): `tallyhook "
-            "log verify` shows the differences. If a backup was restored, run `tallyhook log "
-            "rename`; otherwise somebody with the key has rewritten the log.",
+            sentence=f"A witness has cosigned a log that differs from this one ({problems}): "
+            "`tallyhook log verify` shows the differences. If a backup was restored, run "
+            "`tallyhook log rename`; otherwise somebody with the key has rewritten the log.",
             since=min(Instant(each.since or 0) for each in against),
         )
     asked = [each.since or each.cosigned_at for each in own.values() if each]
@@ -476,8 +474,9 @@ async def _erasures(watched: Watched) -> Alarm | None:
     lines = counted(count, "line of the journal of erasures is", "lines of the journal are")
     return Alarm(
         reason="erasures_pending",
-        sentence=f"{lines} not carried out: erased personal data is in this database. Reasons: "
-        f"{'; '.join(reasons)}. They are tried again every minute.",
+        sentence=f"{lines} not carried out yet, so this database still contains personal data "
+        f"that must be erased. Reasons: {'; '.join(reasons)}. The service tries again every "
+        "minute.",
         since=since,
     )
 

@@ -258,10 +258,10 @@ async def clock_alarm(context: AppContext) -> Alarm | None:
         return Alarm(
             reason="dated_later_than_now",
             sentence=f"The newest stored date is {format_instant(newest)}, "
-            f"{format_duration(newest - now)} later than this machine's clock: "
-            "set the clock by NTP. If the clock is right now, it was ahead "
-            "before. A running service corrects the dates as soon as providers' "
-            "dates, or a clock that was set back, prove this.",
+            f"{format_duration(newest - now)} later than this machine's clock: set the clock by "
+            "NTP. If the clock is correct, it was ahead earlier. A running service then "
+            "corrects the stored dates as soon as it can prove this from providers' dates or "
+            "from the clock's being set back.",
         )
     if last is None or not now - REPORTED_FOR < last.until <= now:
         return None
@@ -269,10 +269,10 @@ async def clock_alarm(context: AppContext) -> Alarm | None:
     return Alarm(
         reason="clock_was_ahead",
         sentence=f"The clock was ahead by {format_duration(last.latest - last.until)} "
-        f"{begun or 'until '}{format_instant(last.until)}, and its later dates were corrected: "
-        "set it by NTP, run `tallyhook deliveries reverify` to accept deliveries refused "
-        "meanwhile, and see `tallyhook audit list --action clock_put_right` for the number of "
-        "corrections.",
+        f"{begun or 'until '}{format_instant(last.until)}, and the dates that it gave were "
+        "corrected. Set the clock by NTP, and run `tallyhook deliveries reverify` to accept "
+        "deliveries that were refused meanwhile. `tallyhook audit list --action "
+        "clock_put_right` shows the number of corrections.",
         pressing=False,
         since=last.until,
     )

@@ -164,8 +164,8 @@ async def _kept_body(
         if await find_in_log(connection, delivery_id) is None:
             raise no_delivery(delivery_id)
         raise UsageError(
-            "this delivery repeats an earlier one of its event, and only the earlier one stores "
-            "the bytes: open the earlier delivery from the order's page"
+            "the body is stored only with the first delivery of this event: open that delivery "
+            "from the order's page"
         )
     body = delivery.body if delivery.whole is None else delivery.whole
     if body is None:

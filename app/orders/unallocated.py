@@ -458,7 +458,9 @@ async def list_unallocated(context: AppContext, request: UnallocatedRequest) -> 
     """Return a page of unallocated payments. Raises UsageError if `after` is no position in this
     list."""
     if request.after and not (request.after.isascii() and request.after.isdecimal()):
-        raise UsageError("after is not a position in this list: start without it")
+        raise UsageError(
+            "`after` is not a position in this list: leave it out to begin at the start"
+        )
     found: list[tuple[Unallocated, int]] = []
     async with context.database.reading() as connection:
         after = min(int(request.after or 0), GREATEST)

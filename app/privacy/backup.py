@@ -68,7 +68,9 @@ async def rewrite(context: AppContext) -> None:
     """Rewrite an SQLite file without the remains of deleted rows. Raises UsageError for
     PostgreSQL."""
     if context.database.shared:
-        raise UsageError("PostgreSQL does this itself: VACUUM (FULL), which locks the tables")
+        raise UsageError(
+            "on PostgreSQL, use its own command VACUUM (FULL) instead; it locks the tables"
+        )
     await context.database.writer.rewrite()
     await context.inbox.rewrite()
 

@@ -214,7 +214,7 @@ def _locked(part: Path) -> int:
     if found.st_uid != os.geteuid() or found.st_nlink != 1:
         os.close(descriptor)
         raise errors.UsageError(
-            f"{part} belongs to another user, or is a second name of another file: remove it, and "
+            f"{part} belongs to another user, or is a hard link to another file: remove it, and "
             "choose a folder to which only you can write"
         )
     try:

@@ -37,8 +37,8 @@ async def fitting_journal(context: AppContext) -> erasure_journal.ErasureJournal
     """Return this database's journal. Raise ConfigurationError if it is missing or does not fit."""
     if context.settings.erasure_journal_path is None:
         raise erasure_journal.journal_problem(
-            "is not set, and nothing is erased without a journal; on PostgreSQL name a file for "
-            "it on a disk that a restore of the database does not replace"
+            "is not set, and nothing is erased without a journal; on PostgreSQL, name a file on "
+            "a disk that is not replaced when the database is restored"
         )
     await begin_journal(context)
     return await fitted(context, context.settings.erasure_journal_path)

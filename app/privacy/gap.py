@@ -45,7 +45,7 @@ async def accept_found(
         check_accepted(found, reason, command="tallyhook serve")
         assert found is not None
         if follow and path is None:  # erased data may be back
-            raise UsageError("after a takeover: `tallyhook db restored`, with the same options")
+            raise UsageError("after a takeover, use `tallyhook db restored` with the same options")
         async with inbox.database.reading() as connection:  # 1
             problems = await damage(connection, thorough=True)
         if problems:

@@ -110,7 +110,7 @@ def find_example(profile: str, event: str) -> Example:
             return found[0]
         if found:
             words = ", ".join(each.word for each in found)
-            raise UsageError(f"several examples of {profile} are {event}: give one of {words}")
+            raise UsageError(f"{profile} has several examples of {event}: give one of {words}")
     there = ", ".join(each.word for each in known)
     raise NotFoundError(
         f"there is no example of {event!r} for {profile}: "
@@ -231,8 +231,8 @@ class _Shape:
         with_it = self._tried(self.changes)
         if with_it is None or getattr(with_it.events[0], name) != reference:
             raise UsageError(
-                f"events like {self._example.event} of {self._profile.name} name no {name} that "
-                f"could be {reference!r}: leave --{name} out"
+                f"the example {self._example.event} of {self._profile.name} cannot have the "
+                f"{name} {reference!r}: leave --{name} out"
             )
 
     def put_amount(self, amount: Money) -> None:
@@ -249,8 +249,8 @@ class _Shape:
         with_it = self._tried(self.changes)
         if with_it is None or with_it.events[0].money != amount:
             raise UsageError(
-                f"events like {self._example.event} of {self._profile.name} cannot say "
-                f"{amount.currency} {major_text(amount)}: leave --amount out"
+                f"the example {self._example.event} of {self._profile.name} cannot have the "
+                f"amount {amount.currency} {major_text(amount)}: leave --amount out"
             )
 
     def put_date(self, at: Instant) -> None:

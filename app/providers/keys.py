@@ -112,8 +112,8 @@ def _key(secret: object, profile: Profile, *, strict: bool) -> Key:
         if strict and secret.strip().startswith(beginning):
             meant = profile.setup.secret or "the secret that its webhooks are signed with"
             raise ValueError(
-                f"begins with {beginning}, but no signing secret of this provider does: it is a "
-                f"different credential; write {meant}"
+                f"begins with {beginning}, so it is another credential and not the signing "
+                f"secret: write {meant}"
             )
     try:
         value = SECRET_ENCODINGS[encoding](secret)

@@ -56,7 +56,7 @@ def form_fields(body: bytes) -> list[tuple[str, str]]:
     """Return the fields of a form as sent, without changing invalid UTF-8. Raises ValueError for a
     too long form."""
     if len(body) > MAX_FORM_BYTES:
-        raise ValueError("longer than a form of a provider")
+        raise ValueError(f"the form is larger than {MAX_FORM_BYTES:,} bytes")
     return parse_qsl(
         body.decode("utf-8", "surrogateescape"),
         keep_blank_values=True,

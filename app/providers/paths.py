@@ -68,7 +68,7 @@ def compile_path(text: str, *, each: bool = False) -> JsonPath:
     if not steps:
         raise ValueError("has an empty path")
     if steps.count(EACH) > each:
-        raise ValueError("has [*] in its path, which only event.items may have, once")
+        raise ValueError("has [*] in its path, but only event.items may have [*], and only once")
     return tuple(steps)
 
 

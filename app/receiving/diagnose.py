@@ -98,10 +98,10 @@ _OTHER_ENVIRONMENT = Diagnosis(
 
 _OTHER_ACCOUNT = Diagnosis(
     mistake="other_account",
-    sentence="Its signature is right, but all merchants of the provider share the key, and the "
-    "event names another account than this source's, or none. If the event is yours after all, "
-    "add the account that it names (under account.where in `profiles show`) to the source's "
-    "ACCOUNT, and run `deliveries reverify`.",
+    sentence="Its signature is right, but it proves nothing about the account, because all "
+    "merchants of the provider share the key. The event names no account, or an account that is "
+    "not this source's. If the event is yours, add its account (under account.where in "
+    "`profiles show`) to the source's ACCOUNT, and run `deliveries reverify`.",
 )
 
 

@@ -58,9 +58,9 @@ async def refuse_too_many(
     shown = sum(int(facts.get("phones", 1)) for facts in alone)
     if shown + more > most:
         raise UsageError(
-            f"you have seen {counted(shown, 'phone number')} or bodies within an hour; one person "
-            f"alone may see at most {most} (TALLYHOOK_PHONES__SHOWN_PER_HOUR): propose to see "
-            "those of several orders, or come back in an hour"
+            f"you have seen {counted(shown, 'phone number')} or bodies in the last hour, and one "
+            f"person alone may see at most {most} an hour (TALLYHOOK_PHONES__SHOWN_PER_HOUR). Try "
+            "again in an hour, or make a proposal to see the phone numbers of several orders"
         )
 
 

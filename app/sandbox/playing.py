@@ -82,7 +82,7 @@ def read_script(path: Path, *, secret: str) -> Script:
         steps = tuple(map(_step, document["steps"]))
         signers = {each["source"]: _signer(each, secret) for each in document["sources"]}
         if not steps or any(step.record is None and step.source not in signers for step in steps):
-            raise ValueError("no steps, or a source without a profile")
+            raise ValueError("the scenario has no steps, or a source without a profile")
         expected = document["expected"]
         return Script(
             order=str(document["order"]),

@@ -567,8 +567,8 @@ def not_kept(count: int) -> Iterator[Blocker]:
     if count:
         yield Blocker(
             code="not_kept",
-            sentence=f"Unsigned requests of the month that were too many to be stored: {count:,}. "
-            "Genuine callbacks may be among them, so payments may be missing.",
+            sentence="Unsigned requests of the month that were not stored because there were too "
+            f"many: {count:,}. Genuine callbacks may be among them, so payments may be missing.",
             do="Import the statements of its sources, which show every payment.",
         )
 

@@ -78,12 +78,11 @@ def read_cosigner(text: str) -> VerifierKey:
         raise ValueError("is no verifier key, which has the form NAME+ID+BASE64")
     if raw[0] != COSIGNER or len(raw) != 33:
         raise ValueError(
-            f"is a key of another kind than a witness's of Ed25519, {COSIGNER:#04x}, which alone "
-            "is known here"
+            f"is not a witness's Ed25519 key (kind {COSIGNER:#04x}); only this kind is supported"
         )
     key = VerifierKey(name=name, kind=COSIGNER, raw=raw[1:])
     if key.id.hex() != hex_id:
-        raise ValueError("is changed: its id does not follow from name and key")
+        raise ValueError("has an id that does not match its name and key")
     return key
 
 

@@ -283,7 +283,7 @@ def test_an_export_that_is_known_says_aloud_what_it_is_and_what_is_left_out(run:
     said = " ".join(tried.err.split())
     assert "Read with the preset mpesa_portal (M-PESA organisation portal, statement)" in said
     assert "because row 7 has its columns: Receipt No., Linked Transaction ID, A/C No." in said
-    assert "left out 2 rows because their Transaction Status is not among the words" in said
+    assert "left out 2 rows because it does not list their Transaction Status" in said
     assert "Nothing was imported." in said
     done = run(*words, "--format", "json").document
     assert (done["preset"], done["new"]) == ("mpesa_portal", 6)
@@ -429,13 +429,13 @@ def test_which_days_files_cover_is_said_declared_and_taken_back(run: Run, files:
     words = ("statement", "import", str(files / "s.csv"))
     days = ("--from", "2026-10-01", "--to", "2026-10-31")
     early = run("coverage", "declare", *days, "--reason", "I know", "--source", "shop")
-    assert "nothing was imported of the source 'shop'" in early.err
+    assert "no file of the source 'shop' was imported" in early.err
     assert "give --from and --to, or run `tallyhook coverage declare`" in run(*words).err
     assert run(*words, "--from", "2026-10-01").code == 2
-    assert "It covers 2026-10-01 to 2026-10-31 of shop, as" in run(*words, *days).err
+    assert "The file covers 2026-10-01 to 2026-10-31 of shop, as" in run(*words, *days).err
     declare = ("coverage", "declare", *days, "--reason", "I fetched it")
     assert "give one of --source, --bank and --book" in run(*declare).err
-    assert "no file was imported yet" in run(*declare, "--bank", "main").err
+    assert "nothing was imported yet" in run(*declare, "--bank", "main").err
     done = run(*declare, "--source", "shop", "--format", "json")
     assert (done.code, done.document["number"], done.document["until"]) == (
         0, 3, "2026-11-01T00:00:00Z",

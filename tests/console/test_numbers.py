@@ -281,16 +281,16 @@ async def test_one_person_sees_only_some_numbers_alone_within_an_hour(
     assert [await sees(support, order) for order in ("ORD-1", "ORD-5", "ORD-1")] == [
         True, True, False,
     ]  # fmt: skip
-    with pytest.raises(UsageError, match="propose to see those of several orders"):
+    with pytest.raises(UsageError, match="make a proposal to see the phone numbers"):
         await reveal_body(limited, delivery, reason=REASON, by=support)
     assert await sees(other)
     await reveal_body(limited, delivery, reason=REASON, by=other)
     assert [await sees(other), await sees("Sue")] == [False, True]
-    with pytest.raises(UsageError, match="propose to see those of several orders"):
+    with pytest.raises(UsageError, match="make a proposal to see the phone numbers"):
         await kept_request(limited, delivery, to="here", by=other)
     await kept_request(limited, delivery, to="here", by="Sue")
     asked = BundleRequest(order="ORD-1", reason=REASON, by=other)
-    with pytest.raises(UsageError, match="propose to see those of several orders"):
+    with pytest.raises(UsageError, match="make a proposal to see the phone numbers"):
         await build_evidence(limited, asked, lines=lines_naming)
     proposal = await asked_for(numbers, "ORD-1", "ORD-5")
     await approved(numbers, proposal)

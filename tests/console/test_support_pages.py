@@ -379,7 +379,7 @@ async def test_setting_up_shows_each_source_and_sends_a_test(console: RunningCon
     assert (source["state"], source["since"]) == ("refusing", "2026-11-20T10:00:00Z")
     assert "1 delivery was refused from" in source["means"]
     assert "the secret is not configured here" in source["means"]
-    assert source["means"].partition(". The latest one: ")[2] in page_text
+    assert source["means"].partition(". Reason of the latest refusal: ")[2] in page_text
     assert source["last_taken"] is not None
     assert source["last_refused"] is not None
     transport = httpx2.ASGITransport(app=console.driver.service.application)

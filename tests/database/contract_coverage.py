@@ -156,7 +156,7 @@ class CoverageContract:
             return {}
 
         monkeypatch.setattr("app.finance.bank_enrichment.accounts_to_enrich", meanwhile)
-        with pytest.raises(UsageError, match="another format of the account was imported"):
+        with pytest.raises(UsageError, match="a file in another format was imported"):
             await banked(inbox, tmp_path, HEADING + "main,2026-11-20,5.00,KES\n")
         assert await fetch(inbox, under_way) is None
 
@@ -207,7 +207,7 @@ class CoverageContract:
         assert done.covers[0].since is None
         at = context(inbox, at=LATER + 20)
         for change, error, message in (
-            ({"name": "tıll"}, NotFoundError, "nothing was imported of the source"),
+            ({"name": "tıll"}, NotFoundError, "no file of the source"),
             ({"first": "2026-12-01"}, UsageError, "the first day comes after the last"),
             ({"last": "November"}, UsageError, "give the first and the last day"),
             ({"reason": ""}, UsageError, "give a reason"),

@@ -245,7 +245,7 @@ async def test_what_blocks_at_the_approval_blocks_and_other_figures_are_refused(
         await other.approve(made.id, by=Proven("Ben"), reason="I looked")
     hasty = replace(context, policy=Policy(payment_window=MINUTE))
     other = Proposals(hasty, (closing_kind(hasty, still_s=0.0),))
-    with pytest.raises(UsageError, match="has other figures now: reject the proposal"):
+    with pytest.raises(UsageError, match="the exceptions changed: reject the proposal"):
         await other.approve(made.id, by=Proven("Ben"), reason="I looked")
     assert await list_closed(context) == []
 
@@ -521,7 +521,7 @@ async def test_a_month_is_not_closed_over_its_requests_that_were_more_than_is_ke
     found = await against_closing(with_sources(context, {"shop": READER}), asked())
     assert [each.code for each in found] == blocked
     if blocked:
-        assert "too many to be stored: 7." in found[0].sentence
+        assert "because there were too many: 7." in found[0].sentence
         assert found[0].do.startswith("Import the statements of its sources")
 
 

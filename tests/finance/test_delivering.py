@@ -211,7 +211,7 @@ async def test_a_mail_server_that_is_not_there() -> None:
 
 async def test_files_that_are_too_large_for_a_mail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.finance.scheduled_work.BYTES_MAX", 3)
-    with mail_server() as server, pytest.raises(DeliveryFailed, match="too large for a mail"):
+    with mail_server() as server, pytest.raises(DeliveryFailed, match="too large for one mail"):
         await mailing(server).deliver(parcel(), ["month-2026-10.pdf"])
 
 

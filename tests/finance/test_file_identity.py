@@ -78,7 +78,7 @@ def test_a_statement_is_not_of_a_source_of_another_provider() -> None:
         UsageError, match="not a statement of mpesa, whose profile is mpesa_stk: it"
     ):
         identified("stripe_payouts", sources, source="mpesa")
-    with pytest.raises(UsageError, match="no source has the profile stripe"):
+    with pytest.raises(UsageError, match="this is a statement of stripe, but no source has"):
         identified("stripe_payouts", {"mpesa": TILL})
 
 

@@ -174,8 +174,8 @@ PAYOUTS = (SAMPLES / "stripe_payouts.csv").read_text()
     [
         ("shop/a.csv", LINES + "pay_2,1.234.5,KES\n", "row 3, column gross: "),
         ("shop/a.csv", "name,town\nA,B\n", "it is of no known kind"),
-        ("shop/a.csv", BOOK, "it is an order book, and this folder takes a statement"),
-        ("books/a.csv", LINES, "it is a statement, and this folder takes an order book"),
+        ("shop/a.csv", BOOK, "it is an order book, but this folder takes a statement"),
+        ("books/a.csv", LINES, "it is a statement, but this folder takes an order book"),
         ("mpesa/a.csv", PAYOUTS, "it may not belong to mpesa: move it to the folder of its source"),
         ("other/a.csv", LINES, "there is no source 'other'"),
         ("a.csv", LINES, "it is not in a source's folder"),

@@ -42,7 +42,7 @@ async def test_an_alarm_until_the_profile_says_what_the_kind_means(
         assert "unread_money_event" in [finding["code"] for finding in ledger["findings"]]
         await refold_until_quiet(driver.context, limit=10, progress=quiet)
         (sentence,) = await told(driver, "unread_money")
-        assert sentence.startswith("1 order has an event whose kind")
+        assert sentence.startswith("1 order has an event of a kind")
         figures = (await driver.client.get("/metrics")).text
         assert "tallyhook_orders_unread_money_event 1.0" in figures
         await reindex(with_sources(driver.context, {"shop": right}), progress=quiet)

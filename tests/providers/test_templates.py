@@ -152,7 +152,7 @@ def test_a_form_of_a_megabyte_is_not_decoded() -> None:
     long = b"a=1&b=" + b"%41" * 349_000
     began = time.process_time()
     assert filled("{form:a}", request(long)) == "signature_missing"
-    with pytest.raises(ValueError, match="longer than a form"):
+    with pytest.raises(ValueError, match="the form is larger than"):
         form_fields(long)
     assert time.process_time() - began < 0.05
     assert filled("{form:a}", request(long[: 256 * 1024])) == b"1"

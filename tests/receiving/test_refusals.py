@@ -99,9 +99,11 @@ def test_the_alarm_counts_each_source_and_tells_the_latest() -> None:
     alarm = found.alarm(Instant(T + 99))
     assert alarm is not None
     assert alarm.reason == "deliveries_refused_for_age"
-    assert alarm.sentence.startswith("7 genuine deliveries were refused for their age (4 of shop, ")
+    assert alarm.sentence.startswith(
+        "7 genuine deliveries were refused because of their age (4 of shop, "
+    )
     assert "3 of till)" in alarm.sentence
-    assert "The latest one: It is old.9 Set" in alarm.sentence
+    assert "Reason of the latest refusal: It is old.9 Set" in alarm.sentence
     assert "other" not in alarm.sentence
 
 

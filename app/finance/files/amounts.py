@@ -152,7 +152,8 @@ class Amounts:
         exponent = exponent_of(currency)
         if shown and self._marks.signs[shown] != currency:
             raise UnclearCell(
-                f"has the sign of {self._marks.signs[shown]}, and the row's currency is {currency}"
+                f"has the currency sign of {self._marks.signs[shown]}, but the row's currency is "
+                f"{currency}"
             )
         if len(decimals) > exponent:
             certain = self._marks.declared or type(cell) is Number

@@ -595,7 +595,7 @@ def _by_heading(request: ReadingRequest, kind: PresetKind) -> ChosenReading:
     if len(fitting) > 1:
         names = " or ".join(f"--preset {each.export.name}" for each in fitting)
         reasons = " ".join(each.because for each in fitting)
-        raise UsageError(f"the file looks like {len(fitting)} exports: give {names}. {reasons}")
+        raise UsageError(f"the file fits {len(fitting)} presets: give {names}. {reasons}")
     if fitting:
         chosen = _with_preset(request, fitting[0].export.name, kind)
         return replace(chosen, notes=[fitting[0].because])

@@ -112,7 +112,7 @@ def sheet_lines(path: Path, name: str | None, noted: bool, most: int) -> Iterato
         for number, row in enumerate(sheet.iter_rows(), 1):
             line = _line(row)
             if len(line) > MAX_ROW:
-                raise tables.RefusedTable(number, f"the row has more than {MAX_ROW // MIB} MiB")
+                raise tables.RefusedTable(number, f"the row is larger than {MAX_ROW // MIB} MiB")
             yield line
             left -= any(row)
             if not left:
@@ -165,8 +165,8 @@ def check_workbook(path: Path) -> None:
     if content > MAX_CONTENT or content > max(FREE_CONTENT, packed * MAX_RATIO):
         raise tables.RefusedTable(
             1,
-            f"the workbook unpacks to {content // MIB:,} MiB from {packed / MIB:,.1f} MiB: which "
-            "is more than the limit; export it as CSV",
+            f"the workbook is too large once unpacked: its {packed / MIB:,.1f} MiB unpack to "
+            f"{content // MIB:,} MiB. Export it as CSV",
         )
 
 

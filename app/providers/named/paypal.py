@@ -188,7 +188,10 @@ def paypal(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> 
         setup.problem("has no certificate; give each PEM text in KEYS by its URL")
     for url in certificates:
         if not _is_allowed(url, hosts):
-            setup.problem(f"certificate {url!r} is not at https:// of one of {', '.join(hosts)}")
+            setup.problem(
+                f"certificate {url!r} must have a URL that begins with https:// and one of these "
+                f"hosts: {', '.join(hosts)}"
+            )
     setup.conclude()
     return Paypal(webhook_id or b"", certificates, hosts=hosts, age=age, private_key=private_key)
 

@@ -67,7 +67,7 @@ def _dictionary(headers: Headers, name: str) -> dict[str, tuple[Any, Any]]:
 
 
 def _refuse_repeat(_key: str, _context: str) -> None:
-    raise ValueError("a name comes twice, so what is meant is ambiguous")
+    raise ValueError("a name comes twice, so its value is ambiguous")
 
 
 def signature_base(

@@ -659,7 +659,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "MT940 with a message that has no closing balance": (
         MT940.replace(":62F:C270104EUR1499,00\n-}\n", MT940),
-        "a message begins before the last one has its closing balance",
+        "the previous message has no closing balance",
     ),
     "MT942 that lacks an entry": (
         MT942.replace(":61:2611021102D2,5NTRFX//BANK-2\n", ""),
@@ -711,7 +711,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "OFX of a sign-on that was refused": (
         OFX.replace("<CODE>0<SEVERITY>INFO", "<CODE>15500<SEVERITY>ERROR<MESSAGE>No"),
-        "but the error 15500 (the sign-on was refused: wrong user or password)",
+        "error 15500 (the sign-on was refused: wrong user or password)",
     ),
     "OFX in an encoding that nobody knows": (
         OFX.replace("CHARSET:1252", "CHARSET:125"),

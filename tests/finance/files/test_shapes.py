@@ -278,7 +278,7 @@ def test_the_sign_of_a_currency_may_stand_beside_an_amount(cell: str, tmp_path: 
     rows, problems = book(f"reference,amount,currency\nA,{cell},USD\n", signs, folder=tmp_path)
     assert (problems, rows[0]["amount"]) == ([], {"amount": "5.00", "currency": "USD"})
     _, problems = book(f"reference,amount,currency\nA,{cell},KES\n", signs, folder=tmp_path)
-    assert problems[0][2] == "has the sign of USD, and the row's currency is KES"
+    assert problems[0][2] == "has the currency sign of USD, but the row's currency is KES"
 
 
 @for_each("cell", ["-$5.00", "$-5.00", "($5.00)", "$(5.00)", "(5.00 $)"])

@@ -60,7 +60,11 @@ def test_an_unknown_option_is_refused(name: str) -> None:
         ("rfc9421", {"ecdsa": "asn1"}, "ecdsa must be raw, der or either"),
         ("rfc9421", {"algorithms": ["none"]}, "'none', which RFC 9421 lacks"),
         ("rfc9421", {"required": [""]}, "required must be a list"),
-        ("paypal", {"hosts": ["example.org"]}, "is not at https:// of one of example.org"),
+        (
+            "paypal",
+            {"hosts": ["example.org"]},
+            "begins with https:// and one of these hosts: example.org",
+        ),
     ],
 )
 def test_an_invalid_option_is_reported_by_its_key(
@@ -150,5 +154,5 @@ def test_a_source_with_only_the_public_half_verifies_and_cannot_sign(
     ],
 )
 def test_a_certificate_at_another_host_is_refused(url: str) -> None:
-    with pytest.raises(ConfigurationError, match="is not at https"):
+    with pytest.raises(ConfigurationError, match="must have a URL that begins with https"):
         made("paypal", named=paypal_secrets(**{url: certificate()}))

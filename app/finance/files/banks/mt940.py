@@ -120,8 +120,7 @@ class Mt940Table(BankTable):
                 if balance is not None:
                     raise tables.RefusedTable(
                         number,
-                        "a message begins before the last one has its closing balance (:62F:): "
-                        "fetch the file again",
+                        "the previous message has no closing balance (:62F:): fetch the file again",
                     )
                 account, currency, balance = "", "", None
             elif tag == "34F" and balance is None:

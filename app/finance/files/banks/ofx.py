@@ -110,7 +110,7 @@ class OfxTable(BankTable):
             if name == "STMTTRN":
                 if entry is not None:
                     raise tables.RefusedTable(
-                        number, "a transaction begins before the last one ends"
+                        number, "a transaction begins before the previous transaction ends"
                     )
                 entry, number = {}, number + 1
             elif value and entry is not None:
@@ -124,8 +124,8 @@ class OfxTable(BankTable):
             elif name == "SEVERITY" and value.upper() == "ERROR":
                 raise tables.RefusedTable(
                     max(number, 1),
-                    f"the bank's answer has no whole statement, but the error {code} "
-                    f"({_ERRORS.get(code, 'see the bank')}): fetch it again",
+                    "the file has an error of the bank instead of a whole statement: error "
+                    f"{code} ({_ERRORS.get(code, 'see the bank')}). Fetch the file again",
                 )
             elif name == "CURDEF":
                 currency = value
