@@ -169,7 +169,7 @@ def must_be_open(
 ) -> None:
     """Raise UsageError unless this person may now see an approved proposal's result."""
     if proposal.kind != kind.name:
-        raise UsageError(f"{proposal.id} is not a proposal of this kind: {kind.title}")
+        raise UsageError(f"{proposal.id} is not a proposal of the kind {kind.title!r}")
     if not proved(who) or who.name != proposal.who:
         raise UsageError(
             f"only {proposal.who} may see the result of this proposal: sign in as {proposal.who}, "
@@ -290,7 +290,9 @@ def check_reason(
     if not is_human_text(reason.replace("\r\n", " ").replace("\n", " ")):
         raise UsageError("give a reason in printable characters: no tabs, no control characters")
     if looks_like_a_phone(reason, countries):
-        raise UsageError(f"remove the phone number: the text about {of} is kept permanently")
+        raise UsageError(
+            f"remove the phone number from the text about {of}: this text is kept permanently"
+        )
 
 
 async def _note(

@@ -251,8 +251,8 @@ async def holder_of(context: DatabaseContext, token: str) -> Holder:
     entry = await _token_in_force(context, token)
     if entry.operator is None:
         raise ScopeMissing(
-            f"The token {entry.name} belongs to a program, but this takes an operator's own "
-            "token. `tallyhook operators token NAME --until T` makes one."
+            f"The token {entry.name} belongs to a program, but this request needs an "
+            "operator's own token. `tallyhook operators token NAME --until T` makes one."
         )
     who = await _holding(context, entry)
     return Holder(name=operators.Proven(who.name), role=who.role)

@@ -77,7 +77,7 @@ def _attach(
 
     known = next((each for each in ATTACHMENT_KINDS if each == kind), None)
     if known is None:
-        raise UsageError(f"--kind is one of: {', '.join(ATTACHMENT_KINDS)}")
+        raise UsageError(f"--kind must be one of: {', '.join(ATTACHMENT_KINDS)}")
     note, carrier, tracking = texts
     asked = AttachRequest(
         about=about,
@@ -246,7 +246,7 @@ def _say_missing(case: DisputeCase) -> None:
     if case.limits.sources:
         printing.note(case.limits.words)
     for each in missing:
-        printing.note(f"Missing: {each.sentence} To do: {each.do}.")
+        printing.note(f"Not met: {each.sentence} To do: {each.do}.")
     if not missing:
         printing.note("The case has everything that banks usually expect in such a dispute.")
 

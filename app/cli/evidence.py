@@ -152,9 +152,7 @@ def check_bundle(
     from app.evidence import verify, verify_evidence
 
     if consistency is not None and kept is None:
-        raise UsageError(
-            "--consistency works with --checkpoint only: give the other checkpoint, too"
-        )
+        raise UsageError("--consistency works with --checkpoint only: give --checkpoint, too")
     trusted = None if key is None else verify_evidence.trusted_key(key)
     checkpoint = None if kept is None else verify_evidence.read_kept(kept, consistency)
     others = verify_evidence.named_witnesses(witness or (), quorum)

@@ -150,7 +150,7 @@ def golive(
         printing.note(f"Wrote {page}.")
     left = open_items(items)
     if left:
-        printing.note(f"Not complete: {', '.join(left)}.")
+        printing.note(f"These items are not complete: {', '.join(left)}.")
         raise typer.Exit(1)
 
 
@@ -227,7 +227,7 @@ def show(
     there = [path.name for path in files if (output / path.name).exists()]
     if there:
         raise UsageError(
-            f"{', '.join(there)}: already in {output}, and possibly edited. Move these files away, "
+            f"{output} already has {', '.join(there)}, possibly edited. Move these files away, "
             f"or name another folder"
         )
     output.mkdir(parents=True, exist_ok=True)

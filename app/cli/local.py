@@ -93,7 +93,7 @@ def trigger(
     event: Annotated[
         str | None,
         typer.Argument(
-            help="The kind of event, as the provider names it. Without it, the kinds are listed."
+            help="The kind of event, as the provider names it. Default: list the kinds."
         ),
     ] = None,
     order: Annotated[str | None, typer.Option(help="The order that the event is about.")] = None,
@@ -154,8 +154,8 @@ def trigger(
         printing.note(names_no_order(signer.profile))
     if signer.profile.unconfirmed:
         printing.note(
-            "Events of this provider count only after Tallyhook has asked the provider, which does "
-            "not know this event. So the order stays pending."
+            "Tallyhook asks this provider to confirm each event, and the provider does not know "
+            "this made-up event. So the order stays pending."
         )
 
 

@@ -42,7 +42,7 @@ def add_operator(
 
     found = next((each for each in ROLES if each == role), None)
     if found is None:
-        raise UsageError(f"--role is one of: {', '.join(ROLES)}")
+        raise UsageError(f"--role must be one of: {', '.join(ROLES)}")
     running.writing(register_operator, name=name, role=found, by=by)
     printing.note(f"Added {name} as {role}.")
 
@@ -67,7 +67,7 @@ def invite(
 
     found = next((each for each in ROLES if each == role), None)
     if role is not None and found is None:
-        raise UsageError(f"--role is one of: {', '.join(ROLES)}")
+        raise UsageError(f"--role must be one of: {', '.join(ROLES)}")
 
     async def inviting(context: AppContext) -> tuple[str, str, str]:
         refuse_without_passwords(context.settings.oidc)
@@ -157,7 +157,7 @@ def choose_notices_of(
 
     pace = next((each for each in PACES if each.replace("_", "-") == when), None)
     if pace is None:
-        raise UsageError("--when is one of: at-once, daily, off")
+        raise UsageError("--when must be one of: at-once, daily, off")
     if pace != "off" and (mail is None) != post:
         raise UsageError("give either --mail ADDRESS or --post")
     running.writing(
@@ -299,7 +299,7 @@ def _scopes(given: list[str]) -> list[TokenScope]:
 
     found = [scope for scope in TOKEN_SCOPES if scope in given]
     if set(given) - set(TOKEN_SCOPES):
-        raise UsageError(f"--scope is one of: {', '.join(TOKEN_SCOPES)}")
+        raise UsageError(f"--scope must be one of: {', '.join(TOKEN_SCOPES)}")
     return found
 
 

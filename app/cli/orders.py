@@ -326,7 +326,7 @@ def release_orders(
         raise UsageError("give either the orders to release or --all, not both")
     held = next((each for each in HOLD_REASONS if each == held_for), None)
     if held is None:
-        raise UsageError(f"--held-for is one of: {', '.join(HOLD_REASONS)}")
+        raise UsageError(f"--held-for must be one of: {', '.join(HOLD_REASONS)}")
 
     async def work(context: AppContext) -> int:
         why = checked_reason(context, reason) if reason else ""
@@ -341,7 +341,7 @@ def release_orders(
             f"notifies the shop."
         )
     else:
-        printing.note(f"No order is held ({held}).")
+        printing.note(f"No order is held for the reason {held}.")
 
 
 @orders_group.command(

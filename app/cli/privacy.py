@@ -317,7 +317,8 @@ def erase(
         bool,
         typer.Option(
             "--files-of-others",
-            help="With --order: also erase files of other orders that name the customer's number.",
+            help="With --order: also erase files of other orders, if they contain the "
+            "customer's number.",
         ),
     ] = False,
     dry_run: Annotated[

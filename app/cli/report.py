@@ -386,7 +386,7 @@ def show_period(
 
     known: Sequence[str] = JOURNAL_FORMATS if journal else tuple(PeriodFormat)
     if form is not None and form not in known:
-        raise UsageError(f"--format is one of: {', '.join(known)}")
+        raise UsageError(f"--format must be one of: {', '.join(known)}")
     if not journal:
         report = PeriodFormat(form or "table")
         printing.check_output(output, binary=report.value in BINARY, what=report.upper())

@@ -294,7 +294,9 @@ def prove(
     shuffles: Annotated[
         int,
         typer.Option(
-            min=1, max=100_000, help="Trials per order. Orders with more than 500 events get fewer."
+            min=1,
+            max=100_000,
+            help="Trials per order. Orders with more than 500 events get fewer trials.",
         ),
     ] = 100,
     seed: Annotated[int, typer.Option(help="Random seed for shuffling.")] = 0,

@@ -424,7 +424,7 @@ class Application:
 
     async def _on_fault(self, request: Request, error: Exception) -> Response:
         return self._pages.problem(
-            500, "This page failed. The log shows where. Everything else continues."
+            500, "This page failed. The log shows where. Everything else still works."
         )
 
     async def _on_error(self, request: Request, error: Exception) -> Response:

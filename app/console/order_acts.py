@@ -344,7 +344,7 @@ def _list(view: View) -> tuple[str, dict[str, str]]:
     filters = {name: word for name, word in view.filters(LISTS[page]).items() if word is not None}
     for name, word in filters.items():
         if len(word) > WORD_MAX or not is_human_text(word):
-            raise UsageError(f"{name} is 1 to {WORD_MAX} printable characters")
+            raise UsageError(f"{name} must have 1 to {WORD_MAX} printable characters")
     return page, filters
 
 
@@ -419,7 +419,7 @@ async def do_take_alarm(view: View, reason: str) -> str:
     chosen = view.given.get("state")
     state = next((each for each in TAKEN_STATES if each == chosen), None)
     if state is None:
-        raise UsageError(f"state is one of: {', '.join(TAKEN_STATES)}")
+        raise UsageError(f"state must be one of: {', '.join(TAKEN_STATES)}")
     await take_alarm(
         view.context,
         view.needed("alarm"),

@@ -276,7 +276,7 @@ async def do_redeliver_all(view: View, reason: str) -> str:
     found = await _untaken(view)
     seen = compare_digest(view.given.get("seen", "").encode(), _numbers(found).encode())
     if len(found) > MOST_AGAIN or not seen:
-        raise UsageError("the list has changed since it was shown: look at it again")
+        raise UsageError("the list has changed since it was shown: look at the list again")
     await redeliver(view.context, found, by=view.person.name, why=reason)
     return "/notifications"
 
@@ -366,7 +366,7 @@ async def do_invite(view: View, reason: str) -> ActionResult:
     chosen = view.given.get("role")
     role = next((each for each in operators.ROLES if each == chosen), None)
     if role is None:
-        raise UsageError(f"role is one of: {', '.join(operators.ROLES)}")
+        raise UsageError(f"role must be one of: {', '.join(operators.ROLES)}")
     name = view.given.get("name", "").strip()
     token = await sessions.invite_operator(view.context, name=name, role=role, by=view.person.name)
     return ActionResult(

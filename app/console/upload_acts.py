@@ -349,7 +349,7 @@ async def do_import(view: View, reason: str) -> str:
     """Import the uploaded file, exactly as the dry run read it."""
     upload = imports_pages.upload_of(view, view.needed("upload"))
     if not compare_digest(view.given.get("sha256", "").encode(), upload.file.sha256.encode()):
-        raise UsageError("this is not the file that was shown: look at it again")
+        raise UsageError("the file has changed since it was shown: look at the file again")
     if imports_pages.state_of(upload) != "to_confirm" or upload.seen is None:
         raise UsageError("this file is being read, or was imported already")
     _begin_import(view, upload)
@@ -447,7 +447,9 @@ async def do_accept_balance_difference(view: View, reason: str) -> ActionResult:
     upload = imports_pages.upload_of(view, view.needed("upload"))
     differs = imports_pages.differs_in(upload)
     if differs is None:
-        raise UsageError("this file was read again with other choices meanwhile: look at it again")
+        raise UsageError(
+            "this file was read again with other choices meanwhile: look at the file again"
+        )
     bank_balances.check_amount(differs, view.given.get("difference", ""))
     made = await bank_balances.propose_difference(
         view.context,

@@ -297,7 +297,7 @@ async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
 
 def _checked(asked: AttachRequest) -> str:
     if asked.kind not in ATTACHMENT_KINDS:
-        raise UsageError(f"the kind is one of: {', '.join(ATTACHMENT_KINDS)}")
+        raise UsageError(f"the kind must be one of: {', '.join(ATTACHMENT_KINDS)}")
     if len(asked.content) > MAX_FILE_BYTES:
         raise UsageError(
             f"the file is larger than {MAX_FILE_BYTES >> 20} MiB: send the pages that matter, or a "
@@ -315,7 +315,7 @@ def _checked(asked: AttachRequest) -> str:
     )  # fmt: skip
     for what, text, most in bounds:
         if len(text) > most or not is_human_text(text):
-            raise UsageError(f"the {what} has {most} printable characters at most")
+            raise UsageError(f"the {what} must have at most {most} printable characters")
     if not asked.name:
         raise UsageError("the file has no name")
     fault = fault_of(asked.name, asked.content, media)

@@ -222,7 +222,7 @@ async def test_nobody_acts_on_an_approval_of_a_clock_that_was_ahead(
         ("x" * 2_001, "give a reason"),
         ("a\tb", "printable"),
         ("a\x1b[31m", "printable"),
-        ("he said so: 0711 223 344", "remove the phone number: the text about a month"),
+        ("he said so: 0711 223 344", "remove the phone number from the text about a month"),
     ],
 )
 def test_a_reason_is_some_lines_without_a_phone_number(reason: str, why: str) -> None:

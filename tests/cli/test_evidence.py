@@ -209,7 +209,7 @@ def test_a_letter_is_written_and_says_what_is_missing(run: Run, tmp_path: Path) 
     assert (code, out) == (0, "")
     assert stat.S_IMODE((tmp_path / "a.html").stat().st_mode) == 0o600
     assert "The bank's deadline for an answer is not known" in err
-    assert "Missing: The receipt or invoice is attached." in err
+    assert "Not met: The receipt or invoice is attached." in err
     shown = json.loads(run("evidence", "letter", "ORD-1", "--format", "json")[1])
     listed = json.loads(run("evidence", "checklist", "ORD-1", "--format", "json")[1])
     assert shown["checklist"]["items"] == listed["items"]

@@ -87,7 +87,10 @@ def test_what_is_held_is_listed_reported_and_released(upgraded: Run) -> None:
     assert [(each["who"], each["action"], each["reason"]) for each in trail][:1] == [
         ("Ann", "orders_released", "shipped in May")
     ]
-    assert upgraded("orders", "release", "--all").err == "No order is held (rules_changed).\n"
+    assert (
+        upgraded("orders", "release", "--all").err
+        == "No order is held for the reason rules_changed.\n"
+    )
     assert upgraded("db", "check").code == 0
 
 
@@ -96,7 +99,11 @@ def test_what_is_held_is_listed_reported_and_released(upgraded: Run) -> None:
     [
         ((), 2, "give either the orders to release or --all, not both"),
         (("ORD-1", "--all"), 2, "give either the orders to release or --all, not both"),
-        (("ORD-1", "--held-for", "fun"), 2, "--held-for is one of: rules_changed, poisoned_del"),
+        (
+            ("ORD-1", "--held-for", "fun"),
+            2,
+            "--held-for must be one of: rules_changed, poisoned_del",
+        ),
         (("ORD-1", "--reason", "ask +254 711 223 344"), 2, "remove the phone number"),
         (("O-3",), 5, "O-3 is not held (rules_changed), so nothing was released"),
         (("ORD-1", "O-3", "O-9"), 5, "O-3, O-9 are not held (rules_changed)"),
