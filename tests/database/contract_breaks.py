@@ -376,8 +376,8 @@ class BreakContract:
         second = await accept("B", by="ann", at=at)
         assert second is not None
         assert second.sentence.endswith(
-            "Two people decide: KES 900.00 of the KES 1,000.00 that one person may decide about "
-            "alone in a day is used up today: less than KES 900.00 is left."
+            "This needs two people: KES 900.00 of the KES 1,000.00 that one person may decide "
+            "about alone in a day is used up today: less than KES 900.00 is left."
         )
         assert await accept("C", by="bob", at=at) is None
         await proposals.approve(second.id, by=Proven("bob"), reason="so be it")

@@ -736,8 +736,9 @@ class ImportContract:
         made = await withdraw_import(at, 2, kind="book", by=Proven("bob"), reason="not ours")
         assert isinstance(made, Proposal)
         assert made.sentence == (
-            "Withdraw import 2 of book lines (book.csv): 1 line, KES 11.00. Two people decide: "
-            "of all its lines, KES 11.00 is more than the KES 10.00 that one person may accept."
+            "Withdraw import 2 of book lines (book.csv): 1 line, KES 11.00. This needs two "
+            "people: for the sum of all its lines, KES 11.00 is more than the KES 10.00 that one "
+            "person may accept."
         )
         with pytest.raises(UsageError, match="a second operator must decide"):
             await proposals.approve(made.id, by=Proven("bob"), reason="x")

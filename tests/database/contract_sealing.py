@@ -268,7 +268,9 @@ class SealingContract:
         waiting = genuine("e1", order="A")
         await keep(inbox, waiting)
         for subject in (waiting.delivery_id, "deed:7", "no"):
-            with pytest.raises(NotFoundError, match=r"the id does not exist.*log seal"):
+            with pytest.raises(
+                NotFoundError, match=r"does not exist or is not sealed yet.*log seal"
+            ):
                 await prove_sealed(context(inbox), subject)
 
     @pytest.mark.alike

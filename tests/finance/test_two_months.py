@@ -231,7 +231,6 @@ def test_a_refund_that_fails_later_is_no_break_of_its_own_month(tmp_path: Path) 
     assert october.shop.odd["refund failed"] not in {name for _, name in october.breaks()}
 
 
-@pytest.mark.costly
 @pytest.mark.parametrize("month", MONTHS)
 def test_every_break_is_true(played: Played, month: str) -> None:
     assert played.breaks[month] == played.books.shop.expected(month)

@@ -67,7 +67,7 @@ class Files:
         """Return whether the log was folded."""
         return self.checkpoints.pop(0)
 
-    async def fold(self, mode: str) -> bool:
+    async def try_checkpoint(self, mode: str) -> bool:
         """Cover all read rows, unless a reader is in the way."""
         self.folds.append(mode)
         if self.folding:

@@ -384,7 +384,7 @@ def test_long_lists_end_in_the_page_and_say_so() -> None:
 
 def test_a_printed_page_says_which_tables_are_not_on_paper() -> None:
     page = html_form.html(report()).decode()
-    assert re.search(r'class="on-paper">Not on paper, but in [^<]*: [^<]*: \d+ rows?', page)
+    assert re.search(r'class="on-paper">Not printed, but in [^<]*: [^<]*: \d+ rows?', page)
 
 
 def test_the_headlines_stand_before_every_table_and_what_proves_them_after() -> None:
