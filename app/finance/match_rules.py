@@ -247,7 +247,7 @@ async def save_rules(
             now=now,
             because="the rules in force limit what one person may do alone",
             subject=RULES,
-            sentence=f"Replace version {last.number} of the matching rules by other rules. "
+            sentence=f"Replace version {last.number} of the matching rules with other rules. "
             f"{limits_sentence(changes)}",
             given={"toml": text, "changes": json.dumps([asdict(each) for each in changes])},
             reason=reason,

@@ -141,13 +141,14 @@ def _where(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the allowed values of each detail in a rule's condition. Raise ValueError if the
     condition is not valid."""
     if not isinstance(value, dict) or not value.keys() <= set(DETAILS):
-        raise ValueError(f"a table of any of these details: {', '.join(DETAILS)}")
+        raise ValueError(f"must be a table with one or more of these details: {', '.join(DETAILS)}")
     found = {name: [one] if isinstance(one, str) else one for name, one in value.items()}
     for values in found.values():
         good = isinstance(values, list) and 0 < len(values) <= MOST_WHERE
         if not good or not all(isinstance(e, str) and len(e) <= MAX_DETAIL for e in values):
             raise ValueError(
-                'a text, or a list of texts such as ["US", "CA"]; "" is a value that is not stated'
+                'must be a text, or a list of texts such as ["US", "CA"]; "" means that no value '
+                "is stated"
             )
     return tuple((name, tuple(values)) for name, values in sorted(found.items()))
 

@@ -202,7 +202,7 @@ async def _unallocated(watched: Watched) -> Alarm | None:
         return Alarm(
             reason="money_back_of_unknown_shop",
             sentence=f"Money of {count} went back, but it is unknown whether it was this shop's "
-            f"money ({', '.join(found.back_of_unknown[:NAMED])}). Look each payment up at the "
+            f"money ({', '.join(found.back_of_unknown[:NAMED])}): look each payment up at the "
             "provider, then assign it to its order or dismiss it as other business (`tallyhook "
             "unallocated list`, or the page Unallocated payments).",
         )
@@ -252,11 +252,11 @@ async def _shop_away(watched: Watched) -> Alarm | None:
     return Alarm(
         reason="shop_takes_no_notifications",
         sentence="The shop has accepted no notification since "
-        f"{instants.format_instant(health.since)} ({counted(health.failures, 'try', 'tries')}, "
+        f"{instants.format_instant(health.since)} ({counted(health.failures, 'try', 'tries')}; "
         f"the last ended with {health.problem}; {waiting:,} waiting{given_up}): check that the "
-        "receiver at TALLYHOOK_SHOP__URL runs, is reachable and answers 2xx. One notification is "
-        "tried every minute, or when the shop asks for it. Once one is accepted, all waiting "
-        "ones are sent; `tallyhook notifications redeliver` tries at once.",
+        "receiver at TALLYHOOK_SHOP__URL runs, is reachable and answers 2xx. The service tries "
+        "one notification every minute, and `tallyhook notifications redeliver` tries at once. "
+        "Once the shop accepts one, all waiting notifications are sent.",
         since=health.since,
     )
 
@@ -310,7 +310,7 @@ async def _unread_money(watched: Watched) -> Alarm | None:
     return Alarm(
         reason="money_events_unread",
         sentence=f"{orders} an event of a kind that the source's profile does not know. The name "
-        "of the kind suggests that money went back, so do not fulfill these orders. `tallyhook "
+        "of the kind suggests that money went back: do not fulfill these orders. `tallyhook "
         f"orders list --finding {UNREAD_MONEY}` shows them. Map the kind in the profile's "
         '[claims] to its meaning or "ignored", then run `tallyhook reindex`.',
     )
@@ -474,8 +474,8 @@ async def _erasures(watched: Watched) -> Alarm | None:
     lines = counted(count, "line of the journal of erasures is", "lines of the journal are")
     return Alarm(
         reason="erasures_pending",
-        sentence=f"{lines} not carried out yet, so this database still contains personal data "
-        f"that must be erased. Reasons: {'; '.join(reasons)}. The service tries again every "
+        sentence=f"{lines} not carried out yet: this database still contains personal data that "
+        f"must be erased. The reasons are: {'; '.join(reasons)}. The service tries again every "
         "minute.",
         since=since,
     )

@@ -287,7 +287,7 @@ async def propose_unmasking(
             because=NOT_ALONE,
             subject=f"{count} ({mark})",
             sentence=f"Show {who.name} the customers' phone numbers of {count}, for "
-            f"{OPEN_FOR // HOUR} hours from the approval on, to {PURPOSES[asked.purpose]}.",
+            f"{OPEN_FOR // HOUR} hours from the approval, to {PURPOSES[asked.purpose]}.",
             given={"orders": "\n".join(orders), "purpose": PURPOSES[asked.purpose]},
             reason=reason,
         )

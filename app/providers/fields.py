@@ -87,7 +87,9 @@ def _json(text: str) -> Find:
         for step in path:
             kinds, word = _HOLDS[type(step)]
             if type(value) not in kinds:
-                raise Unreadable(f"the place that should hold {text} is not {word}")
+                raise Unreadable(
+                    f"{text} cannot be read, because a member on its path is not {word}"
+                )
             value = paths.take(value, step)
             if value is None:
                 return None
@@ -111,7 +113,9 @@ def _members(text: str, path: paths.JsonPath) -> Find:
         value = data.document
         for key in path:
             if type(value) is not dict:
-                raise Unreadable(f"the place that should hold {text} is not an object")
+                raise Unreadable(
+                    f"{text} cannot be read, because a member on its path is not an object"
+                )
             value = value.get(key)
             if value is None:
                 return None

@@ -152,7 +152,7 @@ def event_name(value: Any) -> str:
     """Check the name of an event, written exactly as on the provider's page."""
     if not re.fullmatch(r"[!-~]+", text(value)) or len(value) > MAX_EVENT or "*" in value:
         raise ValueError(
-            f"must be an exact name of at most {MAX_EVENT} ASCII characters, without blanks and *"
+            f"must be an exact name of at most {MAX_EVENT} ASCII characters, without blanks or *"
         )
     return str(value)
 

@@ -346,7 +346,7 @@ class Source:
         environment  environment of this instance; None to read answers of both environments
         """
         if self._answers is None:
-            raise Unreadable("the profile no longer says how to read what its provider answers")
+            raise Unreadable("the profile no longer says how to read the provider's answers")
         return self._answers.read(kept, digest=digest, environment=environment)
 
     def sign(self, body: bytes, *, event_id: str, now: Instant) -> list[tuple[str, str]]:
@@ -414,5 +414,5 @@ class ProfileReader:
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
         """Read the provider's answer to a question. Raises Unreadable."""
         if self._answers is None:
-            raise Unreadable("the profile does not say how to read what its provider answers")
+            raise Unreadable("the profile does not say how to read the provider's answers")
         return self._answers.read(kept, digest=digest, environment=environment)

@@ -550,8 +550,8 @@ def unasked(names: Sequence[str], *, then: bool = False) -> Iterator[Blocker]:
         asked = "between the month's end and --as-of" if then else "just now"
         yield Blocker(
             code="unasked",
-            sentence="Payments that are not final, and whose state the provider did not confirm "
-            f"{asked}: {len(names):,} ({shown}{more}).",
+            sentence="Payments that are not final and whose state was not confirmed by the "
+            f"provider {asked}: {len(names):,} ({shown}{more}).",
             do=(
                 "Close without --as-of, so that providers are asked first. With --as-of, today's "
                 "answers do not count."

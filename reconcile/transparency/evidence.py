@@ -187,11 +187,13 @@ def _value_of(kind: Callable[..., Value], document: Mapping[str, Any]) -> Value:
             members[name] = tuple([_TUPLES[name](each) for each in given])
         elif name in _NUMBERS:
             if type(given) is not int:
-                raise ValueError("the history has something else where a whole number must be")
+                raise ValueError(
+                    "the history has a member that is not a whole number but must be one"
+                )
             members[name] = given
         elif name in _FLAGS:
             if given is not True:
-                raise ValueError("the history has something else where true must be")
+                raise ValueError("the history has a member that is not true but must be")
             members[name] = True
         else:
             members[name] = parse_instant(_text(given)) if name in _INSTANTS else _text(given)
@@ -204,5 +206,5 @@ def _money(given: Mapping[str, Any]) -> Money:
 
 def _text(given: Any) -> str:
     if type(given) is not str:
-        raise ValueError("the history has something else where a text must be")
+        raise ValueError("the history has a member that is not a text but must be one")
     return given

@@ -101,10 +101,13 @@ def test_a_fee_may_always_differ_by_one_minor_unit() -> None:
     ("text", "mistake"),
     [
         (FEE + FEE, "fee.2: this fee is never used: fee.1 comes first, and matches"),
-        (f'{FEE}where = {{card = "x"}}', "fee.1.where: a table of any of these details: method"),
-        (f"{FEE}where = 3", "fee.1.where: a table of any of these details"),
-        (f"{FEE}where = {{method = []}}", "fee.1.where: a text, or a list of texts"),
-        (f"{FEE}where = {{method = [3]}}", "fee.1.where: a text, or a list of texts"),
+        (
+            f'{FEE}where = {{card = "x"}}',
+            "fee.1.where: must be a table with one or more of these details: method",
+        ),
+        (f"{FEE}where = 3", "fee.1.where: must be a table with one or more of these details"),
+        (f"{FEE}where = {{method = []}}", "fee.1.where: must be a text, or a list of texts"),
+        (f"{FEE}where = {{method = [3]}}", "fee.1.where: must be a text, or a list of texts"),
     ],
 )
 def test_a_fee_rule_that_cannot_count_is_a_mistake(text: str, mistake: str) -> None:

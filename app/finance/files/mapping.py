@@ -275,7 +275,9 @@ def words_of_columns(value: Any) -> Mapping[str, Sequence[str]]:
     """Return a section that lists texts for each column. Raises ValueError if it has another
     form."""
     if not isinstance(value, dict):
-        raise ValueError('must be a section of columns, such as Status = ["Completed"]')
+        raise ValueError(
+            'must be a section with a list of words for each column, such as Status = ["Completed"]'
+        )
     for column, words in value.items():
         if not isinstance(words, list) or not all(isinstance(each, str) for each in words):
             raise ValueError(f'{column!r} must be words in square brackets, such as ["Completed"]')
