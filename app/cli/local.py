@@ -148,7 +148,7 @@ def trigger(
     )
     signed = _signed(signer, settings, example, wanted, address=address)
     shown = to or f"{SERVE}{signer.shown_path}"
-    printing.note(f"Sending {example.word} of {reference or session or 'no order'} to {shown}")
+    printing.note(f"{example.word} of {reference or session or 'no order'} to {shown}")
     _post(signed, method=example.method, to=address)
     if _names_no_order(signer, signed, example):
         printing.note(names_no_order(signer.profile))
