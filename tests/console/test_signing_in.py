@@ -89,7 +89,7 @@ def test_a_code_counts_once() -> None:
     [
         ("tallyhook1234", "names, digits and punctuation only"),
         ("Tally!Hook-2026", "names, digits and punctuation only"),
-        ("password1234", "many people use"),
+        ("password1234", "this password is common"),
         ("2026KamauTeaRoom", "names, digits and punctuation only"),
         ("ann-wambui-1990", "names, digits and punctuation only"),
         ("Wambui@Kamau1", "names, digits and punctuation only"),
@@ -98,8 +98,8 @@ def test_a_code_counts_once() -> None:
         ("49291038552199", None),
         ("short1", "12 to 256 characters"),
         ("aaaabbbbaaaa", "five different"),
-        ("qwertyuiopas", "many people use"),
-        ("IloveYouForever", "many people use"),
+        ("qwertyuiopas", "this password is common"),
+        ("IloveYouForever", "this password is common"),
     ],
 )
 def test_a_password_is_not_what_a_guesser_tries_first(password: str, refused: str | None) -> None:
