@@ -208,7 +208,7 @@ DANGEROUS = [
     ({WITNESSES: f"{WITNESS} http://witness.example"}, "would be contacted without encryption"),
     ({WITNESSES: f"{WITNESS} https://u:p@witness.example"}, "without user"),
     ({WITNESSES: f"{WITNESS} {W_URL},{WITNESS} {W_URL}/2"}, "witness 2 has the same key or name"),
-    ({WITNESSES: f"{LOG_KEY} {W_URL}"}, "another kind"),
+    ({WITNESSES: f"{LOG_KEY} {W_URL}"}, "is not a witness's Ed25519 key"),
     ({WITNESSES: f"{WITNESS} {W_URL}", "EVIDENCE__WITNESS_QUORUM": "2"},
      "QUORUM: must be at most 1, the number of witnesses"),
     ({WITNESSES: f"{WITNESS} {W_URL}", "EVIDENCE__WITNESS_QUORUM": "17"}, "from 0 to 16"),

@@ -212,7 +212,7 @@ async def test_causes_findings_and_sides_are_called_by_their_names(
         assert "paid twice" not in pages[path].lower(), path
     assert "Paid more than once (2)" in pages["/breaks"]
     assert (
-        "finding Paid more than once : paid several times over"
+        "finding Paid more than once : paid several times; money is owed back"
         in (pages["/orders?finding=paid_twice"])
     )
     assert f" {SIDE_WORDS['takings']} " in pages["/runs/1"]

@@ -241,7 +241,7 @@ async def test_readiness_is_not_lost_to_old_requests(tmp_path: Path) -> None:
         await driver.service.watchdog.look()
         answer = await driver.client.get("/readyz")
     assert answer.status_code == 200
-    assert "refused for their age" in answer.json()["clock"][0]
+    assert "refused because of their age" in answer.json()["clock"][0]
 
 
 async def test_readiness_names_no_unsigned_source(tmp_path: Path) -> None:
