@@ -120,7 +120,7 @@ async def test_a_challenge_counts_once_in_its_own_browser_and_for_ten_minutes(
     ("changed", "because"),
     [
         ({"passkey": "{}"}, "made no passkey"),
-        ({"challenge": base64url(b"c" * 56)}, "open it again"),
+        ({"challenge": base64url(b"c" * 56)}, "open the form again"),
         ({"label": ""}, "Give the passkey a name"),
         ({"password": "wrong"}, "not your password"),
     ],
@@ -143,7 +143,7 @@ async def test_a_passkey_is_made_for_its_own_session_once_and_ten_of_them_at_mos
     other = await session_for(console.context, "a viewer")
     async with console.client(other, **SAME_SITE) as elsewhere:
         refused = await elsewhere.post("/do/add-passkey", data=given)
-        assert "another session opened this" in refused.text
+        assert "another session opened it" in refused.text
     for number in range(MOST):
         key = Authenticator(NAMED, identity=f"credential {number}".encode())
         assert (await add(client, key)).status_code == 303

@@ -148,7 +148,7 @@ async def test_what_is_not_taken_is_refused_with_what_to_do(
             await one(context, b"not a PDF at all")
         with pytest.raises(UsageError, match="only attachments of the kind delivery have"):
             await one(context, kind="terms", carrier="DHL")
-        with pytest.raises(UsageError, match="the note has 500"):
+        with pytest.raises(UsageError, match="the note must have at most 500"):
             await one(context, note="x" * 501)
         with pytest.raises(NotFoundError):
             await one(context, subject="ORD-404")

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -185,7 +185,8 @@ class Server:
         """Stop all its processes where they are, or let them go on with SIGCONT."""
         os.kill(self.pid, number)  # first, or it could start one that is not in the list
         for pid in processes_of(self.pid):
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):  # one that has ended meanwhile
+                os.kill(pid, number)
 
     def promote(self) -> None:
         """Let a standby become a primary, and wait until it is one."""

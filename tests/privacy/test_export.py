@@ -262,7 +262,7 @@ async def test_two_operators_take_a_copy_and_no_number_is_stored(tmp_path: Path)
         ):  # fmt: skip
             with pytest.raises(UsageError, match=re.escape(match)):
                 await export(context, asked(by=Proven("Ann"), **other), approved=proposal)
-        with pytest.raises(UsageError, match="only Ann, who proposed this"):
+        with pytest.raises(UsageError, match="only Ann may see the result"):
             await export(context, replace(mine, by=Proven("Ben")), approved=proposal)
         made = await export(context, mine, approved=proposal)
         assert PHONE in everything(made)
