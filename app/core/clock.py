@@ -57,7 +57,7 @@ class SystemClock:
 
 
 class SetClock:
-    """Clock that shows a fixed time until `put` changes it, for simulations and tests."""
+    """Clock that shows a fixed time until `put` changes it."""
 
     def __init__(self, instant: Instant) -> None:
         self._instant = instant

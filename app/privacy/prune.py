@@ -21,7 +21,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from time import perf_counter
 from typing import Any, Final, TypeVar
@@ -30,7 +30,7 @@ from app.access import operator_store
 from app.access.operators import SERVICE, note_in_trail, who_may
 from app.config.settings import Settings
 from app.context.context import AppContext
-from app.core.clock import CLOCKS_DIFFER, LeapGuard
+from app.core.clock import CLOCKS_DIFFER, LeapGuard, SetClock
 from app.core.errors import ConfigurationError, StoreUnavailable, UsageError
 from app.core.logs import log
 from app.core.periodic import PeriodicTask
@@ -552,11 +552,12 @@ class Pruner(PeriodicTask):
             log.info("bodies and headers pruned", count=pruning.deliveries)
 
     async def _prune(self, pruning: Pruning) -> None:
+        now = self._context.clock.now()  # before the guard looks, so that no later jump dates it
         if self._guard.has_leapt():
             log.warning("nothing is pruned for a day because the clock jumped ahead")
             return
-        began = perf_counter()
-        async for _ in _pass(self._context, self._retention, pruning, dry_run=False):
+        context, began = replace(self._context, clock=SetClock(now)), perf_counter()
+        async for _ in _pass(context, self._retention, pruning, dry_run=False):
             if (
                 await self._stops_within((perf_counter() - began) * REST_SHARE)
                 or self._guard.has_leapt()

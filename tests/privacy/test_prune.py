@@ -97,6 +97,27 @@ async def test_nothing_is_pruned_for_a_day_after_the_clock_went_ahead(
         await until_pruned(driver, 2)
 
 
+async def test_a_clock_that_jumps_once_the_guard_has_looked_prunes_nothing(tmp_path: Path) -> None:
+    async with driving(tmp_path, looking=True, **ON) as driver:
+        await filled(driver)
+        await soon(lambda: driver.rows("SELECT count(*) FROM unsealed") == [(0,)])
+        context = driver.context
+        retention = prune.retention_of(context.settings, context.sources)
+        assert retention is not None
+        pruner = prune.Pruner(context, retention)
+        guard = pruner._guard
+
+        class Jumping(clock.LeapGuard):
+            def has_leapt(self) -> bool:
+                leapt = guard.has_leapt()
+                driver.clock.put(T + 30 * DAY)
+                return leapt
+
+        pruner._guard = Jumping(context.clock)
+        await pruner._look()
+        assert driver.rows("SELECT count(*) FROM deliveries WHERE pruned_at > 0") == [(0,)]
+
+
 async def test_nothing_is_pruned_while_something_is_dated_later_than_now(tmp_path: Path) -> None:
     """By the service or by hand. What would be deleted is still shown."""
     async with driving(tmp_path, with_worker=False, **ON) as driver:
