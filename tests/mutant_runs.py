@@ -88,7 +88,7 @@ class Player:
         """The test that failed last, and how many of those to be played do not exist."""
         self._to_collect_s = to_collect_s
         self.in_time, self.collected_s = True, 0.0
-        """Whether it collected or ended in time, and the seconds that it took."""
+        """Result of collecting: in time or not, and its duration in seconds."""
 
     def __enter__(self) -> Player:
         """Wait until pytest has collected the files as they are now, or has ended."""

@@ -47,8 +47,8 @@ class SourceSettings(Section):
     1001 is a different order."""
 
     profile: values.Profile = "checkout"
-    """How the provider signs, names, dates and prices its events: the name of a shipped profile, or
-    the path of your own file."""
+    """Profile of the provider: how it signs, names, dates and prices its events. Give the name of a
+    shipped profile, or the path of your own file."""
 
     address: values.Addresses = Field((), examples=["<address>"])
     """Secret end of the webhook path, used instead of the source's name. Set it for a provider that
@@ -91,19 +91,18 @@ class SourceSettings(Section):
     reindex`, which judges earlier events again."""
 
     orders: Annotated[Literal["shared", "own"], values.Lowered] = "shared"
-    """Whether this source shares order references with other sources and the shop. shared: a
-    reference means the same order everywhere. own: this source has its own orders. Tallyhook then
-    names order 1001 of this source @shop:1001, also in API calls. After a change, run `tallyhook
-    reindex`."""
+    """Scope of the source's order references. shared: a reference means the same order everywhere.
+    own: this source has its own orders. Tallyhook then names order 1001 of this source @shop:1001,
+    also in API calls. After a change, run `tallyhook reindex`."""
 
     link_by: Annotated[Literal["order", "references"], values.Lowered] = "order"
-    """How a payment is linked to its order. order: by the order that the payment's event names.
+    """Rule for linking a payment to its order. order: by the order that the payment's event names.
     references: only if the shop named the payment or its session, or if a signed or fetched event
     ties the payment to one of these; the order number is then only a suggestion. Choose references
     if other shops use the account too. After a change, run `tallyhook reindex`."""
 
     shared: Annotated[Literal["unknown", "yes", "no"], values.Lowered] = "unknown"
-    """Whether another shop or system uses the account: yes, no or unknown. If yes, set ACCOUNT,
+    """Use of the account by another shop or system: yes, no or unknown. If yes, set ACCOUNT,
     ONLY or LINK_BY too. Otherwise payments of others would count as yours."""
 
     captures: values.Accounts = Field((), examples=['["ideal"]'])
@@ -116,7 +115,7 @@ class SourceSettings(Section):
     "webhook_old"."""
 
     link_mismatch: Annotated[Literal["accept", "hold"], values.Lowered] = "accept"
-    """What happens to a payment that only its order number links to an order. accept: the payment
+    """Treatment of a payment that only its order number links to an order. accept: the payment
     counts. hold: it counts only if its amount, or the sum of several such payments, is a price of
     the order. Choose hold if other shops use the account too."""
 
@@ -249,9 +248,9 @@ class EvidenceSettings(Section):
     it."""
 
     publish: bool = False
-    """Whether the receiver publishes its public keys, its newest checkpoint, the newest checkpoint
-    that witnesses cosigned, and proofs that the log only grew. All of this is public under
-    /.well-known/tallyhook/, without a token.
+    """Publication of the receiver's public keys, its newest checkpoint, the newest checkpoint that
+    witnesses cosigned, and proofs that the log only grew: true or false. All of this is then public
+    under /.well-known/tallyhook/, without a token.
 
     Anybody can keep a checkpoint, and later check that the log still agrees with it: `tallyhook
     evidence verify --checkpoint` and `tallyhook log verify --against`. A checkpoint contains no
@@ -311,7 +310,7 @@ class RehearsalSettings(Section):
     amount: values.Amount = "1500.00"
     """Amount of each order, in major units."""
 
-    currency: values.CurrencyCode = "KES"
+    currency: values.Currency = "KES"
     """Currency of each order (ISO 4217)."""
 
 
@@ -376,7 +375,7 @@ class OidcSettings(Section):
     them. If it is empty, every method is accepted."""
 
     local_accounts: values.OnOff = "on"
-    """Whether operators may sign in by password: on or off. If it is off and the provider fails,
+    """Sign-in by password: on or off. If it is off and the provider fails,
     the owner of the machine creates a sign-in link with `tallyhook operators let-in`."""
 
 
@@ -441,8 +440,9 @@ class Settings(BaseModel):
     number with this code is refused."""
 
     require_order_record: values.Switch = "auto"
-    """Whether an order is fulfillable only at a price that the shop stated, by PUT /api/v1/orders
-    or by opening a checkout session: on, off or auto. auto is on in live and off in the sandbox.
+    """Requirement of a price from the shop: on, off or auto. If on, an order is fulfillable only at
+    a price that the shop stated, by PUT /api/v1/orders or by opening a checkout session. auto is on
+    in live and off in the sandbox.
 
     The first start with it on stores the time, and a start with it off deletes this time. The
     setting applies to orders whose first evidence came after the stored time. If the shop has

@@ -1,6 +1,7 @@
 """Types of the settings' values, and the functions that parse and validate them.
 
-No message contains a value, because any value could be a secret in the wrong place.
+Each function raises ValueError with a sentence on what the value must be. No sentence contains the
+value, because any value could be a secret in the wrong place.
 """
 
 from __future__ import annotations
@@ -53,10 +54,7 @@ def switched(value: Any) -> Any:
 
 
 def listed(value: Any) -> Any:
-    """Return the texts in a JSON list, or in a text with commas. Return any other value unchanged.
-
-    Raises ValueError for a JSON list with other items.
-    """
+    """Return the texts in a JSON list, or in a text with commas."""
     if not isinstance(value, str):
         return value
     if not value.lstrip().startswith("["):
@@ -89,8 +87,7 @@ class DatedSecret(SecretStr):
 
 
 def secrets(value: Any) -> Any:
-    """Return the secrets in a text that `listed` parses, with their expiry. Raises ValueError for
-    an invalid list or expiry."""
+    """Return the secrets in a text that `listed` parses, with their expiry."""
     texts = listed(value)
     if not isinstance(texts, list | tuple):
         return texts
@@ -98,8 +95,7 @@ def secrets(value: Any) -> Any:
 
 
 def addresses(value: Any) -> Any:
-    """Parse secret addresses as `secrets` does. Raises ValueError for an address that cannot end a
-    URL's path."""
+    """Parse secret addresses as `secrets` does. Each must be able to end a URL's path."""
     found = secrets(value)
     for each in found if isinstance(found, list) else ():
         if not _ADDRESS_END.fullmatch(each.get_secret_value()):
@@ -110,8 +106,7 @@ def addresses(value: Any) -> Any:
 
 
 def named(value: Any) -> Any:
-    """Parse a JSON object whose values are texts. Return a value that is not a text unchanged.
-    Raises ValueError for other text."""
+    """Parse a JSON object whose values are texts."""
     if not isinstance(value, str):
         return value
     found = _object_in(value)
@@ -121,8 +116,7 @@ def named(value: Any) -> Any:
 
 
 def accounts(value: Any) -> Any:
-    """Parse the name of an account or payment method, or a JSON list of names. Raises ValueError
-    for an empty name or surrounding spaces."""
+    """Parse the name of an account or payment method, or a JSON list of names."""
     if not isinstance(value, str):
         return value
     found = listed(value) if value.lstrip().startswith("[") else [value]
@@ -139,7 +133,7 @@ MAX_ONLY: Final = 20
 
 def only(value: Any) -> Any:
     """Parse a JSON object that maps names of members to lists of values. A source's event belongs
-    to our shop if its members have these values. Raises ValueError for other text."""
+    to our shop if its members have these values."""
     if not isinstance(value, str):
         return value
     found = _object_in(value) or {}
@@ -166,8 +160,7 @@ def _object_in(text: str) -> dict[str, Any] | None:
 
 
 def networks(value: Any) -> Any:
-    """Parse the IP addresses or networks of proxies. Raises ValueError for an invalid or too wide
-    network.
+    """Parse the IP addresses or networks of proxies.
 
     Only a listed proxy can state another address for the sender. `*` would let every sender choose
     its address.
@@ -190,8 +183,7 @@ def networks(value: Any) -> Any:
 
 
 def base_url(value: Any) -> Any:
-    """Validate an http or https URL, and remove a final slash. Raises ValueError if the URL has no
-    host, or if it has a user, a query or a fragment."""
+    """Validate an http or https URL of a host and a path, and remove a final slash."""
     if not isinstance(value, str):
         return value
     parts = _split(value)
@@ -204,8 +196,7 @@ def base_url(value: Any) -> Any:
 
 
 def endpoint_url(value: Any) -> Any:
-    """Validate an endpoint's http or https URL, with path and query. Raises ValueError if the URL
-    has no host, or if it has a user or a fragment."""
+    """Validate an endpoint's http or https URL, with path and query."""
     if not isinstance(value, str):
         return value
     parts = _split(value)
@@ -221,8 +212,7 @@ def _lower_scheme(parts: SplitResult, value: str) -> str:
 
 
 def public_url(value: Any) -> Any:
-    """Validate a URL as `base_url` does, or accept an empty value. Also raises ValueError if the
-    URL ends with a source's path."""
+    """Validate a URL as `base_url` does, or accept an empty value. Refuse a source's path."""
     found = value if value == "" else base_url(value)
     if isinstance(found, str) and urlsplit(found).path.split("/")[-2:-1] == ["webhooks"]:
         raise ValueError(
@@ -233,8 +223,7 @@ def public_url(value: Any) -> Any:
 
 
 def https_url(value: Any) -> Any:
-    """Validate an https address without a path, or accept an empty value. Raises ValueError for
-    anything else."""
+    """Validate an https address without a path, or accept an empty value."""
     if value == "" or not isinstance(value, str):
         return value
     found = str(base_url(value)).lower()
@@ -244,11 +233,8 @@ def https_url(value: Any) -> Any:
 
 
 def issuer(value: Any) -> Any:
-    """Validate the URL of a provider of accounts. Raises ValueError unless it uses https or names
-    this machine.
-
-    Keep a final slash, because the provider's tokens state exactly this text.
-    """
+    """Validate the URL of a provider of accounts. It must use https or name this machine. Keep a
+    final slash, because the provider's tokens state exactly this text."""
     if not isinstance(value, str):
         return value
     found = str(base_url(value))
@@ -262,7 +248,7 @@ MAX_ROLES: Final = 100
 
 
 def roles(value: Any) -> Any:
-    """Parse a JSON object that maps claim values to roles. Raises ValueError for other text."""
+    """Parse a JSON object that maps claim values to roles."""
     if not isinstance(value, str):
         return value
     found = _object_in(value) or {}
@@ -275,7 +261,7 @@ def roles(value: Any) -> Any:
 
 
 def words(value: Any) -> Any:
-    """Parse a list as `listed` does. Raises ValueError for a word that is empty or has blanks."""
+    """Parse a list of words as `listed` does."""
     texts = listed(value)
     if isinstance(texts, list) and any(not each or len(each.split()) != 1 for each in texts):
         raise ValueError("must be names without spaces, separated by commas")
@@ -283,7 +269,7 @@ def words(value: Any) -> Any:
 
 
 def domains(value: Any) -> Any:
-    """Parse a list of mail domains, in lower case. Raises ValueError for an invalid domain."""
+    """Parse a list of mail domains, in lower case."""
     texts = words(value)
     if isinstance(texts, list) and not all(_HOST.fullmatch(each) for each in texts):
         raise ValueError("must be mail domains, such as shop.example")
@@ -291,8 +277,7 @@ def domains(value: Any) -> Any:
 
 
 def calling_code(value: Any) -> Any:
-    """Validate a country's calling code, and return it without a plus sign. Raises ValueError
-    unless it is 1 to 3 digits."""
+    """Validate a country's calling code, and return it without a plus sign."""
     text = value.strip().removeprefix("+") if isinstance(value, str) else value
     if isinstance(text, str) and text and not _CALLING_CODE.fullmatch(text):
         raise ValueError("must be a calling code: 1 to 3 digits, such as 254")
@@ -300,7 +285,7 @@ def calling_code(value: Any) -> Any:
 
 
 def time_zone(value: Any) -> Any:
-    """Validate a time zone's name or an empty value. Raises ValueError for an unknown name."""
+    """Validate a time zone's name or an empty value."""
     if not isinstance(value, str) or value in ("UTC", ""):
         return value
     try:
@@ -317,13 +302,14 @@ def schedule(value: Any) -> Any:
 
 
 def currency(value: Any) -> Any:
-    if not is_currency(value):
-        raise ValueError("must be a currency code, such as KES")
-    return value
+    found = value.strip() if isinstance(value, str) else value
+    if not is_currency(found):
+        raise ValueError("must be an ISO 4217 code, such as KES")
+    return found
 
 
 def mail_server_place(value: Any) -> Any:
-    """Validate a host with an optional port, by default 587. Raises ValueError for other text."""
+    """Validate a host with an optional port, by default 587."""
     if not isinstance(value, str):
         return value
     host, _, port = value.strip().partition(":")
@@ -339,7 +325,7 @@ def mail_address(value: Any) -> Any:
 
 
 def mail_addresses(value: Any) -> Any:
-    """Parse 1 to 20 mail addresses separated by commas. Raises ValueError for other text."""
+    """Parse 1 to 20 mail addresses separated by commas."""
     if not isinstance(value, str):
         return value
     found = tuple(mail_address(each) for each in value.split(",") if each.strip())
@@ -354,7 +340,7 @@ MAX_WITNESSES: Final = 16
 
 def witnesses(value: Any) -> Any:
     """Parse a list of witnesses, each written `KEY URL`. KEY is a verifier key, and URL is the
-    address without `/add-checkpoint`. Raises ValueError with all mistakes."""
+    address without `/add-checkpoint`. The error reports all mistakes."""
     texts = listed(value)
     if not isinstance(texts, list | tuple):
         return texts
@@ -463,4 +449,3 @@ Amount = Annotated[
     str,
     text_like(r"\d{1,12}(\.\d{1,4})?", "must be an amount in major units, such as 1500.00"),
 ]
-CurrencyCode = Annotated[str, text_like("[A-Z]{3}", "must be an ISO 4217 code, such as KES")]

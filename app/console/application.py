@@ -69,7 +69,7 @@ LISTED_ON: Final = {
     "/rows": "/runs",
     "/trail": "/bank",
 }
-"""For each page about a single item, the page in the menu under which it is shown."""
+"""Page in the menu, by the page about a single item that is shown below it."""
 NOT_CONFIRMED: Final = (
     "that is not your password, or it was tried too often: wait a minute, then try again"
 )

@@ -267,7 +267,7 @@ OPEN: Final = (
 """Meaning of `approved` if only the proposer may carry out the act."""
 
 DONE_BY: Final[Mapping[str, str]] = {"unmask": "see-numbers", "export": "take-copy"}
-"""For each kind of proposal that the proposer carries out: the name of the action."""
+"""Name of the action, by the kind of proposal that the proposer carries out."""
 
 TAKEN: Final[Mapping[str, str]] = {
     "looking": "is working on it",

@@ -55,7 +55,7 @@ class Repeating:
         self._clock = clock
         self._failed_at = 0.0
         self._reasons: dict[str, tuple[float, int]] = {}
-        """For each reason, when it was last logged and how often it occurred since."""
+        """Time of the last log line, and number of failures since then, by reason."""
 
     def times(self, reason: str) -> int:
         """Count one more failure for this reason. Return how many failures a log line must report

@@ -163,7 +163,7 @@ sandbox.
 """
 
 SHOWN_BY: Final[Mapping[str, str]] = {"idempotency": "success", "duplicates": "duplicate webhook"}
-"""For some items, the name of the only scenario that decides the item."""
+"""Name of the only scenario that decides an item, by item."""
 
 CHECKED: Final = (
     "api_keys",

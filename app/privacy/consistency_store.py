@@ -120,7 +120,7 @@ _LINKED_RECORDS: Final = statement(
 )
 
 Contests = dict[str, frozenset[str]]
-"""For each order, all orders that contest evidence with it, including the order itself."""
+"""Orders that contest evidence with each other, by each of them. An order is among its own."""
 
 
 @asynccontextmanager

@@ -141,8 +141,7 @@ _KEPT: Final[Mapping[erasure_journal.Kind, Kind]] = {
 """Kinds of restricted data, by the kind of the journal line that lists them."""
 
 _NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
-"""For each kind of line about restricted data, the kind of line that has the same digests as
-ids."""
+"""Kind of line that has the same digests as ids, by the kind of line about restricted data."""
 
 
 def restricted_by(

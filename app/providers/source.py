@@ -278,8 +278,8 @@ class Source:
         return None if self._acknowledge is None else self._acknowledge(incoming)
 
     def greet(self, incoming: Incoming) -> ProviderReply | None:
-        """If a genuine request asks for an echo before events are delivered, return the answer to
-        it. Return None for a delivery. Never raises."""
+        """Return the answer to a genuine request that asks for an echo before events are delivered.
+        Return None for a delivery. Never raises."""
         if self._greeting is None:
             return None
         document = _data_of(self.profile, incoming).document

@@ -59,7 +59,7 @@ class Happening:
 
 @dataclass(slots=True)
 class OrderTruth:
-    """What really happened to one order at the simulated provider.
+    """Events of one order that really happened at the simulated provider.
 
     money       money of the order as first requested
     session     latest session of the order
@@ -149,7 +149,7 @@ def _outcome_unpaid(happenings: list[Happening]) -> str:
 
 
 class TruthBook:
-    """What really happened to all orders. `changes` counts changes, so that the file is only
+    """Truth about all orders at the simulated provider. `changes` counts changes: the file is only
     written if something has changed."""
 
     def __init__(self) -> None:

@@ -346,8 +346,8 @@ _STILL_OPEN: Final[dict[Outcome, tuple[str, str]]] = {
         "Cancel the payment at the payment service, so that no money comes after all.",
     ),
 }
-"""What staff must do about an open payment, by outcome: first if the order was shipped, then if it
-was canceled."""
+"""Tasks of staff for an open payment, by outcome. The first applies if the order was shipped, the
+second if it was canceled."""
 
 _REFUNDS: Final = frozenset(("refund_pending", "refund_overdue", "refund_failed"))
 

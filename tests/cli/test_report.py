@@ -186,4 +186,4 @@ def test_reports_and_journals_use_the_accounts_and_rates_of_the_settings(
     assert (code, out) == (3, b"")
     assert f"{rates}:2: 'x' is not a rate such as 0.0067" in err
     monkeypatch.setenv("TALLYHOOK_REPORTS__CURRENCY", "euro")
-    assert "must be a currency code, such as KES" in run("report", "period", *YEAR)[2]
+    assert "must be an ISO 4217 code, such as KES" in run("report", "period", *YEAR)[2]

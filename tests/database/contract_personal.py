@@ -140,7 +140,7 @@ ORPHANED: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 OF_ORDERS = "SELECT event_id FROM events WHERE order_key IN ('A', 'B')"
 FOUND_BY |= ORPHANED | {"events of an order": (OF_ORDERS, {}, "ix_events_order_key")}
-"""What every batch of deliveries and every fold asks."""
+"""Statements that every batch of deliveries and every fold runs."""
 
 
 def is_searched(where: str, mark: Mark) -> bool:

@@ -56,7 +56,7 @@ class Load:
         self.sending: list[Future[None]] = []
         self.acknowledged: list[str] = []
         self.times: list[float] = []
-        """When each was, in seconds of some clock."""
+        """Time of each acknowledgement, in seconds of a monotonic clock."""
 
     def end(self) -> None:
         """Send no more."""

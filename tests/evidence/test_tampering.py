@@ -1,4 +1,4 @@
-"""Nothing in a bundle can be changed unseen, and a hostile ZIP is refused before it costs much."""
+"""Tampering with a bundle is found, and a hostile ZIP is refused before it costs much."""
 
 import io
 import json

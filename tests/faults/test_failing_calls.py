@@ -1,5 +1,5 @@
-"""After the first I/O error, or on a read-only file system, nothing more is acknowledged and the
-process ends; a full disk is refused while it lasts. Nothing acknowledged is lost."""
+"""System calls that fail. The first I/O error, or a read-only file system, ends the process. While
+a disk is full, deliveries are refused. No acknowledged delivery is lost."""
 
 from pathlib import Path
 

@@ -36,7 +36,7 @@ ACCOUNT_FEE = 900
 """Minor units that the provider takes for the account in each currency, each time."""
 
 ACCOUNT_FEE_DAYS = (0, DAYS + 9)
-"""On which days from the month's first: the statement covers from the first to the last."""
+"""Days of the fee, counted from the month's first. The statement covers both and all between."""
 
 BOOK_COLUMNS = ("reference", "kind", "amount", "currency", "placed_at", "status", "group")
 STATEMENT_COLUMNS = (

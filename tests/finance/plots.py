@@ -378,7 +378,7 @@ BROKEN: tuple[Plot, ...] = (
 )
 
 WENT_BACK: tuple[Plot, ...] = (surplus_given_back, charged_back, disputed_and_some_came_again)
-"""Nothing is wrong here either."""
+"""Plots of money that went back, without anything wrong."""
 
 UNDECIDED: tuple[Plot, ...] = (price_unclear, two_bodies, two_rows_fit, second_payment_unclear)
 """Plots that must be decided before a month is closed."""

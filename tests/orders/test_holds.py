@@ -1,4 +1,4 @@
-"""After an upgrade, over HTTP: the shop, the feed and a read agree that what is held waits."""
+"""Holds after an upgrade, over HTTP: shop, feed and reads agree that a held order waits."""
 
 from pathlib import Path
 

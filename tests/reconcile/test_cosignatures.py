@@ -38,7 +38,7 @@ WITNESSES = (
     "remora.n621.de+da77ade7+BOvN63jn/bLvkieywe8R6UYAtVtNbZpXh34x7onlmtw2",
     "witness.stagemole.eu+67f7aea0+BEqSG3yu9YrmcM3BHvQYTxwFj3uSWakQepafafpUqklv",
 )
-"""Their verifier keys, as their operators publish them."""
+"""Verifier keys of public witnesses, as their operators publish them."""
 
 BEHIND_THE_SOFA = """\
 example.com/behind-the-sofa

@@ -28,7 +28,7 @@ from tests.reconcile.books_truth import AS_OF, START, in_key_order
 EXAMPLES = 5_000 if os.environ.get("TALLYHOOK_LONG") else 10
 
 FIRST, LAST = START - 60 * DAY, AS_OF + DAY
-"""Before and after every date of a world."""
+"""Instants before and after every date of a world."""
 
 
 @st.composite

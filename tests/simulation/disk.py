@@ -59,7 +59,7 @@ class Disk:
         self.dead = False
         self.quiet = False
         self._cut_next = False
-        """Whether the power fails at the next write of the log."""
+        """True if the power fails at the next write of the log."""
         self.chance = chance
         self._faults = faults
         self._kill = kill

@@ -22,7 +22,7 @@ OWNER: contextvars.ContextVar[Owner | None] = contextvars.ContextVar("owner", de
 
 
 class Deadlock(RuntimeError):
-    """Nothing is ready and no timer is set."""
+    """Error of a loop in which nothing is ready and no timer is set."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
