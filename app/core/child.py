@@ -39,15 +39,10 @@ MAX_SENTENCE: Final = 2_000
 """Maximum length in bytes of an error message that is passed on."""
 
 MAX_HEAD: Final = 4_000
-"""Maximum size in bytes of an answer's head. A pipe accepts up to this many bytes in a single
-write."""
+"""Maximum bytes of an answer's head. A pipe accepts this many in a single write."""
 
 AT_ONCE: Final = 4
-"""Maximum number of children that `run_in_child` runs at a time.
-
-Each child occupies one of asyncio's threads, of which there are at least five. Further calls wait
-before they start a child, because the time limit of a child includes any wait for a thread.
-"""
+"""Maximum number of children at a time. Each occupies one of asyncio's threads (at least five)."""
 
 _TURNS: Final = asyncio.Semaphore(AT_ONCE)
 
@@ -146,8 +141,7 @@ def _started(limits: ChildLimits) -> subprocess.Popen[bytes]:
 def _written(
     process: subprocess.Popen[bytes], request: bytes, *, limits: ChildLimits, to: IO[bytes]
 ) -> tuple[bytes, int]:
-    """Write a child's answer to a file, and end the child. Return the answer's head and the exit
-    code, or _TOO_MUCH."""
+    """Write a child's answer to `to`. Return its head and the exit code, or _TOO_MUCH."""
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -263,11 +257,7 @@ def serve() -> None:
 
 
 def _lower(kind: int, most: int, *, beyond: int = 0) -> None:
-    """Lower a resource limit permanently. Keep the present limit if it is lower already.
-
-    most    new soft limit
-    beyond  amount by which the new hard limit exceeds the soft limit
-    """
+    """Lower a resource limit permanently. The new hard limit is `most` plus `beyond`."""
     limits = [most, most + beyond]
     for place, before in enumerate(resource.getrlimit(kind)):
         if before != resource.RLIM_INFINITY:
@@ -276,8 +266,7 @@ def _lower(kind: int, most: int, *, beyond: int = 0) -> None:
 
 
 def _answer(output: IO[bytes]) -> bytes:
-    """Call the requested function, and write its result to `output`. Return the head of the answer,
-    which has the kind of result, or the error."""
+    """Call the requested function, write its result to `output`, and return the answer's head."""
     try:
         work, values = pickle.load(sys.stdin.buffer)  # noqa: S301  # from the parent
         found = work(*values)

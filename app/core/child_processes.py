@@ -39,8 +39,7 @@ from app.core.signals import Signal
 
 
 _VERSION: Final = version("tallyhook")
-"""Version of the program that this process loaded. An upgrade may have installed a newer version
-since."""
+"""Version that this process loaded. An upgrade may have installed a newer one since."""
 
 
 def handed_over(*values: object) -> IO[bytes]:
@@ -89,8 +88,7 @@ STOP_S: Final = 20.0
 """Seconds after which a child that was told to end is killed. Its successor continues its work."""
 
 NICENESS: Final = 5
-"""Niceness of children, relative to the receiver. If both need the same core, a child gets a
-quarter of it. With 10 it would get a tenth, and other load could starve it."""
+"""Niceness of children. On a shared core, a child gets a quarter. At 10, it could starve."""
 
 NEWS: Final = b"+"
 STOP: Final = b"s"
@@ -394,12 +392,10 @@ async def bytes_of(reader: asyncio.StreamReader) -> bytes:
 # --- the console ----------------------------------------------------------------------------------
 
 CONSOLE_AGAIN_S: Final = 1.0
-"""Seconds before a console is restarted. The pause grows up to CONSOLE_MOST_S."""
 
 CONSOLE_MOST_S: Final = 60.0
 
 CONSOLE_STOP_S: Final = 10.0
-"""Seconds after which a console that was told to end is killed."""
 
 
 @asynccontextmanager

@@ -11,8 +11,7 @@ from typing import Final, Protocol
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 CLOCKS_DIFFER: Final[Duration] = 15 * MINUTE
-"""Largest normal difference between two clocks. A revision dated further ahead shows that a clock
-is wrong."""
+"""Largest normal difference between two clocks. A revision further ahead shows a wrong clock."""
 
 
 class Clock(Protocol):
@@ -24,8 +23,7 @@ class Clock(Protocol):
 
 
 LEAP_REST_S: Final = 86_400.0
-"""Seconds after a forward jump of the clock during which no old data is deleted, so that somebody
-can notice the jump."""
+"""Seconds after a forward clock jump without deletions, so that somebody can notice the jump."""
 
 
 class LeapGuard:

@@ -39,7 +39,6 @@ def _forms(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
 
 
 def _form(kind: Any) -> Callable[[Any], Any]:
-    """Return the function that converts an attribute to a document member of this type."""
     inner, *notes = parts_of(kind)
     if INSTANT in notes:
         return format_known

@@ -21,7 +21,6 @@ MAX_ANSWER_BYTES: Final = 1024 * 1024
 """Maximum size in bytes of an answer. A real answer has a few hundred bytes."""
 
 MAX_CONNECTIONS: Final = 32
-"""Maximum number of concurrent connections to one service. Further requests wait."""
 
 USER_AGENT: Final = "tallyhook/1"
 
@@ -72,8 +71,8 @@ def outgoing_client(
 
 
 class _Trusting(httpx2.AsyncBaseTransport):
-    """Transport that trusts the machine's certificates. They are loaded at the first request,
-    because loading them slows the start of the program."""
+    """Transport that trusts the machine's certificates, loaded at first use because that is
+    slow."""
 
     _loaded: httpx2.AsyncHTTPTransport | None = None
 

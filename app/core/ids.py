@@ -53,7 +53,6 @@ def drawn_seed() -> int:
 
 
 Chance = random.Random
-"""Source of random choices that a seed makes repeatable."""
 
 
 def seeded_chance(seed: str) -> Chance:

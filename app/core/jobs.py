@@ -21,8 +21,7 @@ from reconcile.instants import MINUTE, Duration, Instant
 Result = TypeVar("Result")
 
 LARGE: Final = 100
-"""Minimum number of an order's deliveries for folding in a thread instead of on the event loop.
-Folding this many takes about a millisecond, twenty times as long as switching threads."""
+"""Minimum number of an order's deliveries for a thread: folding them takes a millisecond."""
 
 
 async def computed(work: Callable[[], Result], *, size: int) -> Result:
@@ -32,16 +31,13 @@ async def computed(work: Callable[[], Result], *, size: int) -> Result:
 
 
 PATIENCE_S: Final = 8.0
-"""Seconds that a request waits for a job: enough for most jobs, and less than the timeout of
-proxies."""
+"""Seconds that a request waits for a job: less than the timeout of proxies."""
 
 KEPT: Final = 50
-"""Maximum number of ended jobs that are kept. A job takes some hundred bytes; a preview takes about
-a megabyte."""
+"""Maximum number of ended jobs kept: some hundred bytes each, about a megabyte for a preview."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""Time for which a result is reused. It is short, because `mark` does not cover all changes, such
-as a payment."""
+"""Time for which a result is reused: short, because `mark` does not cover all changes."""
 
 
 def silent(_: int) -> None:

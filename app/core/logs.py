@@ -123,8 +123,8 @@ class _Libraries(logging.Handler):
     """Handler that writes log records of other libraries in our format."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the first line of the record's message template. Values are left out, except
-        addresses and numbers of uvicorn."""
+        """Write the template's first line, without values except uvicorn's addresses and
+        numbers."""
         if not _OUTPUT.admits(record.levelno):
             return
         template = str(record.msg)
@@ -144,11 +144,7 @@ class _Libraries(logging.Handler):
 
 
 def _route_libraries(*, least: int) -> None:
-    """Route all loggers of the standard library to this module's output, and drop uvicorn's access
-    lines.
-
-    least  lowest level that uvicorn writes
-    """
+    """Route all loggers of the standard library to our output, and drop uvicorn's access lines."""
     root = logging.getLogger()
     root.handlers[:] = [_Libraries()]
     root.setLevel(logging.WARNING)
@@ -253,8 +249,7 @@ FIELDS: Final[dict[str, str]] = {
 """Every field that may be logged, with a description of its content."""
 
 REFERENCES: Final = frozenset({"attempt", "event_id", "kind", "order", "session"})
-"""Fields with text from the shop or the provider. Possible phone numbers and email addresses in
-them are masked, because data cannot be erased from the log."""
+"""Fields with outside text. Phone numbers and emails are masked, because a log is never erased."""
 
 MAX_VALUE_CHARS: Final = 500
 """Maximum length in characters of a value. A longer value is cut, and a mark is added."""
@@ -263,7 +258,6 @@ MAX_ITEMS: Final = 20
 """Maximum number of a list's items that are written. Further items are only counted."""
 
 MAX_FRAMES: Final = 4
-"""Number of innermost frames of a traceback that are logged."""
 
 Format = Literal["json", "console", "auto"]
 Render = Callable[[str, MutableMapping[str, Any]], str]
@@ -313,13 +307,10 @@ def configure_logging(
 
 
 HELD_UP_MS: Final = 1_000
-"""Milliseconds that the process waits for a slow reader of the log. After that, it drops lines
-without waiting, until the reader continues."""
+"""Milliseconds to wait for a slow reader of the log. Then lines are dropped until it continues."""
 
 
 class _Reader:
-    """Pipe, socket or terminal whose other end may stop reading the log."""
-
     def __init__(self, descriptor: int) -> None:
         self._given = self._descriptor = descriptor
         # Opened again, so that our writes never block: a terminal may have less room than a line
@@ -333,8 +324,7 @@ class _Reader:
         self._held_up = self._broken = False
 
     def write(self, line: str) -> bool:
-        """Write a line, and return whether all of it was written. Raises OSError if nobody reads
-        the log any more."""
+        """Write a line. Return whether all was written. Raises OSError if nobody reads the log."""
         data = line.encode("utf-8", "backslashreplace")
         if self._broken:
             data = b"\n" + data
@@ -357,7 +347,6 @@ class _Reader:
             return 0
 
     def close(self) -> None:
-        """Close the descriptor if this object opened it."""
         if self._descriptor != self._given:
             os.close(self._descriptor)
 
@@ -374,7 +363,7 @@ def _reader_of(stream: TextIO) -> _Reader | None:
 
 
 class _Output:
-    """The only log output. Cached loggers share it, so that a new configuration applies to them,
+    """The only log output. Cached loggers share it, so that a new configuration reaches them
     too."""
 
     def __init__(self) -> None:
@@ -395,10 +384,7 @@ class _Output:
         return admitted
 
     def tell_left_out(self, *, at_once: bool = False) -> None:
-        """Log how many lines were left out in the last minute.
-
-        at_once  whether to log the number before the minute is over
-        """
+        """Log how many lines were left out, once a minute, or immediately if `at_once`."""
         count = self.budget.due_count(at_once=at_once)
         if count:
             self.msg(self.render("warning", {"event": "log lines left out", "count": count}))
@@ -514,8 +500,7 @@ def class_and_places(error: BaseException) -> tuple[str, str]:
 
 
 class _Dated:
-    """Source of the current time as RFC 3339 text with microseconds. Each second is formatted only
-    once."""
+    """Source of the current time as RFC 3339 text. Each second is formatted only once."""
 
     def __init__(self, clock: Clock) -> None:
         self._now = clock.now
@@ -530,8 +515,6 @@ class _Dated:
 
 
 class _Json:
-    """Renderer of a line as a JSON object in ASCII."""
-
     def __init__(self, dated: _Dated) -> None:
         self.dated = dated
 
@@ -571,8 +554,7 @@ def _json(value: Any) -> str:
 
 
 def _items(value: Any) -> list[Any]:
-    """Return a collection's first MAX_ITEMS items, as texts or integers, and the number of further
-    items. Sets are sorted."""
+    """Return the first MAX_ITEMS items, and the number of further items. Sets are sorted."""
     items = sorted(value, key=str) if isinstance(value, set | frozenset) else list(value)
     kept = [item if isinstance(item, str | int) else type(item).__name__ for item in items]
     rest = len(kept) - MAX_ITEMS
@@ -580,8 +562,6 @@ def _items(value: Any) -> list[Any]:
 
 
 class _Console:
-    """Renderer of a line for people: time, level, event and fields, with colours on a terminal."""
-
     def __init__(self, dated: _Dated, *, colors: bool) -> None:
         self._dated = dated
         self._colors = colors

@@ -16,24 +16,20 @@ from urllib.parse import unquote_plus
 DOT: Final = "•"
 
 UNSHOWN: Final = 3 * DOT
-"""Text that is shown in place of a text that is hidden completely."""
 
 _HIDDEN_AT_LEAST: Final = 5
 """Minimum number of hidden digits. A hundred thousand numbers then have the same masked form."""
 
 _SIGNIFICANT: Final = 8
-"""Number of last digits that identify a customer in any notation (254712345678, +254 712 345 678,
-0712-345678)."""
+"""Number of last digits that identify a customer in any notation: 254712345678, 0712-345678."""
 
 _BETWEEN: Final = r"[ ().-]{0,2}"
-"""Pattern of the characters between two digits of a possible phone number. It must never change,
-because stored digests depend on it."""
+"""Characters between a phone number's digits. Never change it: stored digests depend on it."""
 
 _FILLING: Final = r"[ \t\u00a0\u2000-\u2015\u202a-\u202f\u2060-\u2069\u2212().\-/]"
 
 APART: Final = rf"{_FILLING}{{0,3}}"
-"""Pattern of the characters between two digits of a known number: spaces, dashes, and direction
-marks, which people copy without noticing."""
+"""Characters between a known number's digits, such as direction marks, which people copy unseen."""
 
 _SOME_PHONE: Final = re.compile(
     rf"(?<![\w.-])(?:\+|\(?0\)?){_BETWEEN}\d(?:{_BETWEEN}\d){{7,13}}(?!\d)", re.ASCII
@@ -149,8 +145,7 @@ _LOGGED_NUMBER: Final = re.compile(
     rf"|(?:\+|(?<!\d)0)(?:{_BETWEEN}\d){{{_SIGNIFICANT},}}",
     re.ASCII,
 )
-"""Pattern of a number in a reference: nine or more digits in a row, or eight after a plus or a
-zero. A dash ends a number, so `2026-11-20-0001` does not match."""
+"""Nine or more digits, or eight after a plus or zero. A dash ends them, so no date matches."""
 
 _MAYBE_LOGGED: Final = re.compile(r"\d[\d ().-]{7}|@", re.ASCII)
 """Pattern for a fast check before `_LOGGED_NUMBER`. Most references do not match it."""
@@ -214,8 +209,7 @@ No code is the beginning of another code."""
 
 
 _LEAST_BARE: Final = 8
-"""Minimum number of digits of a national number without its leading zero. Fewer digits may be an
-amount."""
+"""Minimum digits of a national number without its leading zero. Fewer may be an amount."""
 
 
 EMAIL_KIND: Final = "email:"
@@ -276,8 +270,7 @@ _LINE_END: Final = re.compile(r"\r?\n|\\n")
 _BASE64_LETTERS: Final = r"[A-Za-z0-9+/_-]"
 
 _LONG: Final = 60
-"""Minimum length of base64 text that is decoded. Shorter text is more likely an id than data with a
-phone number."""
+"""Minimum length of base64 text that is decoded. A shorter text is more likely an id."""
 
 _BASE64: Final = re.compile(
     rf"(?<!{_BASE64_LETTERS}){_BASE64_LETTERS}{{{_LONG},}}"
@@ -406,7 +399,6 @@ class Masking:
         return self.value(value)
 
     def _each(self, value: Any, shown: Callable[[str], str]) -> Any:
-        """Mask all values within a field with personal data, such as each line of an address."""
         if isinstance(value, dict):
             return {self.text(name): self._each(each, shown) for name, each in value.items()}
         if isinstance(value, list):

@@ -11,11 +11,9 @@ from app.core.errors import StoreUnavailable
 from app.core.logs import Repeating, log
 
 IDLE_S: Final = 1.0
-"""Seconds between two checks for due work, if a check costs only one index lookup."""
 
 Rest = Callable[[int], float]
-"""Function that takes the amount of work done in a round, and returns the seconds until the next
-round."""
+"""Function that returns the seconds until the next round, given the work done in this round."""
 
 
 def rest_when_idle(seconds: float) -> Rest:

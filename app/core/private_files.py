@@ -68,8 +68,7 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLO
 
 
 def _made_anew(path: Path, mode: int) -> int:
-    """Delete any file with this name, and open a new one. The owner of an old file could read what
-    is written."""
+    """Open a new file and delete an old one, whose owner could read what is written."""
     path.unlink(missing_ok=True)
     return os.open(path, _NEW, mode)
 

@@ -14,8 +14,7 @@ from reconcile.documents import Count, InstantText, Keywords, MoneyDocument
 MEDIA_TYPE = "application/problem+json"
 
 TYPE: Final = "urn:tallyhook:problem:"
-"""Beginning of the URI that identifies the type of a problem. The code follows. The URI is not a
-web address."""
+"""Beginning of a problem type's URI, which is not a web address. The problem's code follows."""
 
 
 class FieldProblemDocument(TypedDict):

@@ -17,8 +17,7 @@ def _place() -> str:
 
 
 def _started(process: int) -> str | None:
-    """Return the start time of a process of this machine, in ticks since boot. Return "" if the
-    process has ended, and None if its start is unknown."""
+    """Return the process's start in ticks since boot; "" if it has ended, None if unknown."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -96,8 +95,7 @@ def affordable(connections: int) -> int:
 
 
 YOUNG_OBJECTS: Final = 50_000
-"""Number of new container objects that triggers a garbage collection. A collection takes some
-milliseconds."""
+"""Number of new container objects that triggers a garbage collection of some milliseconds."""
 
 
 def collect_garbage_rarely() -> None:
@@ -152,7 +150,6 @@ _CAUSES: Final = {
     **dict.fromkeys((signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE), _FAULT),
     signal.SIGXFSZ: "a file reached the maximum size: raise LimitFSIZE or `ulimit -f`",
 }
-"""Likely cause of each signal, and what to do."""
 
 
 def why_ended(code: int) -> str:

@@ -17,8 +17,7 @@ TRIAL: Final = b'{"tallyhook": "trial of the public endpoint before going live"}
 """Start of the body that `golive` sends to test the public endpoint."""
 
 TRIED: Final = "it is a trial of `tallyhook golive`, not an event"
-"""Reason stored for the unreadable test body of `golive`. It shows that the profile is not at
-fault."""
+"""Reason stored for the test body of `golive`. It shows that the profile is not at fault."""
 
 
 class Belonging(NamedTuple):
@@ -30,8 +29,7 @@ class Belonging(NamedTuple):
 
 
 NOBODYS = Belonging()
-"""Belonging of an event without account and environment, or of any event if the profile does not
-define them."""
+"""Belonging of an event without account and environment, or if the profile defines none."""
 
 
 class Reading(NamedTuple):

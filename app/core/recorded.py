@@ -45,8 +45,7 @@ _OF_THE_ANSWER: Final = "accept-encoding"
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-"""Pattern of a header's value (RFC 9110, 5.5). `_TOKEN` is the pattern of methods and header names
-(5.6.2)."""
+"""Header value (RFC 9110, 5.5). `_TOKEN` is for methods and header names (5.6.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,6 @@ ENTRIES_MAX: Final = 20
 TEXT_MAX: Final = 4_000
 
 LATE: Final[instants.Duration] = 10 * instants.MINUTE
-"""Delay beyond which due work is reported as late."""
 
 LOOKED_BACK: Final[instants.Duration] = 400 * instants.DAY
 """Maximum age of missed work. Older work is not made up for."""

@@ -47,8 +47,7 @@ def is_human_text(text: str) -> bool:
 
 
 def _is_seen(text: str, place: int) -> bool:
-    """Return whether a character is printable, or a joiner that changes what is shown (RFC 5892,
-    appendix A, and the rules for emoji)."""
+    """Return whether a character, or a joiner's effect, is visible (RFC 5892, A; emoji rules)."""
     if text[place].isprintable():
         return True
     if text[place] not in _JOINERS or not 0 < place < len(text) - 1:

@@ -18,17 +18,14 @@ from app.core.errors import ConfigurationError
 from app.core.text import counted
 
 Values = dict[str, Any]
-"""Checked values by key. A table is a dict, and an array of tables is a list. Wrong keys are left
-out."""
+"""Checked values by key: a table is a dict, an array of tables a list. Wrong keys are left out."""
 
 _STRICT: Final = ConfigDict(strict=True, extra="forbid", validate_default=True, defer_build=True)
 
 
 MOST_LISTED: Final = 100
-"""Maximum number of a file's mistakes that are listed. Further mistakes are only counted."""
 
 EMPTY: Final[Any] = {}
-"""Default of an optional table: a table without keys."""
 
 
 class TomlTable(BaseModel):
@@ -102,8 +99,7 @@ def read_toml(
 
 
 MOST_DOTS: Final = 500
-"""Maximum number of dots in a line. Parsing a key of thirty thousand parts (64 KiB) takes a
-minute."""
+"""Maximum dots in a line. Parsing a key of thirty thousand parts (64 KiB) takes a minute."""
 
 
 def parsed_toml(text: str, *, name: str) -> Values:
@@ -143,7 +139,6 @@ def _beyond(document: Values) -> Iterator[str]:
 
 
 def _mistake(model: type[TomlTable], error: Any) -> tuple[tuple[int | str, ...], TomlMistake]:
-    """Return the path of the wrong value, and the mistake, for a pydantic error."""
     place: tuple[int | str, ...] = error["loc"]
     key = ".".join(_written(each) for each in place)
     kind, context = error["type"], error.get("ctx", {})

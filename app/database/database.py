@@ -39,11 +39,9 @@ SERVER_S: Final = 60.0
 """Seconds for which `serve` and workers wait at their start for a PostgreSQL server."""
 
 AGAIN_S: Final = 0.2
-"""Seconds between two attempts to connect."""
 
 CHECKED_BEFORE_SERVING: Final = 64 * MIB
-"""Largest SQLite file that is checked before any delivery is acknowledged. The check takes a second
-on a slow disk. A larger file is checked while it is served."""
+"""Largest SQLite file checked before serving, in a second on a slow disk, not while serving."""
 
 
 class DatabaseSettings(Protocol):
@@ -290,11 +288,7 @@ class Database:
         return 0
 
     async def _reconnect(self) -> None:
-        """Reconnect all writers, and raise the first error.
-
-        All writers disconnect first, because a connected writer could still write to the former
-        server.
-        """
+        """Reconnect writers. All disconnect first: one could still write to the former server."""
         failures = list[StoreUnavailable]()
         for act in (Writer.disconnect, Writer.connect):
             for writer in self._writers:
@@ -306,14 +300,9 @@ class Database:
             raise failures[0]
 
     async def _open_writing(self, *, upgrade: bool) -> None:
-        """Open the database for writing, after checking its version, schema and stamp. Create a
-        missing SQLite database.
-
-        The disk space is not checked, so that commands can free space.
-
-        upgrade  whether to upgrade an older SQLite database. Only the serving process may, because
-                 an older service may run beside a command
-        """
+        """Open for writing after checking version, schema and stamp; create a missing SQLite file.
+        Disk space is not checked, so that commands can free it. Only the serving process may pass
+        `upgrade`, because an older service may run beside a command."""
         self._make_folder()
         if self.path is not None:
             check_log_is_newer(self.path)
@@ -346,8 +335,8 @@ class Database:
             self._made.note(identity)
 
     def _make_folder(self, *, stamped: bool = True) -> None:
-        """Create the database file if it is missing. Raises ConfigurationError if no environment is
-        known with which to mark a new file."""
+        """Create a missing file. Raises ConfigurationError if no environment is known for its
+        mark."""
         if self._made is not None:
             self._made.check_there()
         if self.path is not None and not self.path.exists():
@@ -377,7 +366,6 @@ class Database:
             )
 
     async def _open_reading(self) -> None:
-        """Open an existing database for reading, after checking its version and its stamp."""
         self._check_there()
         async with self.reading() as connection:
             current = await schema.current_version(connection)

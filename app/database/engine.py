@@ -42,21 +42,17 @@ Connection = AsyncConnection
 """Connection for use cases, which only pass it to a store."""
 
 BUSY_TIMEOUT_MS = 5_000
-"""Milliseconds for which a statement waits for another process's lock before it fails as BUSY."""
 
 WRITER_CACHE_KIB = 24_576
-"""Size of the writing connection's page cache in KiB: twice the pages that a batch of 512
-deliveries uses."""
+"""Page cache of the writing connection: twice what a batch of 512 deliveries uses."""
 
 LOG_BYTES = 64 * 1024 * 1024
 """Bytes to which the write-ahead log's file is truncated after a slow reader made it grow."""
 
 STATEMENTS_KEPT = 512
-"""Maximum number of cached prepared statements. Each table has ten INSERT statements, for 1 to 512
-rows."""
+"""Maximum cached prepared statements. Each table has ten INSERT statements, for 1 to 512 rows."""
 
 READERS = 4
-"""Number of reading connections. On SQLite each has a thread."""
 
 
 def is_sqlite(url: str) -> bool:
@@ -120,8 +116,7 @@ def read_ahead(
 
 
 def _room_for_pages() -> int:
-    """Return how many bytes may be read into the page cache: nine tenths of the available memory.
-    If that is unknown, return half of all memory."""
+    """Return the bytes for the page cache: 90 % of available memory; half of all if unknown."""
     try:
         found = re.search(r"^MemAvailable: +(\d+) kB$", _MEMINFO.read_text(), re.MULTILINE)
     except OSError:
@@ -221,7 +216,6 @@ _SQLITE_ARGUMENTS: Final[dict[str, Any]] = {
 }
 
 SET_BUSY_TIMEOUT: Final = statement("PRAGMA busy_timeout={ms}", ms=str(BUSY_TIMEOUT_MS))
-"""Pragma that makes statements wait up to BUSY_TIMEOUT_MS for another connection's write lock."""
 
 _PRAGMAS: Final = ("PRAGMA foreign_keys=ON", SET_BUSY_TIMEOUT)
 
@@ -253,8 +247,7 @@ def _prepare(
 
 
 def _check_durable(plain: PlainConnection) -> None:
-    """Raise ConfigurationError if a durability setting has no effect, as on a file system that
-    refuses WAL."""
+    """Raise ConfigurationError if a durability setting has no effect, as where WAL is refused."""
     ((journal,),) = plain.ask("PRAGMA journal_mode")
     ((synchronous,),) = plain.ask("PRAGMA synchronous")
     if (journal, synchronous) != ("wal", 2):
@@ -285,8 +278,7 @@ async def scratch_database() -> AsyncIterator[AsyncConnection]:
 
 @cache
 def _table_statements() -> list[str]:
-    """Return the statements that create all tables. Loading the models takes a fifth of the
-    start-up, so they are imported here."""
+    """Return the CREATE statements. Importing the models here saves a fifth of the start-up."""
     from app.database.tables import metadata
 
     statements: list[str] = []

@@ -37,7 +37,6 @@ _FATAL_SQLITE = {
         "see the kernel's log for a failed disk, let the service's user write, and start again",
     ),
 }
-"""Problem and next step, by SQLite's error code."""
 
 _PASSING_SQLITE: Final[dict[int, tuple[str, NotStored]]] = {
     sqlite3.SQLITE_FULL: ("the disk is full; free some space", "disk"),
@@ -57,8 +56,7 @@ _FATAL_POSTGRESQL = {
 _NO_CONNECTION: Final = "53300"
 
 _MAY_PASS: Final = ("57P03", _NO_CONNECTION)
-"""Error codes of a server that may soon accept connections. It is starting, or it has no free
-connection, perhaps because it still counts the connections of a lost machine."""
+"""Error codes of a server that may soon accept connections: it is starting, or has none free."""
 
 TAKES_NO_WRITES: Final = (
     "the server takes no writes: it is a standby, or default_transaction_read_only is on"
@@ -71,8 +69,7 @@ POOLED: Final = (
     "what the driver asks; set its pool_mode to session for this database, or name the server "
     "itself in TALLYHOOK_DATABASE_URL"
 )
-"""Sentence about a connection that lacks our limits, or that has another client's prepared
-statements."""
+"""Sentence about a connection without our limits, or with another client's statements."""
 
 _REFUSES_LIMITS: Final = "08P01"
 
@@ -98,12 +95,9 @@ _PASSING_POSTGRESQL = {
     "58": "the server reports a system error; see its log",
     "XX": "the server reports an internal error; see its log",
 }
-"""Problem by PostgreSQL's error code, or by the code's first two characters (its class) if the code
-itself is not listed. All other errors are fatal: after an I/O error in its log, the server itself
-stops and reads its disk again."""
+"""Problem by PostgreSQL's error code, or else by its class (two characters). Others are fatal."""
 
 _REASON_POSTGRESQL: Final[dict[str, NotStored]] = {"40": "busy", "55": "busy", "53100": "disk"}
-"""Value of `NotStored` by error code or class. All other errors have the value `database`."""
 
 
 def driver_errors() -> tuple[type[Exception], ...]:
@@ -207,11 +201,7 @@ def _is_of_driver(error: BaseException, name: str) -> bool:
 
 
 def _is_driver_confused(error: BaseException) -> bool:
-    """Return whether asyncpg is in an impossible state because the server ended during an answer.
-
-    In this state, asyncpg reports that another operation is under way, and refuses the rollback.
-    This report is wrong, because our operations never share a connection.
-    """
+    """Return whether asyncpg is confused by a server's end. It then reports a second operation."""
     return _is_of_driver(error, "InternalClientError") or (
         _is_of_driver(error, "InterfaceError")
         and any("another operation is" in str(cause) for cause in _chain(error))

@@ -18,11 +18,7 @@ from app.database.statements import PlainConnection
 from reconcile.instants import Instant, format_instant
 
 GapKind = Literal["database", "inbox"]
-"""Part of the store that lost data.
-
-database  the newest commits, with everything in them
-inbox     acknowledged deliveries that were not read yet
-"""
+"""Part of the store that lost data: the newest commits, or the unread acknowledged deliveries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +70,6 @@ def _sentence(gap: "FoundGap | Gap") -> str:
 
 
 ACCEPT: Final = "--accept-gap --reason TEXT"
-"""Command-line options that accept a gap and continue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +98,7 @@ class Gap:
 
 
 LAST_COMMIT: Final = "last commit"
-"""Counter that holds the instant of the last commit. Every transaction on SQLite increases it, by
-at least one even if the clock did not advance."""
+"""Counter with the last commit's instant. Each SQLite transaction adds at least one."""
 
 
 def note_commit(connection: PlainConnection, *, at: Instant, counted: int) -> int:

@@ -24,16 +24,13 @@ from app.database.statements import PlainConnection
 from reconcile.instants import DAY, EARLIEST, SECOND, Duration, Instant, format_instant
 
 SESSION: Final = "tallyhook.session"
-"""Name of the setting that holds a connection's mark. A server connection without the mark was
-opened by another client or a pooler, and has none of our limits."""
+"""Setting that marks our connections. One without it is a pooler's, and lacks our limits."""
 
 HOLD: Final[Duration] = 60 * SECOND
-"""Time after which a silent holder may be taken over. After a lost machine, `refold --all` and `db
-restored` wait this long."""
+"""Time before a silent holder is taken over. `refold --all` and `db restored` wait this long."""
 
 BEAT_S: Final = 15.0
-"""Seconds without writing after which a holder renews its row: a quarter of HOLD, for slow
-servers."""
+"""Seconds without writing after which a holder renews its row: a quarter of HOLD."""
 
 KEPT: Final[Duration] = 7 * DAY
 """Time for which a former holder's row is kept, so that the former holder notices the takeover."""
@@ -82,9 +79,8 @@ HELD: Final = (
     "UPDATE holders SET newest = ?, until = ? WHERE ctid = ? AND holder = ? AND epoch = ? "
     "AND current_setting('tallyhook.session', true) = ? RETURNING ctid"
 )
-"""Statement that locks a holder's own row until the transaction ends, and returns the row's new
-location. A search by key would visit all versions of the row that a long snapshot keeps. If no row
-is returned, the transaction must not write; `find` explains why."""
+"""Statement that locks a holder's row until the transaction ends. A search by key would be slow. If
+no row is returned, the transaction must not write; `find` explains why."""
 
 _FIND: Final = "SELECT ctid FROM holders WHERE holder = ? AND epoch = ?"
 
@@ -142,8 +138,7 @@ _TAKE_OVER: Final = (
     "UPDATE holders SET epoch = epoch + 1, kind = 'ended', until = ? WHERE holder = ? "
     "AND newest = ? RETURNING holder"
 )
-"""Statement that takes over from a holder. It waits for the holder's running transaction. If that
-transaction commits, the holder is alive and stays."""
+"""Statement that takes over from a holder, unless the holder's running transaction commits."""
 
 
 def enter(
@@ -214,8 +209,7 @@ def leave(connection: PlainConnection, holder: Holder) -> None:
 
 
 def _refusal(other: Found, *, now: Instant, alone: bool) -> Exception:
-    """Build the error that names the blocking holder. If that holder's clock seems right, the error
-    states when the holder can be taken over."""
+    """Build the error that names the blocking holder, and when it can be taken over."""
     number = _process(other.holder).rsplit(":", 2)[1]
     who = f"process {number} on {other.host}, {other.kind}"
     if now < other.until <= now + HOLD:

@@ -27,26 +27,21 @@ from app.core.logs import log
 from app.database.servers import AWAITS_STANDBY, STATE, State, state_of
 
 CONNECT_S: Final = 5.0
-"""Seconds within which a connection must be made."""
 
 HOST_S: Final = 2.0
-"""Seconds within which a connection must be made, if there are several hosts. A frozen host delays
-a connection only this long."""
+"""Seconds to connect if there are several hosts. A frozen host delays only this long."""
 
 CLOSE_S: Final = 0.5
 """Seconds for closing a connection properly. A frozen server never answers."""
 
 WATCH_S: Final = 1.0
-"""Number of seconds after which a running transaction asks all hosts whether another server writes.
-Also the number of seconds between two such rounds."""
+"""Seconds between rounds in which a running transaction asks whether another server writes."""
 
 LOOK_S: Final = 5.0
-"""Seconds between two rounds of questions to all hosts in a process that only reads. In such a
-process, no commit shows a takeover."""
+"""Seconds between rounds in a process that only reads, where no commit shows a takeover."""
 
 ROUND_DIVISOR: Final = 10
-"""Divisor that limits the rounds of questions during a long transaction. The time between two
-rounds is the transaction's duration so far, divided by this number, but at least WATCH_S."""
+"""Divisor of a transaction's duration so far, for the pause between rounds (at least WATCH_S)."""
 
 FORMER: Final = (
     "the server is on an older timeline than the one used before, so it is a former primary; stop "
@@ -270,8 +265,7 @@ async def _connected(address: Address, words: Mapping[str, Any]) -> Connection:
 async def _asked(
     addresses: Sequence[Address], words: Mapping[str, Any]
 ) -> AsyncIterator[list[asyncio.Task[asyncpg.Record | None]]]:
-    """Ask all hosts together, and yield the tasks. At the end of the block, unfinished tasks are
-    canceled."""
+    """Ask all hosts together, and yield the tasks. The end of the block cancels unfinished ones."""
     tasks = [asyncio.create_task(_answer(each, words, _SERVER)) for each in addresses]
     try:
         yield tasks

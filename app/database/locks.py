@@ -78,8 +78,7 @@ WAIT_S = 10.0
 """Seconds for which a writer waits for other processes. Transactions take milliseconds."""
 
 PASSED_BY_S: Final = 0.1
-"""Seconds for which a free lock is left to the processes at the first places in the queue. These
-processes may be suspended."""
+"""Seconds for which a free lock is left to the processes first in the queue."""
 
 _PAUSE_S: Final = 0.002
 
@@ -221,7 +220,6 @@ class _Queue:
 
     @contextmanager
     def place(self) -> Iterator[int]:
-        """Hold a place at the end of the queue until the block ends."""
         if self._file is None:
             self._file = _opened(self._path)
         place = monotonic_ns()

@@ -16,7 +16,6 @@ from app.core.pages import TEMPLATES, css_text, page, paper
 TYPST: Final = TEMPLATES / "letter.typ"
 
 HTML: Final = ("base.html", "letter.html", "stamp.html", "style.css", "timeline.html")
-"""Templates that the HTML of a letter needs."""
 
 PhraseLook = Literal["", "strong", "quiet", "code"]
 

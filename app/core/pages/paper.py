@@ -28,8 +28,7 @@ _SCRIPTS: Final[Mapping[str, str]] = {
 """Names of scripts, by the first word of their characters' Unicode names."""
 
 _LACKS: Final = re.compile(r'the text `"(.+?)"` could not be displayed')
-"""Pattern of Typst's error that names the first missing character. Typst raises it for PDF
-standards that forbid empty boxes."""
+"""Typst's error that names a missing character, for PDF standards that forbid empty boxes."""
 
 
 def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]) -> bytes:
@@ -120,10 +119,8 @@ def _rare_in(values: Mapping[str, Any]) -> list[str]:
 
 
 def _lacking(characters: Iterable[str], *, own: bool) -> list[str]:
-    """Return the characters of every script that has a character without a font.
-
-    own  whether to use only Typst's own fonts
-    """
+    """Return all characters of each script that lacks a font; `own` means Typst's own fonts
+    only."""
     import typst
 
     left, lacking = list(characters), list[str]()
