@@ -71,8 +71,7 @@ def outgoing_client(
 
 
 class _Trusting(httpx2.AsyncBaseTransport):
-    """Transport that trusts the machine's certificates, loaded at first use because that is
-    slow."""
+    """Transport that trusts the machine's certificates, loaded late because that is slow."""
 
     _loaded: httpx2.AsyncHTTPTransport | None = None
 

@@ -23,8 +23,7 @@ GROUNDS: Final[Mapping[Ground, str]] = {
     "claims": "legal claims may rest on it: GDPR Art. 17(3)(e)",
     "accountability": "the shop must show what it did, and why: GDPR Art. 5(2), 17(3)(b)",
 }
-"""Wording of the legal grounds. It follows the regulation as gdprhub.eu prints it (article 17, read
-on 2026-11-29). Leaves out which law requires keeping the books, and for how long."""
+"""Wording of the legal grounds (GDPR, article 17, as gdprhub.eu printed it on 2026-11-29)."""
 
 MARK: Final = "mark"
 

@@ -115,8 +115,7 @@ class NodesWatch:
             return self._seen
 
     async def _rows(self) -> dict[str, State | None]:
-        """Ask each Citus node in its own transaction, so that a timeout does not affect the
-        others."""
+        """Ask each Citus node in its own transaction: a timeout does not affect the others."""
         found = dict[str, State | None]()
         for host, port in await self._database.on_snapshot(_nodes):
             try:

@@ -28,8 +28,7 @@ Purpose = Literal["serving", "working", "alone", "upgrading", "writing", "foldin
 """Purpose for which a database is opened: see `Database.open`. `alone` excludes all writers."""
 
 ANSWER_S: Final = 20
-"""Seconds within which any statement must be answered, including a commit that waits for a standby.
-After that the connection is dropped, and the outcome is unknown."""
+"""Seconds for a statement, also a commit that awaits a standby. Then its outcome is unknown."""
 
 COMMIT_S: Final = 5.0
 """Seconds in which a receiver's or worker's commit must be answered, because it is small."""
@@ -41,20 +40,17 @@ LOCK_MS: Final = 10_000
 """Milliseconds that a statement waits for another transaction. Transactions take milliseconds."""
 
 IDLE_MS: Final = 5_000
-"""Milliseconds for which a writing transaction may be idle. After that, the server ends the
-transaction and releases its locks, so that a frozen process blocks no others."""
+"""Milliseconds a writing transaction may be idle. Then the server ends it and frees its locks."""
 
 READING_IDLE_MS: Final = 3_600_000
-"""Milliseconds for which a reading transaction may be idle. The limit is long, because a full scan
-keeps its snapshot, and blocks only an upgrade."""
+"""Milliseconds a reading transaction may be idle: long, because a scan keeps its snapshot."""
 
 SERVER_KEEPALIVE: Final = {
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
 }
-"""Settings by which the server notices within about ten seconds that a client's machine is gone,
-and releases its locks."""
+"""Settings by which the server notices a lost client in ten seconds, and frees its locks."""
 
 SILENCE_MS: Final = 30_000
 """Milliseconds of silence after which a client drops its server. The default is hours."""
@@ -315,18 +311,13 @@ async def is_lost(connection: AsyncConnection) -> bool:
 
 
 _OF_NUMBERS: Final = "varsup.c"
-"""Source file of the server's warning that fewer than forty million transaction numbers are left.
-The server sends this warning with every statement that takes a number."""
+"""File of the server's warning that fewer than forty million transaction numbers are left."""
 
 
 @contextmanager
 def _committing(driver: Connection, holder: Holder | None) -> Iterator[None]:
-    """Abort the connection if the block's commit is not confirmed in time. Raises StoreUnavailable
-    if the server did not wait for its standby.
-
-    If the wait is interrupted, PostgreSQL completes the commit with a warning. The commit could be
-    lost with the server's machine, so it must not be acknowledged.
-    """
+    """Abort the connection unless the commit is confirmed in time. Raises StoreUnavailable if the
+    server did not wait for its standby: the commit must not be acknowledged."""
     warnings: list[object] = []
 
     def hear(_connection: object, message: asyncpg.PostgresLogMessage) -> None:

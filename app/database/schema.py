@@ -32,18 +32,15 @@ if TYPE_CHECKING:
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 VERSIONS: Final = ("0.1.0",)
-"""Versions of the schema that this program can upgrade, oldest first. They are listed here because
-loading alembic takes a tenth of the start-up time."""
+"""Versions that this program can upgrade, oldest first. Listed, because alembic loads slowly."""
 
 NEWEST: Final = VERSIONS[-1]
-"""The version that this program needs."""
 
 DIGESTS: Final = {
     "sqlite": "930bd9bb1e7e9239103ddf9a7225972438a1af221ace28952b7e52b87ba1c484",
     "postgresql": "d916f1c0b3781534877cad85b77bc8b4363e2da0ad0dfe5e15f563930fe5f2c4",
 }
-"""SHA-256 of all objects that the migrations create, by dialect. A test prints the values. If a
-database has another digest, the migrations are run in an empty schema to find the differences."""
+"""SHA-256 of all objects that the migrations create, by dialect. A test prints the values."""
 
 
 # --- versions and migrations ----------------------------------------------------------------------
@@ -146,8 +143,7 @@ _SQLITE_OWN: Final = frozenset(
         "CREATE TABLE sqlite_sequence(name,seq)",
     }
 )
-"""Definitions of the tables that SQLite creates for ANALYZE and AUTOINCREMENT. Definitions are
-compared instead of names, because a trigger could have such a name."""
+"""Definitions of SQLite's own tables. Names are not enough: a trigger could have one."""
 
 _POSTGRESQL: Final = """
 WITH place AS (SELECT oid, quote_ident(nspname) || '.' AS prefix

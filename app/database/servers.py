@@ -28,8 +28,7 @@ SELECT json_build_object(
                         WHERE slot_type = 'logical' AND active_pid IS NOT NULL)), '[]')
 ) #>> '{}'
 """
-"""Query for the state of any server. A standby's state is NULL without permission for the server's
-statistics."""
+"""Query for any server's state. A standby's is NULL without permission for statistics."""
 
 _HOW_MANY: Final = re.compile(r"\s*(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", re.IGNORECASE)
 

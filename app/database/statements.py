@@ -102,8 +102,7 @@ Result = TypeVar("Result")
 Words = ParamSpec("Words")
 
 SPREAD: Final = "spread"
-"""Key in a connection's `info` for the function that rewrites statements for a cluster; None if all
-tables are local."""
+"""Key in `info` for the function that rewrites statements for a cluster; None without one."""
 
 MAX_PARAMETERS = 30_000
 """Maximum number of parameters in one statement. SQLite allows 32,766."""
@@ -134,15 +133,11 @@ class PlainConnection(Protocol):
 
 
 Ask = Callable[[str], Sequence[Sequence[Any]]]
-"""Function that runs one statement without values and returns its rows."""
 
 Plain = Callable[Concatenate[PlainConnection, Words], Result]
-"""Synchronous function whose first argument is a PlainConnection."""
 
 
 class _Sqlite:
-    """A plain connection to SQLite, used in the driver's thread."""
-
     dialect = "sqlite"
     spread = False
 
@@ -174,18 +169,13 @@ class _PostgreSQL:
         return [tuple(row) for row in self._done(self._driver.fetch(numbered(sql), *values))]
 
     def copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows by COPY, which cannot resolve conflicts. As arrays they would take the driver
-        four times as long, because it checks whether each value is an array."""
+        """Insert rows by COPY, which cannot resolve conflicts, but is faster than arrays."""
         if not self._has_begun():
             self.ask("SELECT 1")
         self._done(self._driver.copy_records_to_table(table, columns=columns, records=rows))
 
     def _has_begun(self) -> bool:
-        """Return whether SQLAlchemy has begun its transaction, which it does with the first
-        statement.
-
-        Later statements bypass SQLAlchemy, which would take more than half of their time.
-        """
+        """Return whether SQLAlchemy has begun its transaction. Later statements bypass it."""
         return not self._driver.is_closed() and self._driver.is_in_transaction()
 
     def _done(self, work: Awaitable[Result]) -> Result:
@@ -205,8 +195,6 @@ def numbered(sql: str) -> str:
 
 
 class _Calling:
-    """A function and its result, passed to and from the driver's thread."""
-
     def __init__(self, function: Callable[[PlainConnection], Any], *, begin: str | None) -> None:
         self.function = function
         self.begin = begin

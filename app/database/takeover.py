@@ -128,8 +128,7 @@ _NEWEST: Final = """
 SELECT greatest((SELECT max(received_at) FROM inbox),
                 (SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1))
 """
-"""Query for the time when the newest stored delivery was acknowledged. Any lost delivery was
-acknowledged later."""
+"""Query for when the newest stored delivery was acknowledged. Lost ones came later."""
 
 
 class Look(NamedTuple):
@@ -208,7 +207,6 @@ LOOK_S: Final = 60.0
 """Seconds between two checks of whether commits wait for a standby."""
 
 ANSWER_S: Final = 5.0
-"""Seconds within which the server must answer a check."""
 
 AGAIN_S: Final = 1.0
 """Seconds between two checks while a new server is being compared."""
@@ -311,12 +309,9 @@ class ServerWatch:
         self.servers[holder] = here
 
     def _is_missing(self, seen: Look, holder: Holder) -> bool:
-        """Return whether a server lacks a holder's newest commit.
-
-        Only `holder`, and holders whose last connection was to another server, are examined.
-        `holder` is always included, because two promoted standbys may have one identity. Exception:
-        if the row of `holder` is gone, another holder took over, and `holder` is not examined.
-        """
+        """Return whether a server lacks a holder's newest commit. `holder` is always examined,
+        because two promoted standbys may have one identity; others only if they last used another
+        server."""
         for each, server in self.servers.items():
             mark, moved = seen.newest.get(each.id), server != seen.server
             lacks = each.newest and mark not in each.newest
@@ -350,8 +345,7 @@ class ServerWatch:
 
 
 def _locked(connection: PlainConnection) -> tuple[ServerIdentity | None, FoundGap | None]:
-    """Lock the record of the server until the transaction ends. Return the server and the gap in
-    it."""
+    """Lock the server's record until the transaction ends. Return the server and its gap."""
     connection.ask("SELECT value FROM meta WHERE name='server' FOR UPDATE")
     return server_noted(connection), _named_gap(connection)
 

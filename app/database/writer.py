@@ -86,27 +86,19 @@ class Space:
 PAGE_BYTES: Final = 4096
 
 CHECKPOINT_PAGES = 12_000
-"""Number of pages in the log after which a checkpoint is due: 48 MB in pages of 4 KiB. The longer
-the log, the more often a page changes before it is copied."""
+"""Log pages after which a checkpoint is due: 48 MB. A longer log copies pages less often."""
 
 ROOM_PAGES: Final = 256
 """Minimum number of pages in the log for which emptying it is worth the effort: 1 MiB."""
 
 INSIST_S: Final = 4.0
-"""Seconds between two checkpoints of an overlong log that wait for readers. A full disk should be
-usable within five seconds after a reader has ended."""
+"""Seconds between checkpoints that wait for readers: a full disk recovers within five seconds."""
 
 INSIST_MS: Final = 250
-"""Milliseconds for which a checkpoint of an overlong log may wait for readers. Deliveries wait
-meanwhile."""
+"""Milliseconds that a checkpoint of an overlong log waits for readers, while deliveries wait."""
 
 Mode = Literal["PASSIVE", "RESTART", "TRUNCATE"]
-"""Kind of a checkpoint.
-
-PASSIVE   waits for no reader
-RESTART   waits for readers, so that the log starts again at its beginning
-TRUNCATE  also empties the file
-"""
+"""Checkpoint: PASSIVE waits for no reader, RESTART for all; TRUNCATE also empties the file."""
 
 INDEX_HEAD: Final = 48
 """Bytes of the log's index that each commit changes (SQLite's `walformat.html`, 2.1)."""
@@ -116,7 +108,6 @@ _MX_FRAME = 16
 
 LOG_HEAD: Final = 32
 FRAME_HEAD: Final = 24
-"""Bytes of the header of each page in the log."""
 
 
 class LogLength:
@@ -211,7 +202,6 @@ def checkpoint_log(connection: PlainConnection, mode: Mode, *, wait_ms: int) -> 
 RESTORE: Final = "put the file back, or restore a backup with tallyhook restore, then start"
 START_NAMES_LOSS: Final = "start the service again; it names what may be lost and what to do next"
 START_MAKES_ANEW: Final = "start the service again; it creates this file again, and nothing is lost"
-"""Next step after a file was removed, replaced or truncated."""
 REPLACED: Final = "was replaced"
 
 
@@ -278,13 +268,11 @@ class DatabaseFiles:
 
 
 TURN_S: Final = 5.0
-"""Seconds that a writer waits for earlier writers of its process. Transactions take
-milliseconds."""
+"""Seconds a writer waits for earlier writers of its process. Transactions take milliseconds."""
 
 KEEP_S: Final = 0.025
-"""Maximum number of seconds for which the writers of this process may keep the lock between
-processes, handing it to each other. If they released it after each write, each small write would
-wait for another process."""
+"""Maximum seconds for which this process's writers may hand the lock to each other. If they
+released it, each small write would wait for another process."""
 
 WANTED_S: Final = 1.0
 """Number of seconds for which another process that waited for this one is expected to come back."""
@@ -428,8 +416,7 @@ class Writer:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[AsyncConnection]:
-        """Wait for the caller's turn. Then yield the connection, without a transaction, to this
-        caller alone."""
+        """Wait for the caller's turn, then yield the connection alone, without a transaction."""
         await self._wait_for_turn()
         try:
             if self._poison is not None:
@@ -474,8 +461,7 @@ class Writer:
         return None if self._place is None else self._place.lost()
 
     async def _wait_for_turn(self) -> None:
-        """Wait for other writers of this process. Raises StoreUnavailable after TURN_S, because
-        senders must not wait for a disk that hangs."""
+        """Wait for earlier writers. Raises StoreUnavailable after TURN_S: a disk may hang."""
         self._waiting += 1
         try:
             # Even if the lock looks free, earlier waiters get it first.
@@ -491,8 +477,7 @@ class Writer:
                 self._release()  # the lock may have been kept for this writer
 
     def _leave(self) -> None:
-        """Let the next writer begin. Until KEEP_S has passed, keep the lock between processes for
-        waiting writers of this process."""
+        """Let the next writer begin. Keep the lock for this process's writers until KEEP_S."""
         now = monotonic()
         if self.is_wanted:
             self._wanted_at = now
@@ -568,8 +553,7 @@ class Writer:
                 self._place.note()  # the file has become shorter
 
     async def _checkpoint_long_log(self, connection: AsyncConnection) -> None:
-        """Checkpoint an overlong log after a commit. Raises only I/O errors; after any other error
-        the log stays long."""
+        """Checkpoint an overlong log after a commit. Raises only I/O errors."""
         mode = None if self._log is None else self._log.checkpoint_due()
         if mode is None:
             return

@@ -46,19 +46,15 @@ KIND_WORDS: Final[dict[str, str]] = {
     "refund_policy": "refund policy",
     "other": "other",
 }
-"""Name of each kind in a letter."""
 
 MAX_FILE_BYTES: Final = 10 * 1024 * 1024
-"""Maximum size in bytes of a file: some dozen scanned pages. Payment services accept 2 to 20 MB in
-total."""
+"""Maximum bytes of a file: a dozen scanned pages. Payment services accept 2 to 20 MB in total."""
 
 MAX_BYTES_OF_ONE: Final = 50 * 1024 * 1024
-"""Maximum total size in bytes of the files of one order or break, because a bundle is read into
-memory."""
+"""Maximum bytes of all files of an order or break, because a bundle is read into memory."""
 
 MOST_OF_ONE: Final = 30
-"""Maximum number of files of one order or break, because an employee of a bank must look through
-them."""
+"""Maximum files of an order or break, because a bank's employee must look through them."""
 
 MAX_NAME: Final = 120
 MAX_NOTE: Final = 500
@@ -79,27 +75,19 @@ _WHOLE: Final[Mapping[str, tuple[bytes, ...]]] = {
 """Byte sequences that a complete file of each type contains (for PDF, ISO 32000-1, 7.5.5)."""
 
 MAX_PIXELS: Final = 50_000_000
-"""Maximum number of pixels. An A4 page at 600 dots an inch has 35 million.
-
-Layout decodes every pixel, and a few kilobytes can hold billions.
-"""
+"""Maximum pixels: an A4 page at 600 dpi has 35 million. A few kilobytes can hold billions."""
 
 _JPEG_SIZE: Final = re.compile(
     rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf]\x00.[\x08\x0c](..)(..)", re.DOTALL
 )
-"""Header of a JPEG frame (ITU-T T.81, B.2.2): precision, lines, columns.
-
-The whole file is searched, because programs write different data before the header.
-"""
+"""JPEG frame header (ITU-T T.81, B.2.2): precision, lines, columns. Other data may precede it."""
 
 PDF_END_BYTES: Final = 4096
-"""Number of bytes at the end of a PDF that are searched for the end mark. Mail programs add bytes
-after it."""
+"""Bytes at the end of a PDF searched for the end mark. Mail programs add bytes after it."""
 
 _MEDIA_BY_NAME: Final = {
     ".pdf": _PDF, ".png": _PNG, ".jpg": _JPEG, ".jpeg": _JPEG, ".jpe": _JPEG, ".txt": _TEXT,
 }  # fmt: skip
-"""Media type by file ending. Other endings are ignored."""
 
 _WORDS: Final = {_PDF: "a PDF", _PNG: "a PNG", _JPEG: "a JPEG", _TEXT: "plain text"}
 
@@ -358,8 +346,7 @@ async def _check_room(connection: Connection, asked: AttachRequest, sha256: str)
 
 
 async def _standing(connection: Connection, name: str) -> attachment_store.AttachmentRecord:
-    """Return an attachment. Raises NotFoundError for an unknown attachment, and UsageError for a
-    deleted one."""
+    """Return an attachment. Raises NotFoundError if unknown, UsageError if deleted."""
     found = await attachment_store.attachment_named(connection, name)
     if found is None:
         raise NotFoundError(

@@ -227,10 +227,7 @@ def _said(dossier: gather_evidence.Dossier, name: str) -> dict[str, Any]:
 def _attachment(
     files: Files, attached: gather_evidence.AttachedFile, dossier: gather_evidence.Dossier
 ) -> dict[str, Any]:
-    """Add an attached file and its details to the personal files. Return its document.
-
-    In a redacted bundle, the document has only digests.
-    """
+    """Add a file to the personal files. Return its document, which has only digests if redacted."""
     name, removed = f"attachment-{attached.attachment_id}", attached.removed
     return {
         "attached": _said(dossier, attached.attached),
@@ -442,8 +439,7 @@ async def build_evidence(
 async def _permitted_of(
     connection: Connection, restriction: Restriction, *, by: str | None
 ) -> None:
-    """Raise UsageError unless the person may export restricted data. For this, the person needs the
-    permission to erase."""
+    """Raise UsageError unless the person may export restricted data (the permission to erase)."""
     try:
         await permitted(connection, by=by, action="erased")
     except UsageError as error:
@@ -460,11 +456,7 @@ async def _sealed_dossier(
     lines: gather_evidence.ReadsLines,
     signer: seal.CheckpointSigner,
 ) -> gather_evidence.Dossier:
-    """Seal everything about the order, then gather the dossier.
-
-    This is tried several times, because another process may be sealing. Raises UsageError if old
-    evidence stays unsealed, because verifiers would doubt such a bundle.
-    """
+    """Seal, then gather. Raises UsageError if evidence stays unsealed: verifiers would doubt it."""
     for _ in range(SEAL_TRIES):
         await seal.seal_all(context, signer)
         if await seal.seal_orders_for(context, request.order):

@@ -77,16 +77,13 @@ class LetterFacts:
 
 
 STAMP: Final = "SANDBOX"
-"""Stamp on everything made in a sandbox."""
 
 OF_SANDBOX: Final = "tallyhook.sandbox/"
-"""Prefix of the origin of a sandbox's log."""
 
 WIDTH: Final = 680
 """Width of the drawing in CSS pixels: an A4 page between its margins."""
 
 LEFT: Final = 92
-"""Left edge of the first column, to the right of the lanes' names."""
 
 MAX_COLUMNS: Final = 13
 """Maximum number of moments in a drawing, so that their times do not overlap."""
@@ -199,8 +196,7 @@ def _newest(
     widths: Sequence[float],
     **more: Any,
 ) -> list[letters.Block]:
-    """Return a table of the last rows, with a note on how many rows are left out. Return no blocks
-    if there are no rows."""
+    """Return a table of the last rows, with a note on the others; no blocks without rows."""
     left = len(rows) - ROWS[name]
     note = [letters.Paragraph(f"{left} more in {file}.", "quiet")] if left > 0 else []
     table = letters.LetterTable(rows=rows[-ROWS[name] :], widths=widths, **more)
@@ -293,7 +289,6 @@ def _moved(ledger: Ledger, facts: LetterFacts, times: Times) -> list[letters.Blo
 
 
 def _chain(facts: LetterFacts, times: Times) -> list[letters.Block]:
-    """Return the letter's section on how deliveries were verified and stored."""
     unread = len(facts.unheard.messages)
     arrived: list[letters.Phrases] = ["No request of the payment service about this order arrived."]
     if facts.arrivals:
@@ -456,11 +451,7 @@ def _event(number: int, heard: Heard, times: Times) -> tuple[letters.Phrases, ..
 
 
 def _record(record: Record, order: str, times: Times, *, first: bool) -> tuple[str, str, str]:
-    """Return a table row for a record.
-
-    first  whether the record states the order's first price. Its row then has the time at which the
-           order was placed
-    """
+    """Return a record's row; if `first`, with the time at which the order was placed."""
     price = record.kind == "order_placed" and not first
     parts = ["The shop stated the price" if price else WORDS[record.kind]]
     if record.kind == "payment_assigned" and record.reason == WITHDRAWN:
@@ -480,10 +471,6 @@ def _record(record: Record, order: str, times: Times, *, first: bool) -> tuple[s
 def _arrivals(
     arrivals: Sequence[LetterArrival], came: Sequence[Instant], times: Times
 ) -> list[letters.Phrases]:
-    """Return phrases on when requests arrived and how their signatures were verified again.
-
-    came  time of arrival of each request
-    """
     one, first, last = len(came) == 1, times.at(min(came)), times.at(max(came))
     when = f"at {first}" if first == last else f"from {first} to {last}"
     kept = f"{counted(len(came), 'request')} of the payment service arrived, {when}. "

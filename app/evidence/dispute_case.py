@@ -309,11 +309,8 @@ async def _respond_by(
 async def _bodies(
     connection: Connection, deliveries: Sequence[Delivery], sources: Mapping[str, Source]
 ) -> AsyncIterator[tuple[Delivery, Source, Incoming]]:
-    """Yield the first stored delivery of each event, with its source and request.
-
-    Sources that are no longer configured, and events that did not come in a signed message, are
-    skipped.
-    """
+    """Yield each event's first stored delivery. Skips sources that are no longer configured, and
+    events that did not come in a signed message."""
     found = set[disputes.EventKey]()
     for each in deliveries:
         source = sources.get(each.event.source)
@@ -341,11 +338,8 @@ async def _stated(
     *,
     most: int = LOOKED_AT,
 ) -> dict[str, tuple[str, ...]]:
-    """Return the values that messages state about the disputed payment. If `reported` is None, use
-    the messages about all payments.
-
-    most  maximum number of events whose messages are read. The newest are read
-    """
+    """Return the values that messages state about the disputed payment, or about all payments if
+    `reported` is None. Only the newest `most` events are read."""
     about = by_event(each for each in known.deliveries if _is_of(reported, each.event))
     newest = [each for of_event in about[-most:] for each in of_event]
     found: dict[str, dict[str, None]] = {}
@@ -384,13 +378,9 @@ async def _earlier(
     *,
     whole: bool,
 ) -> tuple[list[EarlierOrder], list[first_party.Purchase]]:
-    """Return the customer's earlier orders, oldest first, and earlier purchases.
-
-    An earlier order has the same phone number and no dispute. An earlier purchase has the same
-    phone number, email address, name or card.
-
-    whole  whether to search by all of these, which requires reading bodies, or only by phone number
-    """
+    """Return earlier orders with this phone number and no dispute, oldest first, and earlier
+    purchases. If `whole`, purchases match also by email, name or card, which requires reading
+    bodies."""
     things = {known.order, *(each.delivery_id for each in known.deliveries)}
     noted = {each[0] for each in await notes_of(connection, things)}
     digests = sorted(each for each in noted if whole or is_of_a_number(each))

@@ -43,7 +43,6 @@ STATED_WORDS: Final[Mapping[str, str]] = {
     "avs": "Address check (AVS)", "cvv": "Card code check (CVV)",
     "three_ds": "3-D Secure",
 }  # fmt: skip
-"""Labels of stated facts about a payment."""
 
 PERSONAL: Final = frozenset(("name", "email", "account", "billing", "shipping", "ip", "device"))
 
@@ -69,7 +68,6 @@ _CLAIMS: Final[Mapping[str, str]] = {
     "dispute_won": "The dispute was decided for the shop",
     "dispute_lost": "The dispute was decided for the customer",
 }
-"""Wording of the claims of the payment service that the letter lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,8 +224,6 @@ async def letter_of(
 
 
 class _Writer:
-    """Writer of a letter about one case, in the merchant's local time."""
-
     def __init__(
         self,
         context: AppContext,
@@ -250,7 +246,6 @@ class _Writer:
         }
 
     def document(self) -> LetterTextDocument:
-        """Return the content of the letter."""
         case, merchant = self._case, self._merchant
         rows = sorted([*self._of_records(), *self._of_messages()], key=lambda each: each[0])
         title = "Statement on a payment dispute that was decided"
@@ -308,8 +303,7 @@ class _Writer:
         }  # fmt: skip
 
     def _moment(self, instant: Instant | None) -> LetterMomentDocument:
-        """Return a moment in the merchant's zone and in UTC. Add the day in UTC if it differs from
-        the local day."""
+        """Return a moment in the merchant's zone and in UTC, with the UTC day if it differs."""
         if instant is None:
             return {"at": None, "local": None, "utc": None}
         local, utc = (
@@ -384,11 +378,7 @@ class _Writer:
         return "" if place is None else f"; entry {place:,} of the sealed log"
 
     def _of_messages(self) -> Iterable[tuple[Instant, str, str]]:
-        """Yield the time, text and basis of each statement by the payment service.
-
-        Each movement appears once with its own amount, so that the lines add up. A statement about
-        no movement appears once, even if several messages repeat it.
-        """
+        """Yield (time, text, basis) once for each movement, so that the lines add up."""
         moved: dict[tuple[str, object], Movement] = {}
         for movement in self._case.ledger.movements:
             for heard in movement.heard:
@@ -452,7 +442,6 @@ class _Writer:
 
 
 _MOVES: Final = {"captured": "succeeded", "refunded": "refunded", "reversed": "reversed"}
-"""Claim for each kind of movement."""
 
 
 def _signature_words(evidence: gather_evidence.DeliveryEvidence | None, standing: Standing) -> str:
@@ -488,16 +477,14 @@ MOST_TEXT: Final = 20_000
 """Maximum length in characters of an appended text: about eight pages."""
 
 OF_ONE_EXHIBIT: Final = ChildLimits(memory_mib=2_048, processor_s=15, duration_s=20)
-"""Limits of the child process that lays out one exhibit. A picture with MAX_PIXELS takes 400 MiB
-and a second."""
+"""Limits for laying out one exhibit. A picture with MAX_PIXELS takes 400 MiB and a second."""
 
 OF_ONE_MAIL: Final = ChildLimits(memory_mib=512, processor_s=3, duration_s=10)
 """Limits of the child process that reads one mail. Only a hostile mail reaches them."""
 
 
 async def _text(content: bytes) -> str:
-    """Return the text to show for a file. For a mail, this is its head, its text and the list of
-    its attachments."""
+    """Return a file's text; for a mail, its head, its text and a list of attachments."""
     text = content.decode("utf-8", "replace").removeprefix("\ufeff")
     if is_mail(content):
         with suppress(ChildStopped):

@@ -102,7 +102,6 @@ NETWORK_NAMES: Final[Mapping[str, str]] = {
     "mc": "mastercard", "american express": "amex", "american_express": "amex",
     "diners_club": "diners",
 }  # fmt: skip
-"""Providers' other names for card networks, with the names that are used here."""
 
 
 def network_of(words: Sequence[str]) -> str | None:
@@ -217,8 +216,7 @@ def _judged(
 
 
 def _matching(rule: NetworkRule, disputed: Purchase, pair: Sequence[Purchase]) -> tuple[str, ...]:
-    """Return the fields that agree in all three purchases. Return () if these fields do not satisfy
-    the rule."""
+    """Return the fields that agree in all three purchases; () if they do not satisfy the rule."""
     found: list[str] = []
     for group in rule.groups:
         shared = [each for each in group if all(one.shares(each, disputed) for one in pair)]

@@ -348,7 +348,6 @@ ReadsLines = Callable[
     [Connection, str, Collection[str], Instant],
     Awaitable[tuple[Sequence[BookLine], Sequence[StatementLine]]],
 ]
-"""Function that loads the lines of order books and statements about an order or its payments."""
 
 
 async def gather_dossier(
@@ -414,11 +413,8 @@ async def gather_dossier(
 async def _arrived(
     connection: Connection, known: History
 ) -> tuple[list[store.StoredDelivery], list[store.StoredDelivery]]:
-    """Return the first delivery of each event. If it has no body, return later deliveries of the
-    event, too.
-
-    Raises UsageError if the deliveries are too large.
-    """
+    """Return each event's first delivery, and later ones if the first has no body. Raises
+    UsageError if they are too large."""
     events = by_event(known.as_stored().deliveries)
     ids = [each[0].delivery_id for each in events]
     size = await store.size_of_arrived(connection, ids)
@@ -433,8 +429,7 @@ async def _arrived(
 async def _attached(
     connection: Connection, order: str, *, as_of: Instant, with_files: bool
 ) -> tuple[AttachedFile, ...]:
-    """Return all files that were attached to the order and its breaks before the instant, including
-    removed files."""
+    """Return all files, also removed ones, attached to the order and its breaks before `as_of`."""
     entries = await attachment_store.counted_entries(connection, order, until=as_of)
     removed = {each.attachment_id: each.number for each in entries if each.removed}
     records = {

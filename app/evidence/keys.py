@@ -24,7 +24,6 @@ from app.core.errors import ConfigurationError
 from app.core.private_files import Owner, read_private, write_new
 
 VARIABLE: Final = "TALLYHOOK_EVIDENCE__KEY_FILE"
-"""Setting that names the key's file."""
 
 MAX_FILE_BYTES: Final = 4096
 """Maximum size in bytes of a key file. A PEM file with an ed25519 key has 119."""

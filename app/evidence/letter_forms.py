@@ -150,11 +150,8 @@ def _file(exhibit: Exhibit) -> str:
 
 
 async def _pdf(letter: Letter) -> tuple[bytes, dict[int, int]]:
-    """Lay out the letter with its exhibits. Return the PDF, and each exhibit's number of pages.
-
-    Exhibits are files from outside, so they are laid out in child processes. Each exhibit is first
-    laid out alone. Raises UsageError if Typst is not installed, or fails.
-    """
+    """Lay out the letter, with outside exhibits in child processes. Return the PDF and each
+    exhibit's number of pages. Raises UsageError if Typst is not installed, or fails."""
     if find_spec("typst") is None:
         raise UsageError(
             "PDF needs typst, which is not installed: run `pip install typst` in the environment "

@@ -61,8 +61,6 @@ def _decoded(body: Message) -> str:
 
 
 class _Words(HTMLParser):
-    """Collector of the text of an HTML page, without styles and scripts."""
-
     def __init__(self) -> None:
         super().__init__()
         self.words: list[str] = []

@@ -42,8 +42,7 @@ LEAF_BYTES: Final = 2_400
 """Size in bytes of a leaf in a bundle: its text, its proof and the salts of its parts."""
 
 AT_ONCE: Final = verify.MAX_BYTES * 2 // 3 // LEAF_BYTES
-"""Maximum number of leaves that are proved at once. They are held in memory, and take at most two
-thirds of the largest bundle."""
+"""Maximum leaves proved at once. In memory, they take at most two thirds of the largest bundle."""
 
 PATHS_AT_ONCE: Final = 500
 """Number of leaves whose paths are computed together. Each may need 256 hashes from the store."""
@@ -477,13 +476,9 @@ async def _in_tree(
     as_of: Instant,
     chain: Sequence[leaf_store.Leaf],
 ) -> InTree | None:
-    """Return the order's place in a tree of all orders; None if no suitable tree contains the
-    order.
-
-    If the order began on the day of `as_of` (UTC), only the newest tree before `as_of` is suitable.
-    If the order is older, that tree is suitable only if it was made on that day. All later trees
-    are then suitable, too. The first suitable tree that contains the order is used.
-    """
+    """Return the order's place in the first suitable tree that contains it, or None. The newest
+    tree before `as_of` is suitable if it was made on that day (UTC), or if the order began on that
+    day. For an older order, all later trees are suitable, too."""
     newest = await order_tree_store.newest_tree(connection, until=as_of)
     trees = [] if newest is None else [newest]
     if leaf_store.began_before(chain, as_of):

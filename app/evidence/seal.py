@@ -54,8 +54,7 @@ from reconcile.transparency import cosignatures, merkle, order_tree
 
 
 MAX_NOTE_BYTES: Final = 64 * 1024
-"""Maximum size in bytes of a note. Notes of this log have some 250 bytes. Others may have added
-signatures."""
+"""Maximum bytes of a note. This log's have some 250; others may have added signatures."""
 
 
 class NotACheckpoint(Exception):
@@ -139,8 +138,7 @@ REST_S: Final = 1.0
 """Seconds until the next round after a round without rows."""
 
 GATHER_S: Final = 0.25
-"""Seconds until the next round after a round that sealed everything. Rows that arrive meanwhile are
-sealed together in one transaction."""
+"""Seconds until the next round after one that sealed everything. New rows share a transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,8 +210,7 @@ class Sealer:
 def _unsaid(
     found: log_queue_store.Unsealed, book: order_store.OrderBook
 ) -> Iterator[leaf_store.Sealable]:
-    """Yield the rows that need a leaf. Readings that are already in a leaf of their delivery are
-    skipped."""
+    """Yield the rows that need a leaf. Skip readings that are in their delivery's leaf."""
     here = {row.subject for row in found.rows}
     for row in found.rows:
         delivery = row.members.get("delivery") if row.kind == leaf_store.READING else None
@@ -397,11 +394,9 @@ async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
 def _replaced_key(
     path: Path, *, until: str, now: Instant
 ) -> tuple[EvidenceKey | None, EvidenceKey]:
-    """Rename the key's file, and make a new key. Return the old key, or None if it is missing, and
-    the new key.
-
-    until  the former public key in hex. Its file may already be renamed, by an interrupted rotation
-    """
+    """Rename the key's file, and make a new key. Return the old key, None if missing, and the new
+    key. `until` is the former public key in hex; an interrupted rotation may have renamed its
+    file."""
     files = (path, *sorted(path.parent.glob(f"{path.name}{_ASIDE}*"), reverse=True))
     loaded = filter(None, map(load_key, files))
     before = next((each for each in loaded if each.public.raw.hex() == until), None)
@@ -421,8 +416,7 @@ def _replaced_key(
 
 
 _ASIDE: Final = ".until-"
-"""Text that is appended to the name of a replaced key's file. The instant of the replacement
-follows it."""
+"""Suffix of a replaced key's file, before the instant of the replacement."""
 
 
 def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes:
@@ -458,8 +452,7 @@ def endorsed_chain(
 
 
 MAX_ORIGINS: Final = 100
-"""Maximum number of signatures that are checked in an endorsement. An endorsement has one signature
-for each origin of the log, and each restore gives the log a new origin."""
+"""Maximum signatures in an endorsement: one for each origin, and each restore adds an origin."""
 
 
 def shown_key(signer: CheckpointSigner) -> dict[str, str]:
@@ -485,12 +478,9 @@ _PACKED: Final = struct.Struct(">32sqq")
 
 @dataclass(slots=True, kw_only=True)
 class _Growing:
-    """Changes of the tree of all orders that are still to be hashed and stored.
-
-    changed  changed packed entries, by the first byte of their commitments
-    others   unchanged packed entries, by the first byte of their commitments
-    groups   place and hash of each new node, by number of bits
-    """
+    """Changes of the tree of all orders, still to be stored. `changed` and `others` hold packed
+    entries by the first byte of their commitments; `groups` holds the new nodes by number of
+    bits."""
 
     size: int
     before: order_tree_store.SealedTree | None
@@ -616,10 +606,7 @@ def _folded(groups: Mapping[int, merkle.Hash], *, bits: int) -> merkle.Hash:
 
 
 def _touched(growing: _Growing, first: int) -> Iterator[tuple[int, list[order_tree.Keyed]]]:
-    """Yield number and entries of each group of orders with a changed entry.
-
-    first  first byte of all commitments in these groups
-    """
+    """Yield (number, entries) of each changed group whose commitments begin with byte `first`."""
     members: list[list[bytes]] = [[] for _ in order_tree_store.ALL_GROUPS]
     for packed in growing.changed[first]:
         members[packed[1]].append(packed)

@@ -156,8 +156,7 @@ async def _numbered(connection: AsyncConnection, kind: Kind, limit: int) -> list
 
 
 async def _marked(connection: AsyncConnection, kind: Kind, limit: int) -> list[str]:
-    """Return rows that are neither sealed nor marked. Return none while the search for unmarked
-    rows is unfinished."""
+    """Return rows neither sealed nor marked; none while the search for unmarked rows runs."""
     swept = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": f"{SWEPT} {kind.name}"}
     )

@@ -43,7 +43,6 @@ from reconcile.transparency.evidence import by_event, history_document
 
 
 FORMAT: Final = "tallyhook scenario 1"
-"""Name and version of the format of scenarios."""
 
 Read = Callable[[bytes], Event]
 """Function that reads the event from a body. Raises Unreadable, a ValueError."""
@@ -97,11 +96,8 @@ class StandIns:
         return [before, {"at": format_instant(event.occurred_at), "as": form}, after]
 
     def _without(self, document: Any, path: Path, leaf: Any, *, event: Event, read: Read) -> Any:
-        """Replace the value at this path if the profile then still reads the same event. Otherwise
-        keep the value.
-
-        Raises UsageError if a value that must be kept may be personal.
-        """
+        """Replace a value if the profile still reads the same event. Raises UsageError if a value
+        that must be kept may be personal."""
         if isinstance(leaf, NumberText) and (len(leaf) < _SHORT or not leaf.isdigit()):
             return document
         number = isinstance(leaf, NumberText)
@@ -141,7 +137,6 @@ def says(document: Any, event: Event, read: Read) -> bool:
 
 
 def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yield every text and number (NumberText) in a JSON value, with its path."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _leaves(item, (*path, name))
@@ -177,10 +172,7 @@ def written(value: Any) -> str:
 
 
 def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
-    """Replace the document's date with a placeholder. Return the document and the date's format.
-
-    Without a date, the document is unchanged and the format is None.
-    """
+    """Replace the date by a placeholder. Return the document and the date's format, or None."""
     if event.occurred_at is None:
         return document, None
     later = replace(event, occurred_at=event.occurred_at + DAY)

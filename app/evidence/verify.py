@@ -143,8 +143,7 @@ def _repeats(heard: dict[str, Any]) -> None:
 
 
 def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
-    """Check a delivery's stated method and headers against the headers file, if the bundle has
-    it."""
+    """Check a delivery's method and headers against the headers file, if the bundle has one."""
     kept = bundle.members.get(stated["headers"]["file"]) if stated["headers"] else None
     if kept is None:
         return

@@ -122,8 +122,7 @@ class HolderRow(Table, table=True):
 
 
 NUMBERED: Final[dict[str, Any]] = {**STRICT, "sqlite_autoincrement": True}
-"""Arguments for tables that must never reuse deleted numbers. If a number was reused, a reader
-could mistake the new row for an old row that it has already read."""
+"""Arguments for tables that never reuse numbers: readers would mistake new rows for old."""
 
 
 class InboxRow(Table, table=True):
