@@ -482,10 +482,8 @@ def _some(what: str, names: Sequence[str], why: str) -> str:
 
 
 def _cosigners(bundle: Bundle) -> str:
-    """Return a sentence with the witnesses in the checkpoint; empty if there are none.
-
-    A witness's signature has 8 more bytes, for a time (C2SP tlog-cosignature).
-    """
+    """Return a sentence on the checkpoint's witnesses, or "". Their signatures have 8 more bytes,
+    for a time (C2SP tlog-cosignature)."""
     lines = bundle.members.get("checkpoint.txt", b"").decode("utf-8", "replace").split("\n")
     words = [line.split(" ") for line in lines if line.startswith("\u2014 ")]
     names = [each[1] for each in words if len(each) == 3 and len(each[2]) == 104]
@@ -498,8 +496,7 @@ def _cosigners(bundle: Bundle) -> str:
 
 
 def _of(count: int, what: str, whole: int) -> str:
-    """Return `what`, followed by `count` and `whole`. Omit the numbers if they are equal. Return an
-    empty text if `count` is 0."""
+    """Return `what`, `count` and `whole`, without the numbers if equal; "" if `count` is 0."""
     return "" if not count else what if count == whole else f"{what}, of {count} of {whole}"
 
 

@@ -19,15 +19,13 @@ MAX_BYTES = 256 * 1024 * 1024
 """Maximum size in bytes of a bundle, which is read into memory."""
 
 MAX_MEMBERS = 60_000
-"""Maximum number of files: five for each event, and two dozen more. The plain ZIP format allows
-65,535."""
+"""Maximum number of files: five for each event, and two dozen. Plain ZIP allows 65,535."""
 
 NAME = re.compile(
     r"verify\.py|manifest\.json\.minisig|[A-Za-z][A-Za-z0-9_-]{0,90}\."
     r"(?:body|details|headers|html|jpg|json|pdf|pem|png|pub|signed|toml|txt|whole)"
 )
-"""Pattern of allowed file names. A name has no folder, and no ending of executable files except
-verify.py."""
+"""Pattern of allowed file names: no folder, and no executable ending except verify.py."""
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.minisig"

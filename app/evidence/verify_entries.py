@@ -25,8 +25,7 @@ from app.evidence.verify_forms import (
 )
 
 SEALED_WITHIN_S = 60
-"""Maximum age in seconds of evidence that may be unsealed at the bundle's instant. Sealing takes a
-moment."""
+"""Maximum age in seconds of evidence that may be unsealed. Sealing takes a moment."""
 
 
 # --- the log (RFC 9162) --------------------------------------------------------------------------
@@ -130,19 +129,15 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class _Thing(NamedTuple):
-    """Part of the bundle that must have a leaf in the log.
-
-    leaf      members that the leaf must have
-    document  document that the leaf seals; None for a delivery, whose event the next step compares
-    """
+    """Part of the bundle that must have a leaf with these members. Its document is None for a
+    delivery, whose event the next step compares."""
 
     leaf: dict[str, Any]
     document: dict[str, Any] | None = None
 
 
 class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Parts of the bundle by name. Two parts with one name are refused, because a forged part could
-    hide behind a sealed one."""
+    """Parts by name. Two with one name are refused: a forged one could hide behind a sealed one."""
 
     def __setitem__(self, name: str, thing: _Thing) -> None:
         if name in self:
@@ -188,8 +183,7 @@ def _leaves(bundle: Bundle) -> list[Any]:
 
 
 def _own_name(leaf: dict[str, Any], index: int) -> str:
-    """Compute a leaf's name from its values. The names in the bundle cannot be trusted, because two
-    leaves could have the same name."""
+    """Compute a leaf's name from its values: two leaves could have one name in the bundle."""
     if leaf["kind"] == "reading":
         return f"reading:{leaf['delivery']}:{index}"
     if leaf["kind"] in ("delivery", "record"):
@@ -202,11 +196,7 @@ def _delivery_of(name: str) -> str:
 
 
 def _compare(name: str, leaf: dict[str, Any], thing: _Thing, bundle: Bundle) -> int:
-    """Compare a leaf with the files. Return the number of masked parts. Raises Wrong if they
-    differ.
-
-    The commitment to the order is compared later, in the step `completeness`.
-    """
+    """Compare a leaf with the files, and return its number of masked parts. Raises Wrong."""
     for member, said in thing.leaf.items():
         away = member == "headers" and leaf[member] is None
         if leaf[member] != said and not away:
@@ -234,11 +224,7 @@ def _shown(bundle: Bundle) -> dict[str, tuple[int, Any]]:
 def _digest(
     document: dict[str, Any], names: Sequence[str], opened: dict[str, Any], bundle: Bundle
 ) -> tuple[str, int]:
-    """Return the digest of a leaf's content, computed from its commitments, and the number of
-    masked parts.
-
-    The bundle has the commitment of a masked part instead of its salt.
-    """
+    """Return a leaf's digest and number of masked parts, which have a commitment, not a salt."""
     parts: dict[str, Any] = {name: document[name] for name in names if name in document}
     parts["said"] = {name: document[name] for name in document if name not in names}
     hashes, masked = {}, 0
@@ -398,10 +384,7 @@ def order_chain(bundle: Bundle) -> Chain:
 def _tree(
     sealed: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]], bundle: Bundle
 ) -> tuple[int, str]:
-    """Return index and time of the leaf that seals the tree of all orders.
-
-    Raises Wrong if the root computed from the order's place in the tree is not in that leaf.
-    """
+    """Return (index, time) of the leaf that seals the tree. Raises Wrong if the root differs."""
     index, leaf = shown[sealed["leaf"]]
     entry = {"last": sealed["last"], "leaves": sealed["leaves"], "of": of}
     found, below = hashlib.sha256(b"\0" + canonical(entry)).digest(), 256

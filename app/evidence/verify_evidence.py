@@ -45,14 +45,8 @@ from reconcile.transparency.merkle import consistency_holds
 
 
 class _StoredBytes(NamedTuple):
-    """Delivery whose bytes are in the bundle.
-
-    stated   the delivery's document in the bundle
-    event    the delivery's event in the history
-    body     the delivered bytes
-    whole    the whole body of a request with several events, or None
-    headers  the request's headers
-    """
+    """Delivery whose bytes are in the bundle. `whole` is the body of a request with several events,
+    or None."""
 
     stated: Mapping[str, Any]
     event: Mapping[str, Any]
@@ -184,11 +178,7 @@ def _kept(bundle: verify.Bundle) -> Iterator[_StoredBytes]:
 
 
 def _profiles(bundle: verify.Bundle) -> dict[str, Profile] | None:
-    """Return the profiles by source. Return None if one of them may be valid only in another
-    release.
-
-    Raises Wrong if the bundle is of this release, and a profile is invalid.
-    """
+    """Return profiles by source; None if one may need another release. Raises Wrong if invalid."""
     found = {}
     for each in bundle.document("sources.json"):
         text = bundle.members[each["file"]].decode("utf-8")
@@ -413,13 +403,9 @@ def _not_proven(
     left: int,
     witnesses: TrustedWitnesses | None,
 ) -> Iterator[str]:
-    """Yield a sentence on each part that is not proven by the bundle, and that this program has not
-    checked either.
-
-    passed     steps that have passed; `signature` only if the key is known to be the shop's
-    left       number of leaves of a kept checkpoint of the bundle's log; 0 if there is none
-    witnesses  witnesses that have cosigned the bundle's checkpoint
-    """
+    """Yield a sentence on each part that neither the bundle proves nor this program has checked.
+    `passed` has `signature` only if the key is known to be the shop's. `left` is the number of
+    leaves of a kept checkpoint of this log."""
     shown = {
         verify.WHOSE: "signature" in passed,
         verify.LETTER: "rendered" in passed,
@@ -438,11 +424,8 @@ def _not_proven(
 def _not_anew(
     bundle: verify.Bundle, *, left: int, witnesses: TrustedWitnesses | None
 ) -> Iterator[str]:
-    """Yield a sentence on the part of the log that the shop could have rewritten.
-
-    The shop cannot have rewritten leaves that a kept checkpoint covers. It cannot have rewritten
-    anything after the witnesses cosigned.
-    """
+    """Yield a sentence on the part of the log that the shop could have rewritten: leaves that
+    neither a kept checkpoint nor the witnesses' cosignatures cover."""
     numbers = [each["index"] for each in bundle.document("log.json")["leaves"]]
     later = sum(number >= left for number in numbers)
     if numbers and not later:
@@ -584,11 +567,8 @@ def _key(bundle: verify.Bundle) -> PublicKey:
 
 
 def _checkpoint(bundle: verify.Bundle) -> Found:
-    """Check that a key of the log signed the checkpoint. This may be the manifest's key, or an
-    earlier key from which a chain of endorsements leads to the manifest's key.
-
-    Without endorsements, a bundle could name any key as an earlier key.
-    """
+    """Check that the manifest's key signed the checkpoint, or an earlier key that endorsements link
+    to it. Without them, a bundle could name any key as an earlier key."""
     if "checkpoint.txt" not in bundle.members:
         raise verify.Wrong("checkpoint.txt is missing: the log proves nothing in this bundle")
     note, newest = _decoded(bundle, "checkpoint.txt"), _key(bundle)
@@ -617,11 +597,8 @@ def _checkpoint(bundle: verify.Bundle) -> Found:
 
 
 def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) -> Found:
-    """Check that the bundle's checkpoint and the kept checkpoint are of the same log.
-
-    The later checkpoint must extend the earlier one (RFC 9162, 2.1.4.2). The result is undecided if
-    the bundle does not have the key that signed the kept checkpoint.
-    """
+    """Check that the later of the bundle's and the kept checkpoint extends the earlier (RFC 9162,
+    2.1.4.2). Undecided if the bundle lacks the key that signed the kept one."""
     newest = _key(bundle)
     try:
         ours = seal.read_checkpoint(_decoded(bundle, "checkpoint.txt"))
@@ -678,8 +655,7 @@ def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Che
 def _cosigned(
     bundle: verify.Bundle, witnesses: TrustedWitnesses
 ) -> list[tuple[VerifierKey, Instant | None]]:
-    """Return each witness's key, and when it cosigned the bundle's checkpoint, or None. Raises
-    Wrong for a false signature."""
+    """Return witnesses' keys and cosigning times, or None. Raises Wrong for a false signature."""
     note = _decoded(bundle, "checkpoint.txt")
     try:
         return [(key, cosigned_at(note, key)) for key in witnesses.keys]

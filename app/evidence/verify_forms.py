@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Any
 
 MASKED = "\N{BULLET}"
-"""Character that replaces each masked digit."""
 
 NOT_IN_FORM = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that reading JSON from outside can raise if its form is wrong."""
@@ -185,7 +184,6 @@ LEAVES = {
     "deed": {**SEALED, "id": whole},
     "orders": {"kind": str, "salt": SALT, "id": whole, "at": whole, "size": whole, "root": HASH},
 }  # fmt: skip
-"""Form of each kind of leaf."""
 
 DOCUMENTS = {
     "manifest.json": {

@@ -228,7 +228,6 @@ BODIES_AT_ONCE: Final = 50
 """Number of bodies in memory at a time. Each can be as large as the settings allow."""
 
 MAX_PROBLEMS: Final = 50
-"""Maximum number of problems that are reported in full. Further problems are only counted."""
 
 
 class GapDocument(TypedDict):
@@ -383,7 +382,6 @@ class _Verification:
         self.verified = VerifiedLog(tell=tell)
 
     async def run(self, *, progress: Callable[[int, int], None]) -> VerifiedLog:
-        """Verify the log layer by layer, and return the result."""
         size, after = await log_queue_store.log_size(self._connection), 0
         await self._more_heads(0)
         await self._more_left(0, "")
@@ -424,10 +422,7 @@ class _Verification:
                     self.verified.reread += 1
 
     async def _grow(self, leaf: leaf_store.Leaf) -> None:
-        """Add a leaf to the tree, and compare the tree with the checkpoints of its new size.
-
-        If a leaf is missing, the leaves after it are compared only with their rows.
-        """
+        """Add a leaf. Compare the tree with checkpoints of its size unless a leaf is missing."""
         self.verified.leaves += 1
         if not self._whole:
             return
@@ -471,8 +466,7 @@ class _Verification:
         )
 
     async def _check_end(self) -> None:
-        """Check that the newest checkpoint covers all leaves, and that no hash is stored for leaves
-        that do not exist."""
+        """Check that the newest checkpoint covers all leaves, and that no others have hashes."""
         if not self._whole:
             return
         size = self._tree.size

@@ -57,7 +57,6 @@ PROBLEMS: Final[Mapping[str, str]] = {
     "log_is_another": "it has cosigned a log that differs from this one: the log was rewritten, or "
     "restored from a backup (`tallyhook log rename`)",
 }
-"""Text on why a witness does not cosign, and what to do, by code."""
 
 CONTRADICTING: Final = ("log_is_shorter", "log_is_another")
 """Codes of problems that show that a witness knows a contradicting checkpoint."""
@@ -258,16 +257,13 @@ def departure_sentence(departure: departure_store.Departure) -> str:
 # --- asking in the background -----------------------------------------------------------------
 
 LIMIT_S: Final = 5.0
-"""Seconds within which a witness must answer. All TRIES together take less time than the process
-has for stopping."""
+"""Seconds within which a witness must answer. All TRIES take less than stopping may."""
 
 ANSWER_MAX: Final = 16 * 1024
-"""Maximum size in bytes of an answer. A cosignature has some 150 bytes, and there may be
-several."""
+"""Maximum bytes of an answer. A cosignature has some 150, and there may be several."""
 
 TRIES: Final = 3
-"""Maximum number of requests to a witness in a row. The witness may report another log size
-twice."""
+"""Maximum requests to a witness in a row. It may report another log size twice."""
 
 LEASE: Final[instants.Duration] = instants.MINUTE
 """Duration of a claim on a witness. It is longer than TRIES requests can take."""
@@ -276,10 +272,8 @@ FIRST_PAUSE: Final[instants.Duration] = 30 * instants.SECOND
 """First pause before a witness that did not cosign is asked again. It doubles each time."""
 
 LONGEST_PAUSE: Final[instants.Duration] = instants.HOUR
-"""Maximum pause before a witness that did not cosign is asked again."""
 
 REST_S: Final = 5.0
-"""Seconds between two checks for a checkpoint to cosign."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,10 +369,7 @@ class Cosigning:
         return _refusal(answer, same=old == head.size)
 
     async def _proof(self, old: int, size: int) -> list[merkle.Hash]:
-        """Return the proof that the log with `size` leaves extends the log with `old` leaves.
-
-        The proof is empty if `old` is 0 or `size`.
-        """
+        """Return the consistency proof from `old` to `size` leaves; empty from 0 or `size`."""
         if old in (0, size):
             return []
         spans = merkle.consistency_spans(old, size=size)
@@ -387,8 +378,7 @@ class Cosigning:
         return [merkle.computed(span, kept) for span in spans]
 
     def _verified(self, witness: Witness, head: log_store.SignedHead, body: bytes) -> _Reply:
-        """Verify the witness's line in an answer. Lines of other keys are ignored (C2SP
-        tlog-witness)."""
+        """Verify the witness's line in an answer; skip other keys' lines (C2SP tlog-witness)."""
         try:
             lines = body.decode("utf-8")
         except UnicodeDecodeError:
@@ -445,10 +435,7 @@ _REFUSALS: Final = {404: "log_unknown", 403: "key_unknown", 422: "log_is_another
 
 
 def _refusal(answer: Exchange, *, same: bool) -> _Reply:
-    """Return the result of a request that got no cosignature.
-
-    same  whether the request used the log size that the witness reported before
-    """
+    """Return a refusal's result; `same` means that the request used the size reported before."""
     if answer.problem in ("too_large", "encoded"):
         return _Reply(problem="answer_not_in_form")
     if answer.status is None or answer.status >= 500 or answer.status == 429:

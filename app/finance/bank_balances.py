@@ -35,7 +35,6 @@ from reconcile.reporting.report import BalanceRow
 KIND: Final = "accept_balance_difference"
 
 SHOWN: Final = 3
-"""Maximum number of statements in the notes on an import."""
 
 
 def stored_form(found: Sequence[Balances], *, account: str) -> list[StatementBalances]:
@@ -225,7 +224,6 @@ _STATES: Final[Mapping[DifferenceState, str]] = {
     "confirmed": "joined",
     "reopened": "not_joined",
 }
-"""Words for the states of a difference, as a balance document shows them."""
 
 
 async def accepted_differences(

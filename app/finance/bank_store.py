@@ -42,8 +42,7 @@ STRETCH: Final = 20_000
 """Number of line versions that one step of a search reads, in about 0.15 seconds."""
 
 STRETCHES: Final = 10
-"""Maximum number of steps in one search, which takes one to two seconds. People may continue a
-search."""
+"""Maximum steps of a search, which takes one to two seconds. People may continue it."""
 
 _STRETCH: Final = (
     "SELECT booked_at FROM bank_lines WHERE booked_at < :before ORDER BY booked_at DESC "

@@ -314,7 +314,6 @@ BREAK_ACTIONS: Final[dict[breaks.Act, operators.Action]] = {
     "unmatched": "break_unmatched",
     "settled": "late_money_settled",
 }
-"""Name of each step in the audit trail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,7 +335,6 @@ MOST_AT_ONCE: Final = 200
 
 
 NAMED: Final = 10
-"""Number of breaks that a refusal lists by id."""
 
 
 def mark_of(found: Sequence[SeenBreak]) -> str:
@@ -616,7 +614,6 @@ def _proposed_sentence(found: SeenBreak, doing: BreakAct) -> str:
 
 
 def _booked(seen: breaks.Break) -> str:
-    """Return a phrase on the amount that is booked if a break is accepted."""
     if not seen.left:
         return f"nothing is booked; {seen.money} is at stake"
     parts = [
@@ -672,12 +669,8 @@ async def _partners(connection: Connection, found: SeenBreak, line: str) -> list
 
 
 async def _check_line(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
-    """Check that a line may be matched with a break. Return the other open breaks that the match
-    closes.
-
-    Raises UsageError if the line is already matched. Also raises it if the line is not a candidate,
-    and no other open break is about it.
-    """
+    """Return the other open breaks that a match with this line closes. Raises UsageError if the
+    line is matched already, or is no candidate and no other open break is about it."""
     if otherwise := CAUSES[found.seen.cause].not_by_hand:
         raise UsageError(otherwise)
     if (claimed := await break_store.matched_by_hand(connection, line)) is not None:
@@ -707,11 +700,7 @@ async def _check_line(connection: Connection, found: SeenBreak, line: str) -> li
 
 
 async def _standing_match(connection: Connection, name: str, *, line: str) -> str:
-    """Return the matched line of the match to undo. Raises UsageError if no match or several
-    matches fit.
-
-    line  the line that the person named; may be empty
-    """
+    """Return the match's line; `line` may be empty. Raises UsageError unless exactly one fits."""
     matched = await break_store.lines_matched_with(connection, name)
     meant = [each for each in matched if not line or name_of(each) == name_of(line)]
     if len(meant) == 1:

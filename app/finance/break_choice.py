@@ -240,7 +240,6 @@ NOT_ALONE: Final = "the amount is above one person's limit; propose each one sep
 NOBODY_NEAR: Final = "no suggestion has enough points and is clearly better than the others"
 CLAIMED: Final = "the suggested line is already matched by hand"
 SHARED: Final = "the same line is suggested for another break, too"
-"""Reason for which a break is left out."""
 
 
 async def few_breaks(context: AppContext, where: str) -> ChosenBreaks:

@@ -153,8 +153,7 @@ _REOPEN_MATCHED: Final = statement(
     "WHERE break_deeds.break_id = seen.break_id AND break_deeds.at > :last_as_of AND {stands})",
     stands=_STANDS,
 )
-"""SQL that reopens the breaks that a run still saw, although a person had matched them before the
-run."""
+"""SQL that reopens breaks that a run still saw after a person had matched them."""
 
 _GONE: Final = (
     "SELECT last.break_id, last.version, break_versions.seen FROM break_seen AS last "

@@ -258,14 +258,9 @@ async def against_closing(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Looked:
-    """Month to be closed, with its report and the reasons against closing it.
-
-    made      every earlier closing
-    before    the closing of the previous month
-    report    None before the month's end, or while deliveries are unread
-    blockers  reasons against closing; incomplete without a report
-    unasked   payments without a provider's answer
-    """
+    """Month to be closed, its report, and the reasons against closing it. The report is None before
+    the month's end, or while deliveries are unread; `blockers` are then incomplete. `made` has
+    every earlier closing, `unasked` the payments without a provider's answer."""
 
     month: Month
     made: list[period_store.Closed]
@@ -325,8 +320,7 @@ async def _looked(
 async def _evidence_blockers(
     context: AppContext, month: Month, *, as_of: Instant
 ) -> tuple[closings.Blocker, ...]:
-    """Return the reasons against closing that come from deliveries which the report does not
-    include."""
+    """Return the reasons that come from deliveries which the report does not include."""
     genuine = await count_genuine(context, since=month.start, until=month.end)
     suspects = await poisoned(context)
     since, until = month.start, min(month.end, as_of)
@@ -355,7 +349,6 @@ async def _evidence_blockers(
 
 
 OPEN_SHOWN: Final = 24
-"""Maximum number of open months that are listed."""
 
 
 async def months(context: AppContext) -> tuple[list[period_store.Closed], list[Month]]:

@@ -171,7 +171,6 @@ def _of_profiles(sources: Mapping[str, SourceSettings], profiles: Collection[str
 
 
 def _of_source(found: FileIdentity, sources: Mapping[str, SourceSettings]) -> FileIdentity:
-    """Add the possible sources and the reasons to a file's identity."""
     because = list(found.because)
     possible = sorted(sources)
     profiles = () if found.preset is None else found.preset.export.profiles
@@ -219,8 +218,7 @@ def _kinds_of(
     account: str,
     saved: Sequence[NamedMapping],
 ) -> FileIdentity:
-    """Identify a file's kind and export, but not its source. Raises RefusedTable if the file has no
-    table."""
+    """Identify a file's kind and export, not its source. Raises RefusedTable without a table."""
     form = bank_formats.bank_format(request.table_path)
     if form is not None and kind in (None, "bank"):
         return FileIdentity(kinds=["bank"], because=[f"It is a bank's file, in {form}."])
@@ -263,10 +261,7 @@ def _kinds_of(
 def _by_columns(
     request: presets.ReadingRequest, account: str, rows: Sequence[presets.FirstRow]
 ) -> FileIdentity:
-    """Return the kinds of file whose required columns are in the heading.
-
-    Leaves out a kind if another kind reads all its columns and further ones.
-    """
+    """Return the kinds with all required columns, unless another kind reads these and more."""
     read: dict[ImportKind, set[str]] = {}
     mistakes = []
     for kind, fields in presets.KINDS.items():

@@ -13,8 +13,7 @@ from reconcile.money import MAX_MINOR, MoneyError, exponent_of
 DECIMAL_MARKS: Final = (".", ",")
 
 THOUSANDS_MARKS: Final = ("", ",", ".", "'", "’", " ", "\u00a0", "\u202f", "\u2009")
-"""Thousands separators. The first means that there is none. All apostrophes are treated as equal,
-and so are all blanks."""
+"""Thousands separators; the first means none. All apostrophes are equal, and so are all blanks."""
 
 MINUS_SIGNS: Final = "-\u2212\u2010\u2011\u2013\uff0d"
 
@@ -73,11 +72,7 @@ class Amounts:
         ]
 
     def _in_full(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int] | None:
-        """Parse cells that all have the same currency, a decimal point, the currency's number of
-        decimals, and no other mark except a minus sign.
-
-        Returns None for any other cells. This is much faster than parsing cells one by one.
-        """
+        """Parse cells in one currency's full plain form, which is fast; None for others."""
         exponent = exponent_of(currencies[0])
         if self._marks.decimal != "." or not exponent or len(set(currencies)) > 1:
             return None
@@ -189,8 +184,7 @@ class Amounts:
         return self._readings(cell, currency) or f"{quoted(cell)} is not an amount such as 1500.00"
 
     def _readings(self, cell: str, currency: str | None) -> str:
-        """Return a sentence that lists the amounts that a cell could mean with other marks. Return
-        "" if there are none."""
+        """List the amounts that a cell could mean with other marks; "" if there are none."""
         found = dict[str, str]()
         for trial in self._trials:
             parts = trial._split(cell)
@@ -216,8 +210,7 @@ class Amounts:
 
     @cached_property
     def _trials(self) -> Sequence["Amounts"]:
-        """Return parsers for all number formats, those with this parser's thousands separator
-        first."""
+        """Return parsers for all number formats, those with this thousands separator first."""
         thousands = dict.fromkeys((self._thousands, "", ",", ".", " ", "'"))
         return [
             Amounts(replace(self._marks, decimal=decimal, thousands=mark, declared=True))

@@ -19,8 +19,7 @@ from reconcile.money import Money, to_json
 from reconcile.periods import Calendar
 
 MAX_TEXT: Final = 4_000
-"""Maximum number of stored characters of a line's text. CAMT.053 allows 140 characters for a line
-of text, and a batch has many lines of text."""
+"""Maximum characters of a line's text. CAMT.053 allows 140 a line of text; a batch has many."""
 
 MAX_NAME: Final = 200
 """Maximum characters of an account or a reference."""
@@ -189,13 +188,8 @@ def _signed(
     *,
     signs: Signs | None,
 ) -> list[int]:
-    """Return each row's signed amount from its columns amount, credit and debit.
-
-    signs  how the file writes debits. None means that debits have no minus sign
-
-    Raises UnclearCell for a row with no amount or several amounts, and for a debit with an
-    unexpected sign.
-    """
+    """Return signed amounts. `signs` None means debits without a minus sign. Raises UnclearCell for
+    a row with no or several amounts, and for a debit with an unexpected sign."""
     signed = []
     for amount, credit, debit in zip(amounts, credits, debits, strict=True):
         if sum(1 for each in (amount, credit, debit) if each) > 1:
@@ -217,11 +211,8 @@ def _signed(
 
 
 def _subjects(*columns: Sequence[Any]) -> list[str]:
-    """Return a digest for each line. A line has the same digest in all files of its bank.
-
-    The digest covers account, currency, amount, day, and the bank's reference or else all texts.
-    Phone numbers are cut to their last digits, so that an erased number cannot be found by trying.
-    """
+    """Return each line's digest, the same in all files of its bank. Phone numbers are cut to their
+    last digits, so that an erased number cannot be found by trying."""
     subjects = []
     for account, currency, minor, day, entry, *words in zip(*columns, strict=True):
         names = [f"={entry}"] if entry else words

@@ -70,5 +70,4 @@ _SWIFT: Final = re.compile(r"\{1:|:20:|(?:[^\r\n]{0,80}\r?\n){0,3}:20:")
 _MESSAGE: Final = re.compile("|".join(MESSAGES))
 
 _OF_ONE: Final = re.compile(r":34F:|:60[FM]:")
-"""Pattern of a field that only one of the formats has: the floor limit of MT942, or the balance of
-MT940."""
+"""Field that only one format has: MT942's floor limit, or MT940's balance."""

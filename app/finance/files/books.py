@@ -176,8 +176,7 @@ class BookForm:
         session_cells: Sequence[str],
         payment_cells: Sequence[str],
     ) -> tuple[Sequence[str | None], Sequence[str | None], Sequence[str | None]]:
-        """Return columns of sources, sessions and payments; None for a missing value. Raises
-        UnclearCell."""
+        """Return columns of sources, sessions and payments; None if missing. Raises UnclearCell."""
         if not any(session_cells) and not any(payment_cells):
             nothing = (None,) * len(kinds)
             return nothing, nothing, nothing
@@ -234,13 +233,11 @@ def _check_signs(
 
 
 _PLACE: Final = {name: place for place, name in enumerate(BookForm.STAGED, 1)}
-"""Index of each column in a staged row, after the row's number."""
 
 REFUND_ALONE: Final = (
     "is a refund of an order that is not in the file: put both rows into one file, or mark the "
     "row as an accounting entry (kind)"
 )
-"""Problem of a row with a negative amount whose order has no other row in the file."""
 
 
 def story_of(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:

@@ -33,24 +33,20 @@ MAX_RATIO: Final = 200
 FREE_CONTENT: Final = 10 * 1024**2
 
 MAX_LISTED: Final = 10
-"""Maximum number of files that a refusal lists."""
 
 MAX_NAME: Final = 60
-"""Maximum characters of the table's name. A longer name is cut at the beginning, because its end
-may state a period."""
+"""Maximum characters of a table's name. It is cut at its beginning: the end may state a period."""
 
 _PART: Final = 1024**2
 
 MAX_READ: Final = 2 * 1024**2
-"""Maximum bytes of one read. An archive's list of files is one read, and needs ten times as much
-memory."""
+"""Maximum bytes of one read, such as an archive's list of files, which needs ten times as much."""
 
 _ENCRYPTED: Final = 0x1
 _TABLES: Final = frozenset((
     ".csv", ".tsv", ".txt", ".xlsx", ".xlsm", ".json", ".jsonl", ".ndjson", ".xml", ".sta", ".940",
     ".mt940", ".942", ".ofx", ".qfx", ".qbo", ".bai", ".c53", ".swi",
 ))  # fmt: skip
-"""File endings of tables."""
 
 _HIDDEN: Final = re.compile(r"\.[^.]|__MACOSX")
 """Names of files that operating systems add to archives."""
@@ -71,8 +67,6 @@ DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueE
 
 
 class _ShortReads(io.BufferedReader):
-    """File that refuses to read more than MAX_READ bytes at a time."""
-
     def read(self, size: int | None = -1, /) -> bytes:
         """Read up to `size` bytes. Raises BadZipFile for more than MAX_READ."""
         part = super().read(MAX_READ + 1 if size is None or size < 0 else min(size, MAX_READ + 1))

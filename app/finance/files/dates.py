@@ -53,11 +53,8 @@ ABBREVIATIONS: Final = _table("""
     -02:30 NDT
     -03:30 NST
 """)
-"""Offsets of abbreviations with one meaning, from the time zone database (IANA, 2026).
-
-The offsets of MEZ MESZ TRT ICT SGT MYT PHT BRT ART follow common use. CDT is North America's, not
-Cuba's.
-"""
+"""Offsets of abbreviations with one meaning (time zone database, IANA, 2026). MEZ MESZ TRT ICT SGT
+MYT PHT BRT ART follow common use. CDT is North America's, not Cuba's."""
 
 AMBIGUOUS: Final[Mapping[str, str]] = {
     "ADT": "-03:00 (America/Halifax) or +04:00 (Asia/Baghdad)",

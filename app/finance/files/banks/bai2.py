@@ -147,8 +147,7 @@ class Bai2Table(BankTable):
         return day, _at(fields, 6) in _DAY_IS_WHOLE
 
     def _check(self, number: int, totals: list[Decimal], level: int, fields: list[str]) -> None:
-        """Add a level's computed total to the next level. Raise RefusedTable if the control total
-        differs."""
+        """Add a level's total to the next. Raises RefusedTable if the control total differs."""
         stated = _minor(number, _at(fields, 0))
         if stated != totals[level]:
             raise tables.RefusedTable(
@@ -216,10 +215,7 @@ def _summaries(number: int, fields: Sequence[str]) -> Iterator[tuple[str, Decima
 def _row(
     account: str, day: str, currency: str, amount: Decimal, rest: Sequence[str]
 ) -> Sequence[str]:
-    """Return an entry's cells.
-
-    rest  the bank's reference, the customer's reference, and the text
-    """
+    """Return an entry's cells; `rest` holds the bank's and customer's reference, and the text."""
     return cells_of(
         account=account,
         booked_at=tables.CellMoment(day),

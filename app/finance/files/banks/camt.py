@@ -30,8 +30,7 @@ MAX_VALUE: Final = 8 * 1024
 """Maximum characters of one element's text; the schema allows 500."""
 
 MAX_TAG: Final = 1024 * 1024
-"""Maximum bytes of one tag or comment. Before version 2.6, expat takes quadratic time for a long
-one."""
+"""Maximum bytes of a tag or comment. Before version 2.6, expat takes quadratic time for long ones."""
 
 _PART: Final = 64 * 1024
 
@@ -45,7 +44,6 @@ MESSAGES: Final = {
     "BkToCstmrStmt": (_STATEMENT, "Stmt"),
     "BkToCstmrDbtCdtNtfctn": ("CAMT.054", "Ntfctn"),
 }
-"""Format of each message type, and its element for one account."""
 
 _CODES_OF_BALANCES: Final = {"OPBD": "opening", "PRCD": "opening", "CLBD": "closing"}
 """ISO 20022 BalanceType12Code: opening booked, previously closed booked, closing booked."""
@@ -98,8 +96,6 @@ class _CamtEntry:
 
 
 class _Camt:
-    """Parser of one document. It recognizes each element by the element's path."""
-
     def __init__(self, table: CamtTable) -> None:
         """Set up the parser. It adds counts, periods and problems to `table`."""
         self._table, self._days, self.of_the_day = table, dict[str, str](), 0
@@ -275,10 +271,7 @@ class _Camt:
         self._table.periods.append(stated)
 
     def _only_day(self) -> str:
-        """Return the day of a statement of a single day, for entries without a date.
-
-        Notes a problem and returns "" for several days.
-        """
+        """Return the statement's only day. Notes a problem and returns "" if it has several."""
         days = self._days
         for first, last in (("OPBD", "CLBD"), ("FrDtTm", "ToDtTm")):
             if (day := days.get(first, "")[:10]) and day == days.get(last, "")[:10]:

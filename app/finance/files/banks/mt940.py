@@ -34,10 +34,8 @@ _ENTRY: Final = re.compile(
     r"(?P<own>(?:(?!//)[^\n]){0,16})(?://(?P<bank>[^\n]{0,34}))?(?:\n(?P<more>.*))?",
     re.DOTALL,
 )
-"""SWIFT, Standards Category 9, MT940 field 61: 6!n[4!n]2a[1!a]15d1!a3!c16x[//16x][34x].
-
-Some banks write a longer reference of their own.
-"""
+"""MT940 field 61 (SWIFT, Standards Category 9): 6!n[4!n]2a[1!a]15d1!a3!c16x[//16x][34x]. Some banks
+write a longer reference."""
 
 _DIALECT: Final = re.compile(
     rf"(?P<year>\d\d)(?P<month>\d\d)(?P<day>\d\d)(?P<entry>\d{{4}}| {{4}})?{_MONEY}"
@@ -45,12 +43,10 @@ _DIALECT: Final = re.compile(
     r"(?P<own>(?:(?!//)[^\n]){0,64})(?://(?P<bank>[^\n]{0,64}))?(?:\n(?P<more>.*))?",
     re.DOTALL,
 )
-"""Field 61 as banks write it. An entry in this form is accepted if its statement's balances agree
-with the entries."""
+"""Field 61 as banks write it, accepted if the statement's balances agree with its entries."""
 
 
 def _unusual(entry: re.Match[str]) -> Iterator[str]:
-    """Yield each deviation of an entry from SWIFT's field 61."""
     kind, own, bank = (entry[name] or "" for name in ("type", "own", "bank"))
     if entry["entry"] and not entry["entry"].strip():
         yield "blanks in place of the entry date"
@@ -246,8 +242,7 @@ NO_ENTRIES: Final = (0, Decimal(0))
 def _check_counted(
     number: int, value: str, booked: tuple[int, Decimal], expected: tuple[int, Decimal]
 ) -> None:
-    """Raise RefusedTable unless a field states the sum of booked entries, with or without expected
-    ones."""
+    """Raise RefusedTable unless a field's sum is that of booked, or booked and expected entries."""
     found = _COUNTED.fullmatch(value.strip())
     every = (booked[0] + expected[0], booked[1] + expected[1])
     stated = None
@@ -333,10 +328,7 @@ def _swift_row(
 
 
 def _information(written: str) -> tuple[str, str]:
-    """Return (text, counterparty) from field 86.
-
-    The field has codes (`?20…?32…`), SWIFT's own words (`/NAME/`), or plain text.
-    """
+    """Return (text, counterparty) of field 86: codes (`?20…`), words (`/NAME/`) or plain text."""
     flat = written.replace("\n", "")
     parts = _CODE.split(flat)
     if len(parts) < 3:

@@ -11,10 +11,7 @@ from app.finance.files import tables
 from app.finance.files.banks.entries import BankTable, Row, cells_of, joined_text
 
 MAX_OFX_BYTES: Final = 16 * 1024 * 1024
-"""Maximum bytes of a file. Parsing takes up to eight times as much memory.
-
-A busy account has some MB a year. The file is read whole, because elements may end anywhere.
-"""
+"""Maximum bytes of a file; parsing takes eight times as much. A busy account has some MB a year."""
 
 MAX_OPEN: Final = 100
 """Maximum open elements. An element without a value stays open until its parent ends."""
@@ -40,11 +37,8 @@ _ERRORS: Final = {
 """Meanings of codes in `<STATUS>` (OFX 2.x)."""
 
 AMOUNT_IN: Final = "CURRENCY.CURSYM"
-"""Element that states the currency of an entry's amount, if it differs from the account's currency
-(OFX 2.2, section 5.2).
-
-`<ORIGCURRENCY>` only names the currency before conversion.
-"""
+"""Element with an amount's currency, if not the account's (OFX 2.2, section 5.2). `<ORIGCURRENCY>`
+only names the currency before conversion."""
 
 
 class OfxTable(BankTable):
@@ -142,10 +136,8 @@ class OfxTable(BankTable):
 
 
 def _without_marks(text: str) -> str:
-    """Return the text without comments, and with the content of CDATA sections escaped.
-
-    Raises RefusedTable for a document type, an entity, or a section without an end.
-    """
+    """Return the text without comments and with escaped CDATA sections. Raises RefusedTable for a
+    document type, an entity, or a section without an end."""
     parts, at = list[str](), 0
     while (begins := text.find("<!", at)) >= 0:
         parts.append(text[at:begins])
