@@ -56,8 +56,7 @@ SEALED: Final[Mapping[ImportKind, SealedColumns]] = {
         texts=("counterparty", "entry", "reference", "told"),
     ),
 }  # fmt: skip
-"""Columns that the digests cover. The digests are sealed forever, so a new column needs its own
-digest."""
+"""Columns that the digests cover. Digests are sealed forever: a new column needs its own."""
 
 _SELECT: Final = "SELECT since, until, {columns} FROM {table} {which} ORDER BY {keys}, since"
 _OF_ONE: Final = "WHERE (since = :number OR until = :number){beyond}{up_to}"

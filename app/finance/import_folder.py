@@ -45,17 +45,14 @@ LOOK_S: Final = 15.0
 """Seconds between two looks. A complete file is imported within 15 to 30 seconds."""
 
 MOST_BYTES: Final = 32 * 1024 * 1024
-"""Maximum bytes of a file, about 300,000 rows. A stopping service waits until the current file is
-imported."""
+"""Maximum bytes of a file, about 300,000 rows. A stopping service waits for its import."""
 
 MOST_FILES: Final = 200
 """Maximum number of examined files of one folder. Others wait."""
 
 MOST_FOLDERS: Final = 100
-"""Maximum number of examined folders."""
 
 MOST_TASKS: Final = 500
-"""Maximum number of files listed for people."""
 
 DONE: Final = "done"
 """Name of the folder of imported files, in each folder."""
@@ -268,8 +265,7 @@ class _Copied:
 
 
 def _copy(inside: int, name: str, to: Path) -> _Copied:
-    """Copy a plain file from an open folder. Raises OSError if the file is not plain or is too
-    large."""
+    """Copy a plain file from an open folder. Raises OSError if it is not plain, or too large."""
     with (
         open(
             os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=inside), "rb"
@@ -294,11 +290,7 @@ def _state_of(found: os.stat_result) -> State:
 
 
 async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str) -> int:
-    """Import a file and return the number of its import. If the file was imported before, return
-    the number of that import.
-
-    Raises UsageError if a person must decide.
-    """
+    """Import a file once. Return the import's number. Raises UsageError if a person must decide."""
     request = imports.ImportRequest(path=path, sha256=sha256, actor=SERVICE)
     request, kind, source = await _identity(context, request, folder)
     async with context.database.reading() as connection:
@@ -342,10 +334,7 @@ async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str
 async def _identity(
     context: AppContext, request: imports.ImportRequest, folder: str
 ) -> tuple[imports.ImportRequest, import_store.ImportKind, str]:
-    """Return the request with the fitting mapping, and the file's kind and source.
-
-    Raises UsageError if these do not fit the folder.
-    """
+    """Return the mapped request, its kind and source. Raises UsageError if the folder differs."""
     sources = context.settings.sources
     if folder not in sources and folder not in KINDS:
         raise UsageError(

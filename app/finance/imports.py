@@ -135,11 +135,8 @@ async def import_file(
 
 
 async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) -> None:
-    """Let a bank's file enrich the stored lines of other formats, and note whether its balances
-    join earlier ones.
-
-    Raises UsageError if a booking would count twice or be left out.
-    """
+    """Enrich stored lines of other formats, and note whether balances join earlier ones. Raises
+    UsageError if a booking would count twice or be left out."""
     done = reading.done
     enriched = await bank_enrichment.accounts_to_enrich(
         connection, done.covers, booked_days=reading.booked_days
@@ -184,8 +181,7 @@ def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -
 
 
 def _fault_of(context: AppContext, request: ImportRequest, kind: ImportKind) -> str | None:
-    """Return a sentence on the first mistake of a file if it is read as this kind. Return None if
-    it has no mistake."""
+    """Return a sentence on the first mistake in a file read as this kind, or None."""
     try:
         chosen = presets.choose(request, kind, unstated=_unstated(context))
         form = file_identity.ROW_FORMS[kind](chosen.mapping)
@@ -356,7 +352,6 @@ async def identify(
 
 
 MOST_SHEETS: Final = 10
-"""Maximum number of sheets in a sentence."""
 
 
 async def sheets_of(context: AppContext, request: ImportRequest) -> Sequence[str]:
@@ -391,10 +386,7 @@ async def preview(context: AppContext, request: ImportRequest) -> mapping_draft.
 
 @asynccontextmanager
 async def _unpacked(context: AppContext, request: ImportRequest) -> AsyncIterator[ImportRequest]:
-    """Yield the request with its saved mapping, and with a container's table unpacked.
-
-    An unreadable container is reported later, when the file is opened.
-    """
+    """Yield the request, mapped and unpacked. An unreadable container is reported at opening."""
     request = await named_mappings.with_named_mapping(context, request)
     with ExitStack() as stack:
         with suppress(tables.RefusedTable, OSError):

@@ -34,8 +34,7 @@ from reconcile.instants import Instant
 from reconcile.matching.match import Decision, Matching, MatchingPart
 
 FEW_ORDERS: Final = 50_000
-"""Maximum number of orders that one process matches alone. Starting another process would take as
-long."""
+"""Maximum orders that one process matches alone: starting another would take as long."""
 
 DECISIONS_AT_ONCE: Final = 500
 """Number of decisions in one message, each about two kilobytes."""
@@ -47,8 +46,7 @@ Progress = Callable[[int], None]
 Save = Callable[[Sequence[Decision]], Awaitable[None]]
 
 SHARED_S: Final = 5.0
-"""Maximum seconds in which all processes open the snapshot. On SQLite, nobody can write during this
-time."""
+"""Maximum seconds for opening a snapshot in all processes. SQLite cannot be written meanwhile."""
 
 TOO_SLOW: Final = (
     "a matching process did not answer in time, so this run was not stored: run it again when "
@@ -140,11 +138,7 @@ class Ranges:
 
 
 async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
-    """Send or receive a message over a pipe, in another thread.
-
-    Raise an error that the other process sent. Raise UnreachableError if the other process has
-    died.
-    """
+    """Send or receive in a thread. Raise the other process's error; UnreachableError if it died."""
     try:
         result = await asyncio.to_thread(use, *words)
     except (EOFError, OSError) as error:

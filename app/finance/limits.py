@@ -25,8 +25,7 @@ COUNTED: Final[tuple[Action, ...]] = (
     "payment_assigned",
     "payment_withdrawn",
 )
-"""Acts whose amounts count toward the limits. Refunds of late money do not count, because they give
-away nothing that belongs to the merchant."""
+"""Acts that count toward limits. Refunds of late money give away nothing of the merchant's."""
 
 _WORDS: Final[Mapping[Period, tuple[str, str]]] = {
     "day": ("today", "in a day"),

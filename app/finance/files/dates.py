@@ -150,7 +150,6 @@ _PLAIN: Final = (
 _PARTS: Final = (
     "year", "month", "day", "hour", "minute", "second", "fraction", "half", "zone"
 )  # fmt: skip
-"""Names of the groups in every pattern."""
 
 _USUAL: Final = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{6})?(?:Z|[+-]\d\d:\d\d)?", re.ASCII
@@ -281,11 +280,7 @@ class Dates:
         named: str,
         column: str,
     ) -> instants.Instant:
-        """Return the instant of a date.
-
-        named   zone in the cell, or empty
-        column  zone in the row's zone column, or empty
-        """
+        """Return a date's instant; its cell's zone `named` or its row's, `column`, may be empty."""
         zone = self._zone
         if time is not None and (named or column):
             zone = self._zone_named(named or column)

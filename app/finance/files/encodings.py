@@ -26,7 +26,6 @@ _ENCODINGS: Final = re.compile(
     r"ascii|utf-8|utf-8-sig|utf-16(-[lb]e)?|iso8859-\d+|cp\d+|mac-\w+|koi8-\w|gb\w+|big5\w*|euc_\w+"
     r"|shift_jis\w*|tis-620"
 )
-"""Encodings in which programs write tables."""
 
 GUESSED: Final = {"cp1252": "Windows-1252", "cp932": "Shift-JIS", "cp850": "CP850 of DOS"}
 """Encodings that are recognized without a declaration."""

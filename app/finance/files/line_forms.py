@@ -24,7 +24,6 @@ from app.providers.identifiers import phone_digits
 from reconcile.matching.books import match_keys
 
 Cells = Mapping[str, Sequence[str]]
-"""Cells by field."""
 
 Columns = Sequence[Any]
 """Values of many rows by column; None for a column with an unclear cell."""
@@ -33,10 +32,7 @@ MAX_NAME: Final = 60
 """Maximum characters shown of an unread column's name."""
 
 Attempt = Callable[..., Any]
-"""Type of `attempt(field, read, *arguments)`, which returns `read(*arguments)`.
-
-Returns None if an argument is None, or if a cell of the field is unclear.
-"""
+"""Callable `attempt(field, read, *arguments)`: None for a None argument or an unclear cell."""
 
 NO_CURRENCY: Final = (
     "there is no column 'currency': name it in the heading, or in a mapping "
@@ -50,7 +46,6 @@ class LineForm(Protocol):
     FIELDS: Fields
     STAGED: Sequence[str]
     NAMED_BY: Sequence[str]
-    """Fields that identify a row."""
     ADDED_UP: Sequence[str]
     """Money fields that a totals row may add up. The first field that the file has is used."""
 
@@ -207,10 +202,7 @@ class Understanding:
         return found
 
     def _set_aside(self, number: int, why_not: str | None, into: Understood) -> None:
-        """Record a row that looks like a total.
-
-        why_not  problem to report if it cannot be a total, or None
-        """
+        """Record a row that looks like a total; `why_not` is its problem if it cannot be one."""
         if why_not is None:
             into.totals.append(number)
         else:
@@ -219,7 +211,6 @@ class Understanding:
             into.problems.append(tables.Problem(row=number, column=column, sentence=why_not))
 
     def _take(self, batch: tables.Batch, into: Understood) -> None:
-        """Parse all rows of a batch at once, or one by one if some are unclear."""
         width, rows = len(self._heading), list[tuple[Any, ...]]()
         if not batch.rows:
             return
@@ -321,10 +312,8 @@ def _attempt_one(
     /,
     *arguments: Any,
 ) -> Any:
-    """Return the result of `read` for one row; None if an argument is None.
-
-    For an unclear cell, add the field and the error to `unclear`, and return None.
-    """
+    """Return `read`'s result; None for a None argument, or for an unclear cell, which is added to
+    `unclear`."""
     if any(argument is None for argument in arguments):
         return None
     try:
@@ -360,10 +349,7 @@ _ERROR: Final = re.compile(r"#(?:[^\W_a-z][\w/]*[!?]|N/A|N/D|NV)")
 
 
 def _plain(cells: Sequence[str]) -> list[str]:
-    """Strip cells, and empty a cell that contains only a placeholder, such as a dash.
-
-    If placeholders counted as references, their rows would be joined to one payment or group.
-    """
+    """Strip cells, and empty placeholders such as a dash, which would join rows as references."""
     return [cell.strip() if cell.strip(_NOTHING) else "" for cell in cells]
 
 
@@ -509,8 +495,7 @@ WATCHED: Final = frozenset(
         "payout",
     }
 )
-"""Fields with references that must be exact, because they are compared with references of a
-provider, a shop or a bank."""
+"""Fields with exact references, which are compared with a provider's, a shop's or a bank's."""
 
 # --- references that a spreadsheet shortened ------------------------------------------------------
 
@@ -521,7 +506,6 @@ _SCIENTIFIC: Final = re.compile(r"\s*[0-9](?:[.,][0-9]+)?E\+[0-9]+\s*", re.IGNOR
 _LONG: Final = re.compile(rf"^[ \t]*[0-9]{{{KEPT_DIGITS}}}([0-9]+)[ \t]*$", re.MULTILINE)
 
 SHOWN: Final = 3
-"""Maximum number of rows in a note on shortened references."""
 
 
 class ShortenedReferences:

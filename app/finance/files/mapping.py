@@ -105,13 +105,8 @@ class JoinedOf:
 
 Signs = Literal["minus", "none", "any", "sum"]
 SIGNS: Final[tuple[Signs, ...]] = get_args(Signs)
-"""Notation of outgoing money in a file.
-
-minus  with a minus sign
-none   without one; the type or column shows the direction
-any    with a sign that is ignored
-sum    with columns that are added and subtracted
-"""
+"""Notation of outgoing money: `minus` sign, `none` (the type or column shows the direction), `any`
+(a sign is ignored), `sum` (columns are added and subtracted)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +130,6 @@ class SumOf:
 
 
 Made = FirstOf | JoinedOf | SumOf
-"""Field made of several columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,7 +317,6 @@ MOST_ROWS: Final = 1_000
 """Maximum number of skipped rows."""
 
 NONE: Final[Any] = []
-"""Default of an optional list of texts."""
 
 _Texts = Annotated[Any, AfterValidator(one_or_more)]
 _Columns = Annotated[Any, AfterValidator(words_of_columns)]

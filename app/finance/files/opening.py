@@ -22,8 +22,7 @@ MAX_DIGITS: Final = 100
 """Maximum characters of one number. An amount needs less than a third."""
 
 MAX_BROKEN: Final = 100
-"""Maximum number of broken lines at the start of a JSON Lines file. A file with more broken lines
-is JSON in another format."""
+"""Maximum broken lines at the start of JSON Lines. With more, the file has another format."""
 
 _BrokenLine = tuple[str, str]
 """(sentence on why the line is no JSON object, the line)"""
@@ -176,7 +175,6 @@ _IN_OLD_OFFICE: Final = (
 2.3.4.4, [MS-XLS] 2.1.2, [MS-DOC] 2.1.1, [MS-OXMSG] 2.1)."""
 
 _ARRAY: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
-"""Beginning of a JSON array of objects."""
 
 Check = Callable[[tables.SourceTable], None]
 """Function that raises RefusedTable if a table does not come from the expected export."""
@@ -261,7 +259,6 @@ _NO_TABLES: Final = tuple(
         ),
     )
 )  # fmt: skip
-"""First bytes of files that people send instead of the export, with descriptions."""
 
 _MARK: Final = re.compile(rb"\A(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)")
 _OTHER_FORMS: Final = (
@@ -269,7 +266,6 @@ _OTHER_FORMS: Final = (
     (re.compile(rb"\s*(?:\{1:[A-Z]|:20:)"), "a SWIFT message, such as MT940"),
     (re.compile(rb"\s*<(?:\?xml|[A-Za-z][\w:.-]*[\s>])", re.ASCII), "XML"),
 )
-"""First bytes of files that banks export, with descriptions."""
 
 
 def no_table(start: bytes) -> str | None:

@@ -76,10 +76,7 @@ _WHOLE_AMOUNT: Final = "TransactionTotalAmount"
 
 
 def _amazon_settlement(table: MadeRows) -> Iterator[Row]:
-    """Join the amounts of an order into one row, with the settlement's deposit, currency and total.
-
-    Amounts that the buyer did not pay are fees.
-    """
+    """Join an order's amounts into one row. Amounts that the buyer did not pay are fees."""
     cell, amounts = table.cell, list[str]()
     total, settled = "", ["", ""]
     held: Row | None = None  # until it is known whether it is the last one
@@ -131,8 +128,7 @@ _ETSY_ORDER: Final = re.compile(r"\bOrder #(\d{1,20})\b", re.ASCII)
 
 
 def _etsy_statement(table: MadeRows) -> Iterator[Row]:
-    """Add two cells to each row: the order that its texts name, and its subject. The subject is
-    empty if there is an order."""
+    """Add two cells to each row: its order, and its subject, empty if there is an order."""
     for number, row in table.rows:
         texts = [table.cell(row, name) for name in ("Info", "Title")]
         order = next((found[1] for text in texts if (found := _ETSY_ORDER.search(text))), "")
@@ -145,10 +141,7 @@ _MOLLIE_IDS: Final = {"tr": "payment", "cpt": "payment", "re": "refund", "chb": 
 
 
 def _mollie_settlement(table: MadeRows) -> Iterator[Row]:
-    """Add the kind and payment to each row, by the prefix of its id.
-
-    Costs and reserves have no id; their description shows the kind.
-    """
+    """Add each row's kind and payment, by its id's prefix or, without an id, its description."""
     for number, row in table.rows:
         own, described = table.cell(row, "ID"), table.cell(row, "Description")
         kind = _MOLLIE_IDS.get(own.partition("_")[0], "") if own else ""
@@ -179,14 +172,9 @@ _BALANCE_KEPT: Final = frozenset({
 
 
 def _paypal_activity(table: MadeRows) -> Iterator[Row]:
-    """Leave out rows that change no balance, and turn the merchant's own purchases into
-    disbursements.
-
-    If the file has no column "Balance Impact", the status shows whether a row changes the balance.
-    PayPal uses some types both for credits and for debits, so the type alone is not enough. An
-    outgoing payment is a purchase by the merchant, and an incoming refund is a refund of such a
-    purchase.
-    """
+    """Leave out rows that change no balance (by status if "Balance Impact" is missing), and turn
+    own purchases into disbursements. PayPal uses some types both ways: an outgoing payment is a
+    purchase by the merchant, and an incoming refund is a refund of it."""
     column, kept, changed = "Status", _BALANCE_KEPT, _BALANCE_CHANGED
     if "Balance Impact" in table.places:
         column, kept, changed = (
@@ -223,12 +211,8 @@ def _paypal_activity(table: MadeRows) -> Iterator[Row]:
 
 
 def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
-    """Change the reason type of some rows: charges become fees, and payments to persons become
-    refunds if they refund a payment.
-
-    A charge has the reason type of its payment, but its details end with "charge". A payment to a
-    person is a refund if the row names a linked transaction.
-    """
+    """Turn charges into fees: rows with a payment's type whose details end with "charge". Turn
+    payments to persons that name a linked transaction into refunds."""
     paid_to_persons = ("business payment", "promotion payment", "salary payment")
     for number, row in table.rows:
         stated = table.cell(row, "Reason Type").casefold()
@@ -242,15 +226,11 @@ def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
 
 
 MAX_LINKED: Final = 200_000
-"""Maximum number of cached transactions, about 50 MB. Refunds of further transactions get no
-payment."""
+"""Maximum cached transactions, about 50 MB. Refunds of further ones get no payment."""
 
 
 def _square_transactions(table: MadeRows) -> Iterator[Row]:
-    """Add to each refund the only payment with its transaction id.
-
-    Refunds are yielded last, because the export is sorted newest first.
-    """
+    """Add to refunds their transaction's only payment. Yield them last: newest rows come first."""
     payments: dict[str, str] = {}
     refunds: list[Row] = []
     for number, row in table.rows:

@@ -68,7 +68,6 @@ MAX_REPORTED: Final = 50
 """Maximum number of matched texts that are reported for one word with a star."""
 
 MAX_REMEMBERED: Final = 10_000
-"""Maximum number of cached cells."""
 
 
 def pattern_of(word: str) -> re.Pattern[str]:
@@ -89,8 +88,7 @@ def pattern_of(word: str) -> re.Pattern[str]:
 
 
 Ignored = tuple[str, str]
-"""(column, word): the rule by which rows were left out. The word is empty if the rows lacked a
-required word."""
+"""(column, word) of a rule that left rows out. The word is empty if rows lacked a required one."""
 
 
 class Shaped:
@@ -441,8 +439,7 @@ class SumOfCells:
         return f"{'-' if total < 0 else ''}{''.join(shown)}{digits}"
 
     def _is_negative(self, subtracted: bool, minus: bool, zero: bool) -> bool:
-        """Return whether a part of the sum is negative. Raises UnclearCell for an undeclared
-        sign."""
+        """Return whether a sum's part is negative. Raises UnclearCell for an undeclared sign."""
         if self._signs == "none" and minus and not zero:
             raise tables.UnclearCell(CONTRADICTS_NONE)
         if self._signs is None and subtracted and minus and not zero:
@@ -510,7 +507,6 @@ class SummedCells:
 
 
 MadeCells = FirstCells | JoinedCells | SummedCells
-"""Object that computes a field's cells from the columns at `places`."""
 
 
 # --- totals ---------------------------------------------------------------------------------------
@@ -607,11 +603,7 @@ class ShapedTotals:
         return {number: row for number, row in rows if self._is_named(row)}
 
     def _text(self, rows: Sequence[Sequence[str]]) -> str:
-        """Join the cells that may have a total's label. If every row has a reference, only the
-        references are joined.
-
-        One search in the joined text is faster than one in each cell.
-        """
+        """Join cells that may have a total's label: searching the joined text once is faster."""
         if self._references:
             try:
                 names = ["\t".join([row[place] for place in self._references]) for row in rows]

@@ -24,7 +24,6 @@ DETAILS: Final = ("method", "scheme", "card_type", "card_country", "channel")
 """Columns that fees may depend on, stored as the `details` of a line."""
 
 MAX_DETAIL: Final = 100
-"""Maximum characters of one detail."""
 
 _REFUNDS: Final = frozenset({"refund", "returned"})
 
@@ -35,8 +34,7 @@ _OF_PAYOUTS: Final = OF_WALLET | {"fee", "carried"}
 
 
 TYPES: Final = (*STATEMENT_KINDS, "payment_reversal")
-"""Types that rows may have. A payment reversal cancels a part of a payment that was announced but
-not captured."""
+"""Types of rows. A payment reversal cancels part of an announced, uncaptured payment."""
 
 
 class StatementForm:
@@ -181,11 +179,7 @@ class StatementForm:
         )
 
     def _recipients(self, kinds: Sequence[str], cells: Sequence[str]) -> Sequence[str | None]:
-        """Return each disbursement's recipient as E.164 digits; None for a missing or masked
-        number.
-
-        A cell begins with the number: `254712345678 - NAME`.
-        """
+        """Return recipients as E.164 digits, which begin a cell; None if missing or masked."""
         if "disbursement" not in kinds or not any(cells):
             return (None,) * len(kinds)
         return [
@@ -220,8 +214,7 @@ class StatementForm:
     def _complete(
         self, kinds: Sequence[str], gross: Minor, fee: Minor, net: Minor
     ) -> tuple[list[int], list[int], list[int]]:
-        """Return gross, fee and net of all rows, with missing values computed. Raises
-        UnclearCell."""
+        """Return gross, fee and net, computed if missing. Raises UnclearCell."""
         if self._fee_added_up:  # a fee whose parts are all empty is zero
             fee = [0 if f is None and g is None else f for f, g in zip(fee, gross, strict=True)]
         given = list(zip(kinds, gross, fee, net, strict=True))
@@ -286,11 +279,7 @@ def _payments(
     originals: Sequence[str | None],
     movements: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return each row's payment.
-
-    For a refund or dispute, this is the original payment. For a hold and its release, it is the
-    reference that they share.
-    """
+    """Return each row's payment: a refund's or dispute's original, a hold's shared reference."""
     if _PAIR_OF.keys().isdisjoint(kinds) and not any(originals):
         return own
     return [
@@ -388,7 +377,6 @@ def _kinds(types: Sequence[str], gross: Minor, net: Minor) -> Sequence[str]:
 
 _OPPOSITE_KINDS: Final = (("withdrawal", "withdrawal_failed"), ("hold", "release"))
 _PAIR_OF: Final = {kind: pair for pair in _OPPOSITE_KINDS for kind in pair}
-"""Pairs of opposite kinds: outgoing money, and its return. Each kind is a key of its pair."""
 
 
 def _transfers(

@@ -30,7 +30,6 @@ from app.finance.files.encodings import encoding_of as encoding_of
 from app.finance.files.encodings import known_encoding as known_encoding
 
 Recognize = Callable[[Sequence[str]], int]
-"""Function that returns how many columns of a heading are known."""
 
 _APART: Final = re.compile(r"[\s_]+")
 
@@ -80,7 +79,6 @@ def no_column(name: str, heading: Sequence[str], *, row: int) -> RefusedTable:
 
 
 MAX_NAMED: Final = 20
-"""Maximum number of column names in an error."""
 
 
 def found_instead(wanted: Sequence[str], heading: Sequence[str]) -> str:
@@ -106,13 +104,11 @@ def found_instead(wanted: Sequence[str], heading: Sequence[str]) -> str:
 
 
 QUOTED_NAME: Final = 60
-"""Maximum characters of a column's name in a sentence."""
 
 
 QUOTED_LENGTH: Final = 24
 QUOTED_DIGITS: Final = 6
-"""Maximum characters, and maximum digits, of a cell that a message may quote. Phone numbers have
-more digits."""
+"""Maximum characters, and digits, of a cell in a message. Phone numbers have more digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +164,6 @@ def quoted(cell: str) -> str:
 
 
 BLANKS: Final = str.maketrans(dict.fromkeys("\u00a0\u202f\u2007\u2009", " "))
-"""Replacement of the blanks within numbers by plain spaces."""
 
 
 def column_letters(number: int) -> str:
@@ -252,10 +247,8 @@ MAX_CELL: Final = 128 * 1024
 """Maximum characters of a cell: the limit of Python's CSV reader."""
 
 ADDED: Final = ("rejected row", "problem")
-"""Additional columns of a file of rejected rows."""
 
 BATCH: Final = 4_000
-"""Number of rows that are handled together."""
 
 
 class Number(str):
@@ -312,12 +305,10 @@ class SourceTable(Protocol):
     """Open file. A read raises RefusedTable at the first unreadable place."""
 
     heading: Sequence[str]
-    """Column names as the file has them."""
 
     heading_row: int
 
     notes: Sequence[str]
-    """Facts about the file for people, one sentence each."""
 
     of_ours: bool
     """True for a file of rejected rows that Tallyhook wrote."""
@@ -375,8 +366,7 @@ _NO_WORKBOOK: Final = (
 
 
 def _undecodable(path: Path, encoding: str) -> RefusedTable:
-    """Build an error with the first undecodable bytes. The file is searched again, because the
-    reader has read beyond them."""
+    """Build an error with the first undecodable bytes. Search again: the reader has passed them."""
     decoder = codecs.getincrementaldecoder(encoding)()
     before, row = 0, 1
     with path.open("rb") as file:
@@ -484,8 +474,7 @@ class CsvTable:
     def _heading_line(
         self, delimiter: str | None, recognize: Recognize, given: int | None
     ) -> tuple[int, str, str | None]:
-        """Return (number of lines above the heading, the heading, the declared delimiter or
-        None)."""
+        """Return (number of lines above the heading, heading, declared delimiter or None)."""
         declared, found = None, list[tuple[int, str]]()
         for number, line in enumerate(lines(self._path, self._encoding)):
             declaration = _DECLARATION.fullmatch(line)
@@ -555,7 +544,6 @@ class CsvTable:
         return self._skipped + int(reader.line_num)  # type: ignore[attr-defined]
 
     def _unreadable(self, error: csv.Error) -> RefusedTable:
-        """Build an error for the unreadable row. Search the file again for the row."""
         reader, line = self._reader(), self._skipped
         try:
             while True:
@@ -570,8 +558,7 @@ class CsvTable:
             return RefusedTable(line + 1, f"{why.format(most=most)} ({error})")
 
     def _swallowed(self, rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> _Broken:
-        """Return the problems of cells that contain whole rows, because a quotation mark is
-        missing."""
+        """Return problems of cells that contain whole rows: a quotation mark is missing."""
         width, found = len(self.heading), dict[int, Problem]()
         for number, row in zip(numbers, rows, strict=True):
             for cell in row if width >= _LEAST_COLUMNS else ():
@@ -589,8 +576,7 @@ class CsvTable:
 _Broken = Mapping[int, Problem]
 
 _LEAST_COLUMNS: Final = 5
-"""Minimum number of columns for detecting cells that contain whole rows. With fewer columns, equal
-counts may be chance."""
+"""Minimum columns for detecting whole rows in a cell. With fewer, equal counts may be chance."""
 
 _MISQUOTED: Final = (
     ("unexpected end", "the quotation marks that begin in this row are not closed until the end"),
@@ -605,7 +591,6 @@ _MISQUOTED: Final = (
         "that is text",
     ),
 )
-"""Messages of the CSV reader on quotation marks, with sentences for people."""
 
 
 def _delimiter_of_ours(line: str) -> str | None:
@@ -637,8 +622,7 @@ def cells_of_line(line: str, delimiter: str) -> list[str]:
 
 
 def _delimiter_of(line: str, recognize: Recognize) -> str:
-    """Return the delimiter that gives the most known columns. Raises RefusedTable if several
-    delimiters give as many."""
+    """Return the delimiter with the most known columns. Raises RefusedTable for a tie."""
     scores = sorted(((_score(line, each, recognize), each) for each in DELIMITERS), reverse=True)
     (best, found), (second, _) = scores[:2]
     if best == second and best > (0, 1):

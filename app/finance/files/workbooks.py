@@ -213,11 +213,8 @@ def doubts_of(path: Path, sheet: str) -> SheetDoubts:
 
 
 _MARKS: Final = (b"hidden", b'"e"', b"'e'", b"<f", b":f", b"\0")
-"""Byte strings of which a sheet contains at least one if it has doubtful cells or hidden rows. A
-zero byte means UTF-16.
-
-A sheet without any of them is not parsed by element, which would take four times as long.
-"""
+"""Byte strings of which a sheet with doubtful cells or hidden rows has at least one. A zero byte
+means UTF-16. Other sheets are not parsed by element, which takes four times as long."""
 
 _LONGEST_MARK: Final = max(map(len, _MARKS))
 
@@ -230,8 +227,7 @@ def _parse(
     text: Callable[[str], None] | None = None,
     look: Callable[[bytes], None] | None = None,
 ) -> None:
-    """Parse a part. Raises RefusedTable if the part is missing, is not XML, or has a document
-    type."""
+    """Parse a part. Raises RefusedTable if it is missing, not XML, or has a document type."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
     parser.StartElementHandler = start
@@ -283,11 +279,7 @@ class _Parts:
 
 class _Doubts:
     def __init__(self, *, recalculated: bool) -> None:
-        """Start without doubtful cells.
-
-        recalculated  whether programs calculate the formulas when they open the workbook. Saved
-                      zeros are then doubtful
-        """
+        """Start without doubts. Saved zeros are doubtful if programs recalculate on opening."""
         self.found = SheetDoubts()
         self._recalculated = recalculated
         self._row, self._column, self._hidden, self._doubts = 0, 0, False, 0
@@ -365,11 +357,9 @@ _ERROR: Final = "#ERROR!"
 
 
 _PANIC: Final = "PanicException"
-"""Name of the error that the library raises for unexpected content. The error is not derived from
-Exception."""
+"""Name of the library's error for unexpected content, which is not derived from Exception."""
 
 _MOST_LISTED: Final = 10
-"""Maximum number of sheets or stretches of rows in a sentence."""
 
 
 def _hidden_rows(sheet: CalamineSheet, doubts: SheetDoubts) -> Iterator[str]:
@@ -395,7 +385,6 @@ def _stretches(rows: Sequence[int]) -> str:
 
 
 def _other_sheets(book: CalamineWorkbook, chosen: str) -> Iterator[str]:
-    """Yield a note on the other sheets with rows, if there are any."""
     others = []
     for each in book.sheets_metadata:
         if each.name == chosen or each.typ != SheetTypeEnum.WorkSheet:
@@ -571,11 +560,8 @@ def _with_errors(cells: list[str], errors: Mapping[int, str]) -> list[str]:
 
 
 class _WrittenSheet:
-    """Sheet that a child process has written to an unnamed file, closed with this object.
-
-    others, hidden  notes on the other sheets, and on hidden rows
-    doubts          as in `SheetDoubts`
-    """
+    """Sheet that a child process wrote to an unnamed file, closed with this object. `others` and
+    `hidden` are notes on other sheets and on hidden rows."""
 
     def __init__(self, path: Path, name: str | None, *, noted: bool, most: int) -> None:
         file = tempfile.TemporaryFile()  # noqa: SIM115
@@ -602,8 +588,7 @@ class _WrittenSheet:
 
 
 def _values(file: int) -> Iterator[Any]:
-    """Yield the values of a file that has one JSON value on each line. Raise the error that the
-    child process wrote."""
+    """Yield the values of a file, one JSON value a line. Raise the error that the child wrote."""
     at, rest = 0, b""
     while part := os.pread(file, MIB, at):
         at += len(part)
@@ -620,8 +605,7 @@ def _values(file: int) -> Iterator[Any]:
 
 @contextmanager
 def _as_written() -> Iterator[None]:
-    """Turn parsing errors in the block into RefusedTable. The child's output may be malformed,
-    because a workbook may take control of the child process."""
+    """Turn parsing errors into RefusedTable: a workbook may take control of the child process."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, StopIteration) as e:
@@ -651,8 +635,7 @@ def sheets_with_rows(path: Path) -> Sequence[str]:
 def _in_child(
     work: Callable[..., Iterator[bytes]], path: Path, *values: object, to: IO[bytes]
 ) -> None:
-    """Write the bytes that a function yields in a child process. Raises RefusedTable if it
-    fails."""
+    """Write a function's bytes from a child process. Raises RefusedTable if it fails."""
     with tempfile.TemporaryDirectory(prefix="tallyhook-workbook-") as folder:
         named = Path(folder) / "book.xlsx"  # the library decides by the file ending
         named.symlink_to(path.absolute())

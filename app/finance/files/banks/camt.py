@@ -30,7 +30,7 @@ MAX_VALUE: Final = 8 * 1024
 """Maximum characters of one element's text; the schema allows 500."""
 
 MAX_TAG: Final = 1024 * 1024
-"""Maximum bytes of a tag or comment. Before version 2.6, expat takes quadratic time for long ones."""
+"""Maximum bytes of a tag or comment: expat before 2.6 takes quadratic time for long ones."""
 
 _PART: Final = 64 * 1024
 
