@@ -251,7 +251,6 @@ SHOWN_BESIDE: Final = 3
 """Maximum number of lines of `beside` in a sentence."""
 
 MOST_BESIDE: Final = 1_000
-"""Maximum number of counted lines of `beside`."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -376,8 +375,7 @@ def _write(
 
 
 def _versions_of(connection: PlainConnection, lines: LineKind, rows: Rows) -> dict[Row, Rows]:
-    """Return (key, since, until, content) of current lines, by group. For kinds that an erasure can
-    change, return all versions."""
+    """Return (key, since, until, content) by group; all versions if an erasure can change them."""
     found, firsts = defaultdict[Row, Rows](list), {row[0] for row in rows}
     # A file with only new lines, such as the first file, needs no lookup of its keys.
     any_between = statement(
@@ -402,10 +400,7 @@ def _versions_of(connection: PlainConnection, lines: LineKind, rows: Rows) -> di
 
 
 def _supersede(connection: PlainConnection, lines: LineKind, rows: Rows, number: int) -> None:
-    """End versions of lines. The import `number` ends them.
-
-    rows  the key and the `since` of each version
-    """
+    """End versions by the import `number`; `rows` holds each version's key and `since`."""
     keys = (*lines.keys, "since")
     if connection.dialect == "sqlite":
         sql = statement(
@@ -519,17 +514,14 @@ _MADE: Final = (
     " AND (stated.since = :number OR (stated.since, stated.account) IN "
     "(SELECT of_import, name FROM coverage WHERE kind = 'bank'))"
 )
-"""SQL condition: the import added the bank account's lines, or is the import being withdrawn.
-
-Any other import only enriched the account's lines.
-"""
+"""SQL condition: the import added the bank account's lines, rather than enriched them, or is the
+import being withdrawn."""
 
 _BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
 """SQL condition: a line's current version comes from the import `:number`."""
 
 LOOKING: Final = 20_000
-"""Number of lines for each SQL statement of a withdrawal. A server cancels a statement after 15 s,
-which is enough for about 300,000 lines."""
+"""Lines for each SQL statement of a withdrawal. A server cancels it after 15 s: 300,000 lines."""
 
 _IN_FORCE: Final = (
     "SELECT one.currency, count(*), {sums}, "

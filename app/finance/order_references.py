@@ -23,7 +23,6 @@ FIRST_ORDERS, MOST_ORDERS = 20, 200
 """Maximum number of orders in the first transaction, and in later ones."""
 
 SHOWN = 3
-"""Maximum number of rows in a note."""
 
 _ORDER = 3
 """Index of the order's reference in a staged row, after its number, key and kind."""

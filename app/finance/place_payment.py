@@ -90,14 +90,12 @@ REASON_WORDS: Final[Mapping[Reason, str]] = {
 }
 
 NEAR: Final[Duration] = DAY
-"""Maximum time from an order to a payment at which the time counts as a reason to suggest the
-order."""
+"""Maximum time from an order to a payment for suggesting the order because of the time."""
 
 LOOKED_AT: Final = 200
 """Maximum number of orders compared with one payment."""
 
 SUGGESTED: Final = 10
-"""Maximum number of suggested orders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,13 +221,9 @@ async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """State of a payment in the transaction that changes it.
-
-    money    the amount that is left, or the amount of the statement line if the provider was asked
-             about the payment. None if unclear
-    proved   whether a statement line proves the amount
-    taken    orders that lose the payment by this change
-    """
+    """State of a payment in the transaction that changes it. `money` is the rest, or the statement
+    line's amount if the provider was asked about it; None if unclear. `taken` has the orders that
+    lose the payment."""
 
     payment: Unallocated
     money: Money | None
@@ -238,8 +232,7 @@ class _Seen:
 
 
 async def _alone(connection: Connection) -> None:
-    """Lock decisions about payments, and the linking of payments to orders, until the transaction
-    ends."""
+    """Lock decisions about payments, and their linking to orders, until the transaction ends."""
     await operator_store.acting_alone(connection)
     await run(connection, take_lock, LINKING)
 

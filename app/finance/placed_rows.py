@@ -113,10 +113,7 @@ def _row(
     payment: str | None = None,
     what: str = "",
 ) -> dict[str, Any]:
-    """Return a row's document.
-
-    name  name for requesting the row's trail
-    """
+    """Return a row's document; `name` is for requesting the row's trail."""
     return {
         "name": name,
         "order": order,

@@ -102,7 +102,6 @@ async def lines_naming(
 
 
 def _cut(named: Iterable[Line], *, after: str, limit: int) -> LinePage[Line]:
-    """Return one page of a short list of lines, sorted by id."""
     last = after.rpartition(" ")[2]
     left = sorted((each for each in named if each.line_id > last), key=lambda each: each.line_id)
     more = left[limit - 1].line_id if len(left) > limit else None
@@ -116,10 +115,7 @@ async def _page(
     after: str,
     limit: int,
 ) -> LinePage[Line]:
-    """Return a page of lines by key and id.
-
-    after  the last line of the previous page, as `KEY ID`; a key has no blanks
-    """
+    """Return a page of lines after the line `after`, as `KEY ID`; a key has no blanks."""
     key, _, line = after.partition(" ")
     found: list[tuple[Any, ...]] = []
     waiting: Rows = []

@@ -192,8 +192,6 @@ class _Work:
         ranges: Ranges | None,
         progress: Callable[[int], None],
     ) -> BankLeg | None:
-        """Match everything by key, and return the matching with the bank."""
-
         def work() -> None:
             for decision in snapshot.merged(self._matching, self._known, progress=progress):
                 if self._take(decision):
@@ -218,10 +216,7 @@ class _Work:
                 await self._save()
 
     async def second_look(self, bank: BankLeg | None, wallets: Wallets) -> Control:
-        """Match the remaining lines, then match payouts with the bank. Return the control totals.
-
-        The work may take long, so no snapshot is kept open.
-        """
+        """Match the rest, then payouts with the bank. No snapshot stays open: it may take long."""
         period = self._known.period
         await self._save_all(
             chain(reconcile_rows.last_decisions(self._matching, bank, period), wallets.decisions())
@@ -237,10 +232,7 @@ class _Work:
         await self._save()
 
     def _take(self, decision: Decision) -> bool:
-        """Collect a break. Return whether the caller must save the collected breaks now.
-
-        Raises UsageError if the break's lines add up to more than 64 bits.
-        """
+        """Collect a break. Return whether to save now. Raises UsageError for sums above 64 bits."""
         if isinstance(decision, Break):
             if decision.money.minor > MAX_MINOR:
                 raise UsageError(

@@ -46,8 +46,7 @@ from reconcile.matching.wallets import WalletRow, Wallets
 # --- ledger lines ---------------------------------------------------------------------------------
 
 FEW: Final = 2_000
-"""Number of refreshed orders above which another round of refreshing follows. The run itself folds
-orders that are still stale afterwards."""
+"""Number of refreshed orders above which another round follows. A run folds the rest itself."""
 
 ROUNDS: Final = 5
 """Maximum rounds of refreshing while deliveries keep arriving."""
@@ -326,10 +325,7 @@ async def snapshot_of(
 
 
 MOST: Final = 1_000_000
-"""Maximum number of payouts, and of bank lines: half a kilobyte each, all in memory.
-
-More payouts mean that a mapping uses the payout column for payments.
-"""
+"""Maximum payouts, and bank lines: half a kilobyte each. More mean that a mapping is wrong."""
 
 BankSides = tuple[list[Payout], list[BankLine], list[BookLine], Coverage]
 """(payouts, bank lines, orders that bank lines may pay, coverage)"""
@@ -476,8 +472,7 @@ async def known_in(
 
 
 async def _joined(snapshot: Snapshot, known: Known) -> dict[str, Instant]:
-    """Return a date for each order that shares lines with another order, by a group, a decision or
-    a payment."""
+    """Return a date for each order that shares lines with another (group, decision or payment)."""
     lines = await matching_store.joined_lines(snapshot.connection, known.hands, as_of=known.as_of)
     stale = known.overlay.orders
     takings = await ledger_line_store.ledger_lines_of_keys(

@@ -201,8 +201,7 @@ async def _rules_then(snapshot: Snapshot, as_of: Instant) -> MatchRules:
 
 
 def _orders_then(snapshot: Snapshot, as_of: Instant, progress: Progress) -> Iterator[OrderSeen]:
-    """Yield every order with its statement lines. Call this only inside a function that `in_step`
-    runs."""
+    """Yield every order with its statement lines. Call only in a function that `in_step` runs."""
     takings = rows_of(whole_ledger_lines(snapshot.takings, as_of=as_of), progress)
     lines = rows_of(statement_rows(snapshot.connection, as_of=as_of), progress)
     return merged(takings, map(StatementRow._make, lines))
@@ -259,8 +258,7 @@ def _tell(snapshot: Snapshot, known: Known, tally: PeriodTally, found: list[Brea
 
 
 def _ties(control: Control) -> tuple[Tie, ...]:
-    """Return the equations that a matching must satisfy. Equations of row counts have no
-    currency."""
+    """Return equations that a matching must satisfy. Those of row counts have no currency."""
     found = []
     for tie in control.ties():
         left, _, right = tie.name.partition(" = ")
@@ -393,10 +391,7 @@ def _on_the_books(
     revenue: journal.Revenue | None,
 ) -> Iterator[journal.Transaction]:
     """Yield the stored transactions of closed months, and computed transactions of open months.
-
-    Adjustments state later changes of closed months. They are found by computing a closed month
-    again with the revenue setting of its closing.
-    """
+    Adjustments compute a closed month again, with the revenue setting of its closing."""
     start, end = scope.start, scope.end
     if not closed:
         yield from made_now(start, end, revenue)
@@ -453,8 +448,7 @@ def _frozen(snapshot: Snapshot, closing: Closing) -> Iterator[journal.Transactio
 def _written_off(
     snapshot: Snapshot, *, as_of: Instant, start: Instant, end: Instant
 ) -> Iterator[journal.Transaction]:
-    """Yield the write-offs in the period, and the reversals in the period. A reversed write-off may
-    be earlier."""
+    """Yield write-offs and reversals in the period. A reversed write-off may be earlier."""
     accepted = wait_for(accepted_breaks(snapshot.connection, as_of=as_of))
     for begin in range(0, len(accepted), AT_ONCE):
         names = accepted[begin : begin + AT_ONCE]

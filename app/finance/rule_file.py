@@ -138,8 +138,7 @@ MOST_WHERE: Final = 300
 
 
 def _where(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the allowed values of each detail in a rule's condition. Raise ValueError if the
-    condition is not valid."""
+    """Return a condition's allowed values of each detail. Raises ValueError if it is invalid."""
     if not isinstance(value, dict) or not value.keys() <= set(DETAILS):
         raise ValueError(f"must be a table with one or more of these details: {', '.join(DETAILS)}")
     found = {name: [one] if isinstance(one, str) else one for name, one in value.items()}

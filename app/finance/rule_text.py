@@ -97,11 +97,9 @@ SETTINGS: Final = _settings(
         '("gift card + stripe" is partly credit). A list replaces the built-in list.',
     ),
 )
-"""All settings, in the order in which a file has them. An example may depend on earlier
-examples."""
+"""All settings in a file's order. An example may depend on earlier examples."""
 
 MOST_LINES: Final = 200
-"""Maximum number of lines of one setting."""
 
 _HEADER: Final = re.compile(r"\s*\[")
 _FEE: Final = re.compile(r"\s*\[\[\s*fee\s*\]\]")
@@ -230,7 +228,6 @@ LIMITS: Final[Mapping[str, str]] = {
     "accept_alone_day": "In a day",
     "accept_alone_month": "In a calendar month",
 }
-"""Words for each limit of one person."""
 
 
 def limits_of(rules: Rules) -> list[dict[str, str]]:

@@ -18,7 +18,6 @@ from app.finance.scheduled_store import ScheduledRun
 from reconcile.instants import SECOND
 
 LOOK_S: Final = 15.0
-"""Seconds between two looks for due work."""
 
 STOPPED: Final = "the service was stopped before the work was done"
 DIED: Final = "its process ended before its work was done: see the log"

@@ -85,8 +85,7 @@ def _due_of(
 
 
 def _has_passed(until: Instant | None, now: Instant) -> bool:
-    """Return whether a lease or pause has ended. An impossibly late end, which a fast clock wrote,
-    counts as ended."""
+    """Return whether a lease or pause has ended. An impossibly late end of a fast clock counts."""
     return until is None or not now < until <= now + LONGEST_PAUSE + CLOCKS_DIFFER
 
 

@@ -109,8 +109,7 @@ async def last_runs(connection: AsyncConnection, names: Collection[str]) -> dict
 
 
 def _newest_of(which: ColumnElement[bool]) -> Any:
-    """Return a subquery for the newest due time of each entry among the rows that meet a
-    condition."""
+    """Return a subquery for each entry's newest due time among the rows that meet a condition."""
     return (
         select(func.max(_LATER.c.due_at))
         .where(_LATER.c.name == _RUNS.c.name, which)

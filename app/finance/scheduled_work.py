@@ -354,11 +354,8 @@ def _parcel(
 async def _checkpoint(
     context: AppContext, schedule: Schedule, entry: ScheduleEntry, run: ScheduledRun
 ) -> ScheduledRun:
-    """Deliver the newest checkpoint that the log had at `run.as_of`.
-
-    The file's name contains a digest, so that a checkpoint of a rewritten log does not replace an
-    earlier file.
-    """
+    """Deliver the log's newest checkpoint at `run.as_of`. The file's name has a digest, so that a
+    rewritten log's checkpoint does not replace an earlier file."""
     async with context.database.reading() as connection:
         head = await newest_head(connection, until=run.as_of)
     if head is None:
@@ -393,11 +390,8 @@ async def _deliver(
     *,
     head: SignedHead | None = None,
 ) -> ScheduledRun:
-    """Deliver a parcel in each way that the entry names. Leave out files that were already
-    delivered in this way.
-
-    head  the delivered checkpoint; None for a report
-    """
+    """Deliver a parcel in each of the entry's ways, without files already delivered in that way.
+    `head` is the delivered checkpoint; None for a report."""
     for way in entry.ways:
         done = {each.file for each in run.delivered if each.way == way}
         left = [file for file in parcel.files if file not in done]

@@ -254,7 +254,6 @@ class Imported(line_version_store.WrittenVersions):
 
 
 SHOWN: Final = 5
-"""Maximum number of rows shown as parsed."""
 
 
 class StagedFile:
@@ -318,8 +317,7 @@ class StagedFile:
             self._count_rejected()
 
     def _sign(self) -> None:
-        """Store the file's digest. Raises RefusedTable if the file has changed since it was
-        opened."""
+        """Store the file's digest. Raises RefusedTable if the file changed since it was opened."""
         digest = opening.file_digest(self._request.path)
         if self.done.sha256 not in ("", digest):
             raise tables.RefusedTable(1, "the file changed while it was read: import it again")
@@ -432,8 +430,7 @@ class StagedFile:
         return understanding
 
     def _stage(self, found: line_forms.Understood) -> None:
-        """Stage clear rows. Also stage the identities of unclear rows, because a corrected row may
-        contradict a clear row."""
+        """Stage clear rows, and others' identities: a correction may contradict a clear row."""
         self.staged.add(found.rows)
         if (place := self._account_place) is not None:
             self._accounts.update([row[place] for row in found.rows])
@@ -473,11 +470,7 @@ class StagedFile:
             self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
 
     def _join_stories(self, understanding: line_forms.Understanding) -> bool:
-        """Join the rows of each order if they fit together. Return whether any order has several
-        rows.
-
-        Reports a refund as a problem if its order is not in the file.
-        """
+        """Join each order's rows, report lone refunds, and return whether any order has several."""
         stories, parts, several = list[tuple[Any, ...]](), list[int](), False
         for rows in self.staged.crowds(BOOK.identity):
             several, story = True, books.story_of(rows)

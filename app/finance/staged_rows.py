@@ -28,7 +28,6 @@ IN_BLOCK: Final = 500
 """Rows that a merge reads at a time from each sorted part."""
 
 AT_ONCE: Final = 4_000
-"""Rows yielded at a time."""
 
 
 class Staged:
@@ -123,11 +122,8 @@ class Staged:
         return self._order == (*of, self._columns[0])
 
     def _sorted_by(self, of: Sequence[str]) -> Staged:
-        """Return a copy of the rows that is sorted by these columns. It has only these columns and
-        the first column.
-
-        Rows with None are left out. If `self` is already sorted in this way, the copy is empty.
-        """
+        """Return a copy with the first and these columns, sorted by these, without rows that have
+        None. The copy is empty if `self` is sorted in this way."""
         found = Staged((self._columns[0], *of), order=(*of, self._columns[0]))
         if not self._lies_by(of):
             rows = map(self._places(found._columns), self._merged())
@@ -229,8 +225,7 @@ def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
 
 
 def _end(rows: Rows, size: int) -> int:
-    """Return a batch size near `size` at which a group of rows ends. Return 0 if more rows must be
-    read first."""
+    """Return a batch size near `size` where a group ends; 0 if more rows must be read first."""
     if len(rows) <= size:
         return 0
     ends = chain(range(size, 0, -1), range(size + 1, len(rows)))

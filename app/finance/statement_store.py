@@ -76,7 +76,6 @@ _FIELDS: Final = (
     "payout, source, {seen_at}, wallet, refund, details"
 )
 ROW_FIELDS: Final = statement(_FIELDS, payment="payment", seen_at=_SEEN_AT)
-"""Columns of a row, without its key."""
 
 # By the order's own events. A reference that several payments share stays as in the file.
 _OF_PAYMENT: Final = statement(
@@ -159,8 +158,7 @@ _BY_OWN_NAME: Final = statement(
     "AND order_key IS NOT NULL AND standing <> 'unconfirmed' AND {at} <= :as_of",
     at=EVENT_AT,
 )
-"""SQL for events of refunds and disputes that have their own references. It uses no index, so run
-it at most once."""
+"""SQL for events of refunds and disputes with own references. Uses no index: run it once."""
 
 _GOING_BACK: Final = ("refund", "returned", "dispute")
 """Kinds of lines that may have a reference of their own, besides the payment's."""
@@ -237,10 +235,7 @@ async def _nameless(connection: AsyncConnection, known: dict[str, Any]) -> Async
 
 
 def _by_own_name(row: tuple[Any, ...], reported: _Reported) -> tuple[Any, ...]:
-    """Return a line with the order and payment that events reported for its reference.
-
-    The line has no key if events reported none or several.
-    """
+    """Return a line with its reported order and payment; no key for none or several reports."""
     of_source = reported.get(row[2], {})
     found = {each for source, some in of_source.items() if row[11] in ("", source) for each in some}
     payments, orders = ({each[part] for each in found} - {None} for part in (0, 1))

@@ -37,7 +37,6 @@ from reconcile.reporting.tables import report_of
 Step = Literal["chain", "prints", "history", "figures", "journal"]
 
 UNREADABLE: Final = (KeyError, TypeError, ValueError)
-"""Errors of parsing an invalid document."""
 
 
 class VerifiedStepDocument(TypedDict):
@@ -101,10 +100,7 @@ async def verify_periods(
 async def _chain(
     context: AppContext, closed: period_store.Closed, expected: str | None
 ) -> tuple[closings.Closing | None, VerifiedPeriods]:
-    """Verify that a closing is unchanged and follows the one before it.
-
-    expected  digest of the previous closing or reopening
-    """
+    """Verify that a closing is unchanged and follows `expected`, the digest of the previous one."""
     async with context.database.reading() as connection:
         text = await period_store.closing_text(connection, closed.period, version=closed.version)
     written = _digest_of(text)
@@ -243,8 +239,7 @@ async def _figures(
 
 
 def _other_rules(closing: closings.Closing) -> str | None:
-    """Return the beginning of a sentence if the month was closed by the rules of another version.
-    Return None otherwise."""
+    """Return the beginning of a sentence if another version's rules closed the month, or None."""
     by, now = closing.program["rules"], rules_form(Policy(**closing.policy))
     if by == now:
         return None

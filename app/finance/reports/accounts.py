@@ -76,7 +76,6 @@ FILE: Final = "\n".join(
         "",
     ]
 )
-"""Example with every default, and with other settings in comments."""
 
 _NAME: Final = re.compile(r"(Assets|Liabilities|Equity|Income|Expenses)(:[A-Z0-9][A-Za-z0-9-]*)+")
 """Account names that beancount accepts."""
@@ -85,10 +84,8 @@ NAME_MAX: Final = 200
 """Maximum characters of an account's name, code or tax code."""
 
 OVERRIDES_MAX: Final = 200
-"""Maximum number of overrides in a file."""
 
 MAX_BYTES: Final = 64 * 1024
-"""Maximum bytes of a file of accounts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,6 @@ _SMALL: Final = frozenset({"next_step", "since", "cites"})
 """Columns that are shown in small print below the other columns, because the page is too narrow."""
 
 _FOLDED: Final = frozenset({"times", "delays"})
-"""Tables below their charts that are hidden until a reader unfolds them."""
 
 
 def html(report: PeriodReport) -> bytes:

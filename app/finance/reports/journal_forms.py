@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
         scope: Scope
         opened: set[str]
-        """Accounts that are opened so far."""
         count: int
         """Transactions so far, including the one in progress."""
 
@@ -55,7 +54,6 @@ class DaySum(NamedTuple):
     account: str
     """The account's code in the merchant's program, or else its name, as a cell."""
     tax: str
-    """The account's tax code, as a cell."""
     money: Money
 
     def what(self) -> str:
@@ -72,19 +70,15 @@ class JournalForm(NamedTuple):
 
     title: str
     ending: str
-    """Extension of its files, such as `csv`."""
     purpose: str
-    """Description in the console."""
     words: str = ""
     """Description in the command's help and in the API; empty with `by_day`."""
     media: str = "text/csv; charset=utf-8"
     columns: tuple[str, ...] = ()
     by_day: Callable[[DaySum], tuple[str, ...]] | None = None
-    """Function that returns the cells of an account's sum for a day."""
     head: Callable[[Journal], str] | None = None
     """Function that writes the text before the first transaction; None for `columns`."""
     each: Callable[[Journal, Transaction, Posted, str], str] | None = None
-    """Function that writes a transaction with its postings and its day."""
     foot: Callable[[Journal], str] | None = None
 
 
@@ -146,7 +140,6 @@ def _beancount(journal: Journal, transaction: Transaction, posted: Posted, day: 
 
 
 def _beancount_foot(journal: Journal) -> str:
-    """Return beancount's price directives for the used exchange rates."""
     own = journal.own_balances()
     if own is None:
         return ""
@@ -352,7 +345,6 @@ COMMAND_WORDS: Final = "; ".join(
     [f"{name}: {JOURNAL_FORMS[name].words}".removesuffix(": ") for name in _EACH]
     + [f"{', '.join(_BY_DAY)}: {_IMPORTED}"]
 )
-"""Description of all formats in the command's help, the default format first."""
 
 
 def api_words(default: str) -> str:

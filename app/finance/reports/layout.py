@@ -106,7 +106,6 @@ _ORDER: Final = (
     "change_lines",
     "unlisted",
 )
-"""Order of the tables, the proofs last."""
 
 
 def day_words(start: instants.Instant, report: PeriodReport) -> str:

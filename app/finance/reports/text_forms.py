@@ -25,7 +25,6 @@ def json(report: PeriodReport) -> bytes:
 
 
 _SCOPE: Final = ("from", "to", "as_of", "basis", "environment")
-"""Columns of the scope in every report. Zone, merchant and closing are optional."""
 COLUMNS: Final = (
     "section",
     *dict.fromkeys((*_SCOPE, *(column.name for table in TABLES for column in table.columns))),
@@ -99,7 +98,6 @@ _HELD: Final = "\ue000"
 
 
 def _held(text: str) -> str:
-    """Replace the spaces in amounts by `_HELD`, so that lines do not wrap there."""
     pieces = layout.money_apart(printable(text))
     return "".join(
         piece.replace(" ", _HELD) if place % 2 else piece for place, piece in enumerate(pieces)

@@ -28,8 +28,7 @@ ROWS_MAX: Final = 1_048_576
 """Maximum rows of a sheet, with its header. Further rows are on another sheet."""
 
 _EXACT: Final = 10**15
-"""Smallest number that a cell cannot store exactly: cells have fifteen digits. It and larger
-numbers are written as text."""
+"""Smallest number that no cell stores exactly (fifteen digits). It and larger ones are text."""
 
 _TEXT_MAX: Final = 32_767
 """Maximum characters of a cell in the format."""
@@ -72,7 +71,6 @@ _SHEETS: Final = {
     "rates": "Rates",
     "late_lines": "List of late money",
 }
-"""Names of sheets for tables with long titles."""
 
 _CHART_SIZE: Final = {"width": 900, "height": 320}
 
@@ -99,8 +97,6 @@ def xlsx(report: PeriodReport) -> bytes:
 
 
 class _Book:
-    """Writer of the workbook's sheets. Cells of one kind share a format object."""
-
     def __init__(self, workbook: Workbook, report: PeriodReport) -> None:
         self._workbook, self._report = workbook, report
         self._zone = zone_named(report.scope.zone)
@@ -111,7 +107,6 @@ class _Book:
         self._numbers: dict[tuple[str, bool], Format] = {}
 
     def summary(self) -> None:
-        """Write the first sheet: the report's scope and results."""
         report, line = self._report, count()
         sheet = self._sheet("Summary")
         sheet.set_column(0, 0, 22)
@@ -135,7 +130,6 @@ class _Book:
             sheet.write_string(row, 1, _fitting(note.sentence))
 
     def table(self, part: layout.ReportPart) -> None:
-        """Write a table to its sheets, with its chart beside the first part."""
         table, rows = part.table, part.rows
         columns = [column for column in table.columns if column.name != "reason"]
         title = _SHEETS.get(table.name, table.title)
@@ -270,7 +264,6 @@ _SERIES_STYLES: Final = tuple(
         ("#666666", "light_horizontal"),
     )
 )
-"""Styles of chart series, which can also be distinguished in black and white."""
 
 _DRAWN: Final = {"times": _times_chart, "age_totals": _ages_chart, "delays": _delays_chart}
 
