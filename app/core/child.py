@@ -266,7 +266,6 @@ def _lower(kind: int, most: int, *, beyond: int = 0) -> None:
 
 
 def _answer(output: IO[bytes]) -> bytes:
-    """Call the requested function, write its result to `output`, and return the answer's head."""
     try:
         work, values = pickle.load(sys.stdin.buffer)  # noqa: S301  # from the parent
         found = work(*values)

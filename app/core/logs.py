@@ -41,7 +41,6 @@ CALM_S: Final = 2.0
 """Seconds since the last failure after which the problem counts as over."""
 
 MOST_REASONS: Final = 100
-"""Maximum number of different reasons that are tracked for one kind of failure."""
 
 
 class Repeating:
@@ -144,7 +143,6 @@ class _Libraries(logging.Handler):
 
 
 def _route_libraries(*, least: int) -> None:
-    """Route all loggers of the standard library to our output, and drop uvicorn's access lines."""
     root = logging.getLogger()
     root.handlers[:] = [_Libraries()]
     root.setLevel(logging.WARNING)
@@ -252,10 +250,8 @@ REFERENCES: Final = frozenset({"attempt", "event_id", "kind", "order", "session"
 """Fields with outside text. Phone numbers and emails are masked, because a log is never erased."""
 
 MAX_VALUE_CHARS: Final = 500
-"""Maximum length in characters of a value. A longer value is cut, and a mark is added."""
 
 MAX_ITEMS: Final = 20
-"""Maximum number of a list's items that are written. Further items are only counted."""
 
 MAX_FRAMES: Final = 4
 
@@ -500,8 +496,6 @@ def class_and_places(error: BaseException) -> tuple[str, str]:
 
 
 class _Dated:
-    """Source of the current time as RFC 3339 text. Each second is formatted only once."""
-
     def __init__(self, clock: Clock) -> None:
         self._now = clock.now
         self._second = -1
@@ -554,7 +548,6 @@ def _json(value: Any) -> str:
 
 
 def _items(value: Any) -> list[Any]:
-    """Return the first MAX_ITEMS items, and the number of further items. Sets are sorted."""
     items = sorted(value, key=str) if isinstance(value, set | frozenset) else list(value)
     kept = [item if isinstance(item, str | int) else type(item).__name__ for item in items]
     rest = len(kept) - MAX_ITEMS

@@ -54,7 +54,6 @@ _ROLES: Final = (
     "customer", "payer", "payee", "buyer", "shopper", "consumer", "holder", "recipient", "receiver",
     "beneficiary", "sender", "contact", "consignee", "billing", "shipping",
 )  # fmt: skip
-"""Parts of field names that show that a field, or its object, has a person's name."""
 
 
 def masked_phone(digits: str) -> str:
@@ -148,7 +147,6 @@ _LOGGED_NUMBER: Final = re.compile(
 """Nine or more digits, or eight after a plus or zero. A dash ends them, so no date matches."""
 
 _MAYBE_LOGGED: Final = re.compile(r"\d[\d ().-]{7}|@", re.ASCII)
-"""Pattern for a fast check before `_LOGGED_NUMBER`. Most references do not match it."""
 
 
 def masked_reference(reference: str) -> str:
@@ -213,7 +211,6 @@ _LEAST_BARE: Final = 8
 
 
 EMAIL_KIND: Final = "email:"
-"""Prefix that marks an identifier as an email address. A phone number has only digits."""
 
 
 def written_pattern(identifier: str) -> re.Pattern[str]:

@@ -25,7 +25,6 @@ RULE: Final = (
     f"1 to {MAX_REFERENCE} characters, not only blanks, without control characters, line "
     "separators and halves of surrogate pairs"
 )
-"""Rule for references. It completes the sentence `An order's reference is …`."""
 
 UNUSABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 

@@ -241,7 +241,6 @@ _NAME: Final = re.compile(r'"((?:[^"\\]|\\.)*+)"|\'([^\']*+)\'|([^."\']++)|["\']
 
 
 Lines = Mapping[tuple[str, ...], int]
-"""First line of each header and key, by its path of names."""
 
 
 def lines_of_keys(text: str) -> Lines:

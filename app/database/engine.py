@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from app.database.hosts import Hosts
 
 Connection = AsyncConnection
-"""Connection for use cases, which only pass it to a store."""
 
 BUSY_TIMEOUT_MS = 5_000
 
@@ -116,7 +115,6 @@ def read_ahead(
 
 
 def _room_for_pages() -> int:
-    """Return the bytes for the page cache: 90 % of available memory; half of all if unknown."""
     try:
         found = re.search(r"^MemAvailable: +(\d+) kB$", _MEMINFO.read_text(), re.MULTILINE)
     except OSError:

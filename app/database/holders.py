@@ -209,7 +209,6 @@ def leave(connection: PlainConnection, holder: Holder) -> None:
 
 
 def _refusal(other: Found, *, now: Instant, alone: bool) -> Exception:
-    """Build the error that names the blocking holder, and when it can be taken over."""
     number = _process(other.holder).rsplit(":", 2)[1]
     who = f"process {number} on {other.host}, {other.kind}"
     if now < other.until <= now + HOLD:

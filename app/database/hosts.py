@@ -207,7 +207,6 @@ class Hosts:
             self._looking = asyncio.get_running_loop().create_task(self._look())
 
     async def _look(self) -> None:
-        """Ask all hosts at once, and abort the connections to a replaced server."""
         async with _asked(self._addresses, self._words) as answers:
             for answer in asyncio.as_completed(answers):
                 row = await answer
@@ -265,7 +264,6 @@ async def _connected(address: Address, words: Mapping[str, Any]) -> Connection:
 async def _asked(
     addresses: Sequence[Address], words: Mapping[str, Any]
 ) -> AsyncIterator[list[asyncio.Task[asyncpg.Record | None]]]:
-    """Ask all hosts together, and yield the tasks. The end of the block cancels unfinished ones."""
     tasks = [asyncio.create_task(_answer(each, words, _SERVER)) for each in addresses]
     try:
         yield tasks

@@ -24,7 +24,6 @@ from app.database.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS
 from app.database.statements import SPREAD, PlainConnection, statement
 
 LAYOUT: Final = "layout"
-"""Row in `meta` that marks distributed tables; absent in other databases."""
 
 DISTRIBUTED: Final = "citus"
 
@@ -179,7 +178,6 @@ def in_rounds(sql: str) -> str:
 
 
 def _needed(name: str, sql: str) -> str:
-    """Return the columns that a statement may use. Others, such as bodies, stay on their nodes."""
     if "*" in sql.replace("count(*)", ""):
         return "*"
     words = set(re.findall(r"[a-z_]+", sql)) | {"event_id"}

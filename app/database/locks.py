@@ -231,7 +231,6 @@ class _Queue:
             self._set(fcntl.F_UNLCK, place)
 
     def is_next(self, place: int) -> bool:
-        """Return whether all earlier places are free. Skipped places count as free."""
         return place <= self._passed or not self._taken(place - self._passed)
 
     def is_anybody_there(self) -> bool:

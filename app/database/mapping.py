@@ -119,7 +119,6 @@ DELIVERY_AT: Final = statement(COUNTS_FROM, thing="deliveries.id", stored="deliv
 EVENT_AT: Final = statement(COUNTS_FROM, thing="events.delivery_id", stored="events.received_at")
 RECORD_AT: Final = statement(COUNTS_FROM, thing="records.id", stored="records.recorded_at")
 LATER_AT: Final = statement(COUNTS_FROM, thing="later.id", stored="later.recorded_at")
-"""RECORD_AT for records with the table alias `later`."""
 REVISION_AT: Final = statement(
     COUNTS_FROM, thing="'revision:' || revisions.seq", stored="revisions.at"
 )
@@ -127,7 +126,6 @@ REVISION_AT: Final = statement(
 AUDIT_AT: Final = statement(COUNTS_FROM, thing="'deed:' || audit.number", stored="audit.at")
 
 RECORD_STORED: Final = ", ".join(f'records."{name}"' for name in RECORD_COLUMNS)
-"""Stored columns of records. RECORD_SELECT has the corrected instants instead."""
 EVENT_SELECT: Final = ", ".join(
     EVENT_AT if name == "received_at" else f"events.{name}" for name in EVENT_COLUMNS
 )

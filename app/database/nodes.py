@@ -27,7 +27,6 @@ _NODES: Final = """
 SELECT nodename, nodeport FROM pg_dist_node
 WHERE isactive AND noderole = 'primary' AND groupid <> 0 ORDER BY nodename, nodeport
 """
-"""Query for Citus's nodes, except the coordinator, which is group 0."""
 
 _ASK_NODE: Final = """
 SELECT success, result

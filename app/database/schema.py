@@ -195,10 +195,8 @@ objects (kind, name, tbl, definition) AS (
 )
 SELECT kind, replace(name, prefix, ''), tbl, replace(definition, prefix, '') FROM objects, place
 """
-"""Query for every object of one schema, except extensions' objects, without the schema's name."""
 
 _OURS: Final = "(SELECT relnamespace FROM pg_class WHERE oid = to_regclass('alembic_version'))"
-"""SQL for the oid of the schema from which this connection reads its tables."""
 
 
 async def require_own(connection: AsyncConnection) -> None:
@@ -246,7 +244,6 @@ def schema_digest(objects: list[SchemaObject]) -> str:
 
 
 def _sorted(rows: Any) -> list[SchemaObject]:
-    """Sort objects, with normalized white space, which differs between versions of SQLAlchemy."""
     objects = [
         SchemaObject(str(kind), str(name), str(table), " ".join(str(definition).split()))
         for kind, name, table, definition in rows
@@ -266,7 +263,6 @@ def _made_on_sqlite() -> list[SchemaObject]:
 
 
 async def _made_on_postgresql(connection: AsyncConnection) -> list[SchemaObject]:
-    """Run the migrations in a temporary schema, which is rolled back, and return its objects."""
     savepoint = await connection.begin_nested()
     try:
         name = f"tallyhook_{await connection.scalar(text('SELECT pg_backend_pid()'))}"
@@ -324,7 +320,6 @@ async def stamp_environment(connection: AsyncConnection, environment: str | None
 
 
 SUFFIX: Final = ".made"
-"""Suffix, after the database's name, of the file that records that it exists."""
 
 
 def identity_of(connection: PlainConnection) -> str:

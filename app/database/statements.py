@@ -175,7 +175,6 @@ class _PostgreSQL:
         self._done(self._driver.copy_records_to_table(table, columns=columns, records=rows))
 
     def _has_begun(self) -> bool:
-        """Return whether SQLAlchemy has begun its transaction. Later statements bypass it."""
         return not self._driver.is_closed() and self._driver.is_in_transaction()
 
     def _done(self, work: Awaitable[Result]) -> Result:

@@ -204,12 +204,10 @@ def _span(connection: PlainConnection, now: Instant) -> dict[str, int]:
 # --- what a running process knows -----------------------------------------------------------------
 
 LOOK_S: Final = 60.0
-"""Seconds between two checks of whether commits wait for a standby."""
 
 ANSWER_S: Final = 5.0
 
 AGAIN_S: Final = 1.0
-"""Seconds between two checks while a new server is being compared."""
 
 RESTORED: Final = "stop all processes, and run `tallyhook db restored"
 
@@ -351,7 +349,6 @@ def _locked(connection: PlainConnection) -> tuple[ServerIdentity | None, FoundGa
 
 
 def _name_gap(connection: PlainConnection, detail: str, now: Instant) -> FoundGap:
-    """Store a gap and return it, or return the one already stored."""
     _, known = _locked(connection)
     if known is not None:
         return known

@@ -104,7 +104,6 @@ INDEX_HEAD: Final = 48
 """Bytes of the log's index that each commit changes (SQLite's `walformat.html`, 2.1)."""
 
 _MX_FRAME = 16
-"""Offset of the number of pages, within INDEX_HEAD."""
 
 LOG_HEAD: Final = 32
 FRAME_HEAD: Final = 24
@@ -416,7 +415,6 @@ class Writer:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[AsyncConnection]:
-        """Wait for the caller's turn, then yield the connection alone, without a transaction."""
         await self._wait_for_turn()
         try:
             if self._poison is not None:
@@ -477,7 +475,6 @@ class Writer:
                 self._release()  # the lock may have been kept for this writer
 
     def _leave(self) -> None:
-        """Let the next writer begin. Keep the lock for this process's writers until KEEP_S."""
         now = monotonic()
         if self.is_wanted:
             self._wanted_at = now
@@ -665,7 +662,6 @@ class Writer:
             self._beating = asyncio.create_task(self._beat(holder))
 
     async def _beat(self, holder: Holder) -> None:
-        """Renew the holder's row by an empty transaction after BEAT_S without a commit."""
         while self._poison is None:
             before = holder.newest
             await asyncio.sleep(holders.BEAT_S)

@@ -133,7 +133,6 @@ HARMLESS: Final = frozenset(
         "webhook-timestamp",
     }
 )
-"""Headers of HTTP and of Standard Webhooks, whose values a redacted bundle shows."""
 
 
 # --- deliveries ----------------------------------------------------------------------------------
@@ -185,7 +184,6 @@ def _add_delivery(
 
 
 def _redacted(address: str, masking: Masking) -> str:
-    """Return an address without the values in its query."""
     path, mark, query = address.partition("?")
     pairs = (pair.partition("=") for pair in query.split("&"))
     shown = "&".join(f"{name}{sign}{UNSHOWN if value else ''}" for name, sign, value in pairs)
@@ -220,14 +218,12 @@ def _sessions(dossier: gather_evidence.Dossier) -> list[dict[str, Any]]:
 
 
 def _said(dossier: gather_evidence.Dossier, name: str) -> dict[str, Any]:
-    """Return the content that the leaf `name` seals, as the bundle's documents show it."""
     return document_of_parts(dossier.sealed.said[name])
 
 
 def _attachment(
     files: Files, attached: gather_evidence.AttachedFile, dossier: gather_evidence.Dossier
 ) -> dict[str, Any]:
-    """Add a file to the personal files. Return its document, which has only digests if redacted."""
     name, removed = f"attachment-{attached.attachment_id}", attached.removed
     return {
         "attached": _said(dossier, attached.attached),
@@ -294,13 +290,11 @@ def _log(dossier: gather_evidence.Dossier) -> dict[str, Any]:
 
 
 KEY: Final = "evidence-key.pub"
-"""File with the public key for `minisign -p`."""
 
 ABOUT: Final = "signature over the manifest of an evidence bundle"
 """First line of the signature file. No signature covers it, so it is constant."""
 
 KEY_PEM: Final = "evidence-key.pem"
-"""File with the public key for `openssl`."""
 
 
 def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:

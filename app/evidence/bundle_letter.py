@@ -196,7 +196,6 @@ def _newest(
     widths: Sequence[float],
     **more: Any,
 ) -> list[letters.Block]:
-    """Return a table of the last rows, with a note on the others; no blocks without rows."""
     left = len(rows) - ROWS[name]
     note = [letters.Paragraph(f"{left} more in {file}.", "quiet")] if left > 0 else []
     table = letters.LetterTable(rows=rows[-ROWS[name] :], widths=widths, **more)
@@ -451,7 +450,6 @@ def _event(number: int, heard: Heard, times: Times) -> tuple[letters.Phrases, ..
 
 
 def _record(record: Record, order: str, times: Times, *, first: bool) -> tuple[str, str, str]:
-    """Return a record's row; if `first`, with the time at which the order was placed."""
     price = record.kind == "order_placed" and not first
     parts = ["The shop stated the price" if price else WORDS[record.kind]]
     if record.kind == "payment_assigned" and record.reason == WITHDRAWN:

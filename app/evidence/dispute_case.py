@@ -411,7 +411,6 @@ async def _earlier(
 def _paid(
     history: History, reported: disputes.ReportedDispute | None = None
 ) -> tuple[Instant, Money] | None:
-    """Return the time and amount of the disputed payment, or of the order's first payment."""
     paid = [
         (each.event.occurred_at or each.received_at, each.event.money)
         for each in history.deliveries

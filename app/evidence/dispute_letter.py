@@ -55,7 +55,6 @@ _RECORDS: Final[Mapping[str, str]] = {
     "order_fulfilled": "The shop shipped the order",
     "session_opened": "The payment page was opened for the customer",
 }
-"""Wording of those records of the shop that a bank asks about."""
 
 _CLAIMS: Final[Mapping[str, str]] = {
     "authorized": "{money} was reserved on the customer's account",
@@ -303,7 +302,6 @@ class _Writer:
         }  # fmt: skip
 
     def _moment(self, instant: Instant | None) -> LetterMomentDocument:
-        """Return a moment in the merchant's zone and in UTC, with the UTC day if it differs."""
         if instant is None:
             return {"at": None, "local": None, "utc": None}
         local, utc = (
@@ -378,7 +376,6 @@ class _Writer:
         return "" if place is None else f"; entry {place:,} of the sealed log"
 
     def _of_messages(self) -> Iterable[tuple[Instant, str, str]]:
-        """Yield (time, text, basis) once for each movement, so that the lines add up."""
         moved: dict[tuple[str, object], Movement] = {}
         for movement in self._case.ledger.movements:
             for heard in movement.heard:
@@ -484,7 +481,6 @@ OF_ONE_MAIL: Final = ChildLimits(memory_mib=512, processor_s=3, duration_s=10)
 
 
 async def _text(content: bytes) -> str:
-    """Return a file's text; for a mail, its head, its text and a list of attachments."""
     text = content.decode("utf-8", "replace").removeprefix("\ufeff")
     if is_mail(content):
         with suppress(ChildStopped):

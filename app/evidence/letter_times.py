@@ -16,7 +16,6 @@ from reconcile.instants import Instant, format_instant, moment_of, parse_instant
 TIMES: Final = "times.json"
 
 Offset = tuple[timedelta, str]
-"""Offset from UTC, and the zone's abbreviation."""
 
 
 class LetterZone(tzinfo):

@@ -51,7 +51,6 @@ def mail_text(content: bytes) -> str:
 
 
 def _decoded(body: Message) -> str:
-    """Return the text of a part of a mail. Use UTF-8 if the character set is unknown."""
     content = body.get_payload(decode=True)
     data = content if isinstance(content, bytes) else b""
     try:

@@ -135,7 +135,6 @@ PORTION: Final = 128
 """Number of documents that are hashed before other tasks get a turn: one or two milliseconds."""
 
 REST_S: Final = 1.0
-"""Seconds until the next round after a round without rows."""
 
 GATHER_S: Final = 0.25
 """Seconds until the next round after one that sealed everything. New rows share a transaction."""
@@ -210,7 +209,6 @@ class Sealer:
 def _unsaid(
     found: log_queue_store.Unsealed, book: order_store.OrderBook
 ) -> Iterator[leaf_store.Sealable]:
-    """Yield the rows that need a leaf. Skip readings that are in their delivery's leaf."""
     here = {row.subject for row in found.rows}
     for row in found.rows:
         delivery = row.members.get("delivery") if row.kind == leaf_store.READING else None

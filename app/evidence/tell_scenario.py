@@ -172,7 +172,6 @@ def written(value: Any) -> str:
 
 
 def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
-    """Replace the date by a placeholder. Return the document and the date's format, or None."""
     if event.occurred_at is None:
         return document, None
     later = replace(event, occurred_at=event.occurred_at + DAY)
@@ -221,7 +220,6 @@ REPORTED: Final[frozenset[RecordKind]] = frozenset(
         "order_not_fulfilled",
     }
 )
-"""Records that a replay can create through the API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

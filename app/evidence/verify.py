@@ -143,7 +143,6 @@ def _repeats(heard: dict[str, Any]) -> None:
 
 
 def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
-    """Check a delivery's method and headers against the headers file, if the bundle has one."""
     kept = bundle.members.get(stated["headers"]["file"]) if stated["headers"] else None
     if kept is None:
         return
@@ -175,7 +174,6 @@ def _same(shown: Any, kept: Any) -> bool:
 
 
 def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
-    """Check that sessions.json has the history's sessions, with their stored details."""
     records = {each["record_id"]: each for each in history["records"]}
     wanted = {name for name, each in records.items() if each["kind"].startswith("session_")}
     listed = bundle.document("sessions.json")
@@ -196,7 +194,6 @@ def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
 
 
 def _attachments(bundle: Bundle) -> None:
-    """Check that each attached file and its details have the digests in the audit entry."""
     known = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
     for each in attached(bundle):
         entry, removed, facts = each["attached"], each["removed"], each["attached"]["facts"]
@@ -433,7 +430,6 @@ def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
 
 
 def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list[str]:
-    """Return sentences on bodies that are left out, or whose reading is not sealed."""
     bare = [each["delivery"] for each in deliveries
             if not (each["body"] and each["body"]["file"] in bundle.members)]  # fmt: skip
     said = "what the left-out bodies stated"
@@ -496,7 +492,6 @@ def _cosigners(bundle: Bundle) -> str:
 
 
 def _of(count: int, what: str, whole: int) -> str:
-    """Return `what`, `count` and `whole`, without the numbers if equal; "" if `count` is 0."""
     return "" if not count else what if count == whole else f"{what}, of {count} of {whole}"
 
 

@@ -222,7 +222,6 @@ class Tree:
 
 
 AT_ONCE: Final = 1_000
-"""Number of leaves in memory at a time."""
 
 BODIES_AT_ONCE: Final = 50
 """Number of bodies in memory at a time. Each can be as large as the settings allow."""
@@ -422,7 +421,6 @@ class _Verification:
                     self.verified.reread += 1
 
     async def _grow(self, leaf: leaf_store.Leaf) -> None:
-        """Add a leaf. Compare the tree with checkpoints of its size unless a leaf is missing."""
         self.verified.leaves += 1
         if not self._whole:
             return
@@ -466,7 +464,6 @@ class _Verification:
         )
 
     async def _check_end(self) -> None:
-        """Check that the newest checkpoint covers all leaves, and that no others have hashes."""
         if not self._whole:
             return
         size = self._tree.size
@@ -508,7 +505,6 @@ class _Verification:
         self.verified.waiting = await log_queue_store.count_unsealed(self._connection)
 
     def check_keep(self, note: str, kept: seal.Checkpoint, known: log_store.Identity) -> None:
-        """Check that a kept checkpoint belongs to this log."""
         if not self._tree.signed(note, origin=kept.origin):
             self.verified.add("the kept checkpoint is not signed by a key of this log")
         elif (had := known.size_as(kept.origin)) is not None and kept.size > had:

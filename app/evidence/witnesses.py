@@ -59,7 +59,6 @@ PROBLEMS: Final[Mapping[str, str]] = {
 }
 
 CONTRADICTING: Final = ("log_is_shorter", "log_is_another")
-"""Codes of problems that show that a witness knows a contradicting checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -148,7 +148,6 @@ def _name_of(content: Row) -> tuple[Any, ...]:
 async def _lines_of(
     connection: Connection, entries: Collection[str], *, as_of: Instant
 ) -> dict[tuple[Any, ...], list[tuple[str, Row]]]:
-    """Return (id, content) of current bank lines, grouped by the columns in _NAMED_BY."""
     columns = f"line, {', '.join(_COLUMNS)}"
     found = defaultdict[tuple[Any, ...], list[tuple[str, Row]]](list)
     for line, *content in await lines_known(

@@ -432,7 +432,6 @@ async def act_on_breaks(
 
 
 MOST_LINES: Final = 50
-"""Maximum number of lines matched with a break at a time."""
 
 
 async def match_lines(
@@ -588,7 +587,6 @@ def acceptance_kind(context: AppContext) -> proposals.ProposalKind:
 
 
 async def _break_state(connection: Connection, name: str, given: Mapping[str, str]) -> str:
-    """Return, as JSON, what an approval depends on: the break's money, facts and decision."""
     found = await living_break(connection, name)
     decided = found.life.state if found.life.state in ("accepted", "closed") else "open"
     seen = found.seen
@@ -657,7 +655,6 @@ def own_line_of(seen: breaks.Break) -> str:
 
 
 async def _partners(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
-    """Return the breaks about a line or order that can be this break's counterpart."""
     names = await break_store.breaks_of_subject(connection, name_of(line))
     names += await break_store.breaks_of_order(connection, line, limit=BREAKS_OF_AN_ORDER)
     causes = CAUSES[found.seen.cause].partners

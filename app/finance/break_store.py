@@ -266,7 +266,6 @@ async def seen_by(
 
 
 MOST_CITED: Final = 20
-"""Maximum number of ids of evidence cited when a break closes."""
 
 
 _EVENTS_SINCE: Final = (
@@ -385,7 +384,6 @@ _TURNED: Final = table("break_turns", *map(column, ("break_id",)))
 _DONE_ABOUT: Final = table("break_deeds", *map(column, ("break_id", "deed", "value")))
 
 _NEWEST: Final = select(func.max(_RUNS.c.number)).where(_RUNS.c.lived == 1).scalar_subquery()
-"""Number of the newest run that changed breaks."""
 
 _LIVED: Final = select(_BREAKS.c.id).where(
     select(_TURNED.c.break_id).where(_TURNED.c.break_id == _BREAKS.c.id).exists()

@@ -19,7 +19,6 @@ NAMES: Final = {
     "minor": "amount", "refunded": "refunded_amount", "group_name": "group", "order_ref": "order",
     "told": "text", "entry": "entry_reference",
 }  # fmt: skip
-"""Names shown to people for columns that are stored under another name."""
 
 MONEY: Final = frozenset({"minor", "refunded", "gross", "fee", "net"})
 

@@ -15,7 +15,6 @@ from reconcile.periods import day_of
 from reconcile.reporting.closing import EvidenceDigest
 
 AT_ONCE: Final = 1_000
-"""Maximum number of rows in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +46,6 @@ class EvidenceTable:
 
 
 def _lines(table: str, *, key: str, columns: str) -> EvidenceTable:
-    """Describe a table of imported lines, which become known with their import."""
     return EvidenceTable(
         name=table,
         table=f"{table} JOIN imports ON imports.number = since",
@@ -142,7 +140,6 @@ PARTS: Final = (
         columns="number, who, role, action, subject, reason, facts",
     ),
 )
-"""All kinds of evidence, in reading order."""
 
 
 async def evidence_digests(

@@ -207,7 +207,6 @@ def _of_source(found: FileIdentity, sources: Mapping[str, SourceSettings]) -> Fi
 
 
 def _accounts_of(settings: SourceSettings) -> set[str]:
-    """Return a source's accounts, including the short code for queries to Safaricom."""
     code = settings.credentials.get("shortcode")
     return {*settings.account} | ({code.get_secret_value()} if code is not None else set())
 
@@ -261,7 +260,6 @@ def _kinds_of(
 def _by_columns(
     request: presets.ReadingRequest, account: str, rows: Sequence[presets.FirstRow]
 ) -> FileIdentity:
-    """Return the kinds with all required columns, unless another kind reads these and more."""
     read: dict[ImportKind, set[str]] = {}
     mistakes = []
     for kind, fields in presets.KINDS.items():

@@ -55,7 +55,6 @@ MOST_FOLDERS: Final = 100
 MOST_TASKS: Final = 500
 
 DONE: Final = "done"
-"""Name of the folder of imported files, in each folder."""
 
 KINDS: Final[Mapping[str, import_store.ImportKind]] = {"books": "book", "bank": "bank"}
 """Folders without a source. Any other folder is named after its source."""

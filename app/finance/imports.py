@@ -181,7 +181,6 @@ def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -
 
 
 def _fault_of(context: AppContext, request: ImportRequest, kind: ImportKind) -> str | None:
-    """Return a sentence on the first mistake in a file read as this kind, or None."""
     try:
         chosen = presets.choose(request, kind, unstated=_unstated(context))
         form = file_identity.ROW_FORMS[kind](chosen.mapping)
@@ -386,7 +385,6 @@ async def preview(context: AppContext, request: ImportRequest) -> mapping_draft.
 
 @asynccontextmanager
 async def _unpacked(context: AppContext, request: ImportRequest) -> AsyncIterator[ImportRequest]:
-    """Yield the request, mapped and unpacked. An unreadable container is reported at opening."""
     request = await named_mappings.with_named_mapping(context, request)
     with ExitStack() as stack:
         with suppress(tables.RefusedTable, OSError):

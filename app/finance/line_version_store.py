@@ -245,10 +245,8 @@ class ChangedLine:
 
 
 MOST_CHANGES: Final = 100
-"""Maximum number of changed lines shown for an import."""
 
 SHOWN_BESIDE: Final = 3
-"""Maximum number of lines of `beside` in a sentence."""
 
 MOST_BESIDE: Final = 1_000
 
@@ -400,7 +398,6 @@ def _versions_of(connection: PlainConnection, lines: LineKind, rows: Rows) -> di
 
 
 def _supersede(connection: PlainConnection, lines: LineKind, rows: Rows, number: int) -> None:
-    """End versions by the import `number`; `rows` holds each version's key and `since`."""
     keys = (*lines.keys, "since")
     if connection.dialect == "sqlite":
         sql = statement(

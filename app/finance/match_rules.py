@@ -163,7 +163,6 @@ def limits_sentence(changes: Sequence[RuleChange]) -> str:
 
 
 LIMITS_NAMED: Final = 9
-"""Maximum number of changed limits in a sentence: three currencies have nine limits."""
 
 
 # --- current rules, new rules, and their preview --------------------------------------------------

@@ -135,7 +135,6 @@ async def add_rules(connection: AsyncConnection, *, at: Instant, who: str, toml:
 
 
 AT_ONCE: Final = 4_000
-"""Maximum number of rows in memory during a search."""
 
 _GROUPED: Final = statement(
     "SELECT match_key, group_key FROM book_lines WHERE group_key IS NOT NULL AND {known}",

@@ -93,7 +93,6 @@ NEAR: Final[Duration] = DAY
 """Maximum time from an order to a payment for suggesting the order because of the time."""
 
 LOOKED_AT: Final = 200
-"""Maximum number of orders compared with one payment."""
 
 SUGGESTED: Final = 10
 

@@ -113,7 +113,6 @@ def _row(
     payment: str | None = None,
     what: str = "",
 ) -> dict[str, Any]:
-    """Return a row's document; `name` is for requesting the row's trail."""
     return {
         "name": name,
         "order": order,

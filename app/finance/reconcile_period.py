@@ -226,7 +226,6 @@ class _Work:
         return control if bank is None else control + bank.control(period)
 
     async def look_at_closed_months(self, limits: Mapping[str, int]) -> None:
-        """Store breaks for evidence that arrived after its month had been closed."""
         found = await adjusted_money(self._context, as_of=self._known.as_of)
         await self._save_all(found.breaks(limits))
         await self._save()

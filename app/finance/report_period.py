@@ -58,7 +58,6 @@ from reconcile.reporting.tally import PeriodTally
 Progress = Callable[[int], None]
 
 AT_ONCE: Final = 500
-"""Number of breaks whose steps one query reads."""
 
 MONTHS_MAX: Final = 120
 """Maximum number of months: a chart by month can show ten years."""
@@ -448,7 +447,6 @@ def _frozen(snapshot: Snapshot, closing: Closing) -> Iterator[journal.Transactio
 def _written_off(
     snapshot: Snapshot, *, as_of: Instant, start: Instant, end: Instant
 ) -> Iterator[journal.Transaction]:
-    """Yield write-offs and reversals in the period. A reversed write-off may be earlier."""
     accepted = wait_for(accepted_breaks(snapshot.connection, as_of=as_of))
     for begin in range(0, len(accepted), AT_ONCE):
         names = accepted[begin : begin + AT_ONCE]

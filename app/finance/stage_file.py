@@ -58,13 +58,11 @@ from reconcile.matching.rules import Span
 from reconcile.periods import Calendar
 
 MAX_PROBLEMS: Final = 100
-"""Maximum number of reported problems. Others are counted."""
 
 MAX_FORMAT: Final = 300
 """Maximum characters of the column names that identify a bank's table."""
 
 MONEY: Final = ("minor", "gross", "fee", "net")
-"""Staged columns of money, of all kinds of files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -470,7 +468,6 @@ class StagedFile:
             self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
 
     def _join_stories(self, understanding: line_forms.Understanding) -> bool:
-        """Join each order's rows, report lone refunds, and return whether any order has several."""
         stories, parts, several = list[tuple[Any, ...]](), list[int](), False
         for rows in self.staged.crowds(BOOK.identity):
             several, story = True, books.story_of(rows)

@@ -25,7 +25,6 @@ IN_MEMORY: Final = 50_000
 """Maximum number of rows in memory, half a kilobyte each."""
 
 IN_BLOCK: Final = 500
-"""Rows that a merge reads at a time from each sorted part."""
 
 AT_ONCE: Final = 4_000
 

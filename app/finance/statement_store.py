@@ -161,7 +161,6 @@ _BY_OWN_NAME: Final = statement(
 """SQL for events of refunds and disputes with own references. Uses no index: run it once."""
 
 _GOING_BACK: Final = ("refund", "returned", "dispute")
-"""Kinds of lines that may have a reference of their own, besides the payment's."""
 
 _Reported = dict[str, dict[str, set[tuple[str | None, str]]]]
 """(payment, order) pairs by reference and source."""

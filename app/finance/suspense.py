@@ -31,7 +31,6 @@ from reconcile.matching.ledger_lines import ledger_line_of
 from reconcile.matching.suspense import PlacedIn, Placement, Suspended, suspended
 
 AT_ONCE: Final = 500
-"""Number of payments that are folded at a time."""
 
 MOST: Final = 100_000
 """Maximum number of payments in memory, each about a kilobyte."""
@@ -91,7 +90,6 @@ def _folded(
     policy: Policy,
     as_of: Instant,
 ) -> list[Suspended]:
-    """Fold events that share payments or sessions. Return the payments whose money has moved."""
     known = [
         replace(each, event=replace(each.event, order=None, agreement=None))
         for each in deliveries

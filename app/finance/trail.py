@@ -19,7 +19,6 @@ from reconcile.matching.rows import subject_of
 from reconcile.money import Money, to_json
 
 MOST: Final = 200
-"""Maximum number of rows of each kind."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,7 +33,6 @@ class Trail:
 
 
 FOUND: Final = 20
-"""Maximum number of bank lines that a search shows, the newest first."""
 
 SHORTEST_WORDS: Final = 3
 """Minimum characters of a searched text. Shorter ones occur in most lines."""

@@ -239,7 +239,6 @@ async def _figures(
 
 
 def _other_rules(closing: closings.Closing) -> str | None:
-    """Return the beginning of a sentence if another version's rules closed the month, or None."""
     by, now = closing.program["rules"], rules_form(Policy(**closing.policy))
     if by == now:
         return None

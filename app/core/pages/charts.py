@@ -98,8 +98,6 @@ def stacked(
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """Coordinates of a chart with `count` columns and a vertical axis from 0 to `top`."""
-
     count: int
     top: int
 

@@ -17,7 +17,6 @@ _SURE: Final = "\u024f"
 """Last code point of the range whose characters are all in Typst's own fonts."""
 
 _NAMED: Final = 6
-"""Maximum number of missing characters of one script that the note lists."""
 
 _PROBE: Final = b'#set text(font: "Libertinus Serif")\n#sys.inputs.characters.clusters().join(" ")'
 
@@ -25,7 +24,6 @@ _SCRIPTS: Final[Mapping[str, str]] = {
     "CJK": "Chinese or Japanese", "HANGUL": "Korean", "HIRAGANA": "Japanese",
     "KATAKANA": "Japanese", "other": "others",
 }  # fmt: skip
-"""Names of scripts, by the first word of their characters' Unicode names."""
 
 _LACKS: Final = re.compile(r'the text `"(.+?)"` could not be displayed')
 """Typst's error that names a missing character, for PDF standards that forbid empty boxes."""

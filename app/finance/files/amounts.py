@@ -184,7 +184,6 @@ class Amounts:
         return self._readings(cell, currency) or f"{quoted(cell)} is not an amount such as 1500.00"
 
     def _readings(self, cell: str, currency: str | None) -> str:
-        """List the amounts that a cell could mean with other marks; "" if there are none."""
         found = dict[str, str]()
         for trial in self._trials:
             parts = trial._split(cell)
@@ -210,7 +209,6 @@ class Amounts:
 
     @cached_property
     def _trials(self) -> Sequence["Amounts"]:
-        """Return parsers for all number formats, those with this thousands separator first."""
         thousands = dict.fromkeys((self._thousands, "", ",", ".", " ", "'"))
         return [
             Amounts(replace(self._marks, decimal=decimal, thousands=mark, declared=True))

@@ -26,7 +26,6 @@ _STATUSES: Final = {
 
 
 REFERENCES: Final = ("source", "session", "payment")
-"""Last columns of STAGED: the source, session and payment that paid the order."""
 
 
 class BookForm:

@@ -49,7 +49,6 @@ _TABLES: Final = frozenset((
 ))  # fmt: skip
 
 _HIDDEN: Final = re.compile(r"\.[^.]|__MACOSX")
-"""Names of files that operating systems add to archives."""
 
 _WORKBOOK: Final = "xl/workbook.xml"
 _DOCUMENTS: Final = {
@@ -59,7 +58,6 @@ _DOCUMENTS: Final = {
     "content.xml": "an OpenDocument file (.ods)",
     "index/document.iwa": "a document of Numbers",
 }
-"""Parts that only other Office documents have."""
 
 
 DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OSError)
@@ -68,7 +66,6 @@ DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueE
 
 class _ShortReads(io.BufferedReader):
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read up to `size` bytes. Raises BadZipFile for more than MAX_READ."""
         part = super().read(MAX_READ + 1 if size is None or size < 0 else min(size, MAX_READ + 1))
         if len(part) > MAX_READ:
             raise zipfile.BadZipFile

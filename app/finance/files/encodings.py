@@ -31,7 +31,6 @@ GUESSED: Final = {"cp1252": "Windows-1252", "cp932": "Shift-JIS", "cp850": "CP85
 """Encodings that are recognized without a declaration."""
 
 _TRIED: Final = {**GUESSED, "gb18030": "GB 18030", "cp1251": "Windows-1251", "euc_kr": "EUC-KR"}
-"""Encodings that are suggested to a person."""
 
 _NO_CONTROLS: Final = bytes(byte for byte in range(32) if byte not in b"\t\n\f\r")
 _OF_DOS: Final = re.compile(rb"[\x80-\x9f]")
@@ -40,7 +39,6 @@ _OF_DOS: Final = re.compile(rb"[\x80-\x9f]")
 _SEARCHED: Final = 1024 * 1024
 _LINE: Final = 64 * 1024
 _JUDGED: Final = 2_000
-"""Maximum number of lines with characters beyond ASCII that are examined."""
 
 _WORD: Final = re.compile(r"[^\s,;|\"']*[^\x00-\x7f\s,;|\"'][^\s,;|\"']*")
 _SHOWN: Final = 24

@@ -29,7 +29,6 @@ Columns = Sequence[Any]
 """Values of many rows by column; None for a column with an unclear cell."""
 
 MAX_NAME: Final = 60
-"""Maximum characters shown of an unread column's name."""
 
 Attempt = Callable[..., Any]
 """Callable `attempt(field, read, *arguments)`: None for a None argument or an unclear cell."""
@@ -202,7 +201,6 @@ class Understanding:
         return found
 
     def _set_aside(self, number: int, why_not: str | None, into: Understood) -> None:
-        """Record a row that looks like a total; `why_not` is its problem if it cannot be one."""
         if why_not is None:
             into.totals.append(number)
         else:

@@ -17,16 +17,13 @@ from app.finance.files import opening, tables, workbooks
 from app.finance.files.mapping import Fields
 
 MOST_ROWS: Final = 5
-"""Maximum number of rows in a preview."""
 
 MOST_CELL: Final = 60
-"""Maximum characters shown of a cell."""
 
 MOST_WORDS: Final = 10
 """Maximum number of words whose meanings a person can state on the page."""
 
 IGNORED: Final = "ignore"
-"""Meaning of a word whose rows are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +90,6 @@ def _shown(cell: str) -> str:
 
 
 def _words_of(cells: Iterable[str]) -> Sequence[str]:
-    """Return a column's words, the empty one last; none if there are too many or too long ones."""
     words = dict[str, None]()
     for cell in cells:
         words[cell.strip()] = None

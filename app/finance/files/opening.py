@@ -105,7 +105,6 @@ class JsonLines:
 def _object_cells(
     row: dict[str, Any], places: dict[str, int], number: int, broken: dict[int, tables.Problem]
 ) -> list[str]:
-    """Return the cells of a JSON object. Add their first problem to `broken`."""
     cells = [""] * len(places)
     for name, value in row.items():
         place = places.get(tables.plain_name(name))

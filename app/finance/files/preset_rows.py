@@ -76,7 +76,6 @@ _WHOLE_AMOUNT: Final = "TransactionTotalAmount"
 
 
 def _amazon_settlement(table: MadeRows) -> Iterator[Row]:
-    """Join an order's amounts into one row. Amounts that the buyer did not pay are fees."""
     cell, amounts = table.cell, list[str]()
     total, settled = "", ["", ""]
     held: Row | None = None  # until it is known whether it is the last one
@@ -128,7 +127,6 @@ _ETSY_ORDER: Final = re.compile(r"\bOrder #(\d{1,20})\b", re.ASCII)
 
 
 def _etsy_statement(table: MadeRows) -> Iterator[Row]:
-    """Add two cells to each row: its order, and its subject, empty if there is an order."""
     for number, row in table.rows:
         texts = [table.cell(row, name) for name in ("Info", "Title")]
         order = next((found[1] for text in texts if (found := _ETSY_ORDER.search(text))), "")
@@ -141,7 +139,6 @@ _MOLLIE_IDS: Final = {"tr": "payment", "cpt": "payment", "re": "refund", "chb": 
 
 
 def _mollie_settlement(table: MadeRows) -> Iterator[Row]:
-    """Add each row's kind and payment, by its id's prefix or, without an id, its description."""
     for number, row in table.rows:
         own, described = table.cell(row, "ID"), table.cell(row, "Description")
         kind = _MOLLIE_IDS.get(own.partition("_")[0], "") if own else ""
@@ -168,7 +165,6 @@ _BALANCE_CHANGED: Final = frozenset({
 _BALANCE_KEPT: Final = frozenset({
     "pending", "denied", "failed", "voided", "expired", "canceled", "cancelled", "unclaimed",
 })  # fmt: skip
-"""Statuses of rows that did not change the balance."""
 
 
 def _paypal_activity(table: MadeRows) -> Iterator[Row]:

@@ -262,7 +262,6 @@ def read_preset(
 
 
 def _key_of(text: str, key: str) -> Any:
-    """Return the value of a key in TOML text; None if it is missing or the text is invalid."""
     with suppress(ConfigurationError):  # reading the values reports it
         return parsed_toml(text, name="").get(key) if len(text) <= MAX_BYTES else None
     return None
@@ -636,7 +635,6 @@ def _as_stated_above(mapping: FileMapping, request: ReadingRequest) -> FileMappi
 
 
 BESIDE: Final = ("delimiter", "encoding", "sheet", "dates", "zone")
-"""Mapping keys that a caller may give separately."""
 
 
 def _beside(request: ReadingRequest) -> dict[str, str]:

@@ -28,7 +28,6 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 _EURO: Final = "EUR"
 _RATE: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?", re.ASCII)
 _NONE: Final = frozenset({"", "N/A"})
-"""Cells without a rate in the central bank's file."""
 
 Table = Mapping[str, tuple[tuple[str, Fraction], ...]]
 

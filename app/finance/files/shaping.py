@@ -65,7 +65,6 @@ MAX_WORD: Final = 200
 """Maximum characters of a compared cell: patterns are slow on long texts."""
 
 MAX_REPORTED: Final = 50
-"""Maximum number of matched texts that are reported for one word with a star."""
 
 MAX_REMEMBERED: Final = 10_000
 
@@ -251,7 +250,6 @@ class _Folding:
         self._amounts = SumOfCells(marks)
 
     def batches(self, batches: Iterator[tables.Batch]) -> Iterator[tables.Batch]:
-        """Yield one row for each order, with its first row's number."""
         broken: dict[int, tables.Problem] = {}
         orders = self._orders(_each(batches, broken), broken)
         while part := list(islice(orders, tables.BATCH)):
@@ -535,7 +533,6 @@ _COUNTED: Final = frozenset(
     malipo mauzo oda kwota zamówień
     """.strip().split()
 )
-"""Words that may follow a total's label: `Total orders`, `Summe netto`."""
 
 _AROUND: Final = " \t\u00a0:：.*=#-–—()[]"
 _LONGEST: Final = frozenset(max(label.split(), key=len) for label in _TOTALS)
@@ -603,7 +600,6 @@ class ShapedTotals:
         return {number: row for number, row in rows if self._is_named(row)}
 
     def _text(self, rows: Sequence[Sequence[str]]) -> str:
-        """Join cells that may have a total's label: searching the joined text once is faster."""
         if self._references:
             try:
                 names = ["\t".join([row[place] for place in self._references]) for row in rows]

@@ -28,7 +28,6 @@ MAX_DETAIL: Final = 100
 _REFUNDS: Final = frozenset({"refund", "returned"})
 
 _OF_ORIGINAL: Final = frozenset({"refund", "dispute", "returned", "release"})
-"""Kinds of rows that name another row's payment or hold as their original."""
 
 _OF_PAYOUTS: Final = OF_WALLET | {"fee", "carried"}
 
@@ -319,7 +318,6 @@ def _refunds(
 
 
 def _details(columns: Sequence[Sequence[str]]) -> Sequence[str | None]:
-    """Return each row's details as canonical JSON; None if all are empty."""
     if not any(map(any, columns)):
         return (None,) * len(columns[0])
     known: dict[tuple[str, ...], str | None] = {}
@@ -358,7 +356,6 @@ _OUTGOING: Final = frozenset(
     {"refund", "dispute", "fee", "withdrawal", "hold", "disbursement", "payment_reversal"}
 )
 _INCOMING: Final = frozenset({"payment", "returned", "withdrawal_failed", "deposit", "release"})
-"""Types of incoming money in files without signs."""
 
 
 def _kinds(types: Sequence[str], gross: Minor, net: Minor) -> Sequence[str]:
@@ -386,7 +383,6 @@ def _transfers(
     own: Sequence[str | None],
     originals: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return each row's payout reference. A movement to or from the bank may be its own payout."""
     if TO_BANK.isdisjoint(kinds):
         return payouts
     return [
@@ -405,7 +401,6 @@ def _subjects(
     keys: Sequence[str | None],
     payouts: Sequence[str | None],
 ) -> list[str]:
-    """Return each row's subject: its payment, its order, or for some kinds its payout."""
     if all(payments):
         return [f"p:{payment}" for payment in payments]
     subjects = []

@@ -366,7 +366,6 @@ _NO_WORKBOOK: Final = (
 
 
 def _undecodable(path: Path, encoding: str) -> RefusedTable:
-    """Build an error with the first undecodable bytes. Search again: the reader has passed them."""
     decoder = codecs.getincrementaldecoder(encoding)()
     before, row = 0, 1
     with path.open("rb") as file:
@@ -558,7 +557,6 @@ class CsvTable:
             return RefusedTable(line + 1, f"{why.format(most=most)} ({error})")
 
     def _swallowed(self, rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> _Broken:
-        """Return problems of cells that contain whole rows: a quotation mark is missing."""
         width, found = len(self.heading), dict[int, Problem]()
         for number, row in zip(numbers, rows, strict=True):
             for cell in row if width >= _LEAST_COLUMNS else ():
@@ -594,7 +592,6 @@ _MISQUOTED: Final = (
 
 
 def _delimiter_of_ours(line: str) -> str | None:
-    """Return the delimiter of a file of rejected rows by its heading; None for other lines."""
     end = line.rstrip().replace('"', "")
     return next((mark for mark in DELIMITERS if end.endswith(mark.join(ADDED))), None)
 

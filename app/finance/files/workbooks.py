@@ -316,7 +316,6 @@ class _Doubts:
             self._value += text[:_MOST_ERROR]
 
     def end_cell(self) -> None:
-        """Record the cell that has ended if it is an error or a formula without a value."""
         value = None if self._value is None else self._value.strip()
         worked_out = value is not None if self._type == "str" else bool(value)
         if self._recalculated and value == "0":
@@ -580,7 +579,6 @@ class _WrittenSheet:
             }
 
     def rows(self) -> Iterator[list[Any]]:
-        """Yield each row. Each call starts at the first row."""
         for row in islice(_values(self._file), 1, None):
             if type(row) is not list:
                 raise _damaged(TypeError())

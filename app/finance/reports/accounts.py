@@ -81,7 +81,6 @@ _NAME: Final = re.compile(r"(Assets|Liabilities|Equity|Income|Expenses)(:[A-Z0-9
 """Account names that beancount accepts."""
 
 NAME_MAX: Final = 200
-"""Maximum characters of an account's name, code or tax code."""
 
 OVERRIDES_MAX: Final = 200
 

@@ -16,7 +16,6 @@ from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tables import Column
 
 ROWS_MAX: Final = 1_000
-"""Maximum rows of a table in the page."""
 
 LIST_MAX: Final = 100
 """Maximum lines of a list in the page: the oldest ones. The workbook has all lines."""

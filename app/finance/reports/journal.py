@@ -333,7 +333,6 @@ class JournalText:
         return "" if self._form.each is None else self._form.each(self, transaction, posted, day)
 
     def _exchanged(self, transaction: Transaction) -> None:
-        """Store both amounts of an exchanged payment, which has two successive transactions."""
         leg, self._leg = self._leg, transaction
         if leg is not None and leg.cites == transaction.cites:
             came, arrived = (
@@ -387,7 +386,6 @@ class JournalText:
         return dict(found), converter
 
     def _days(self) -> Iterator[DaySum]:
-        """Yield each account's nonzero sums, sorted. A remainder from rounding is a sum, too."""
         sums = self._sums if self._rates is None else self._own_days(self._rates)
         accounts = self.accounts
         for key in sorted(sums, key=lambda key: (*key[:3], ROLES.index(key[3]), key[4])):

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         scope: Scope
         opened: set[str]
         count: int
-        """Transactions so far, including the one in progress."""
 
         def kind(self) -> str: ...
         def about(self) -> str: ...
@@ -52,7 +51,6 @@ class DaySum(NamedTuple):
     """Name of the adjusted closed month, or empty."""
     role: Role
     account: str
-    """The account's code in the merchant's program, or else its name, as a cell."""
     tax: str
     money: Money
 
@@ -239,7 +237,6 @@ def _named(transaction: Transaction) -> Iterator[tuple[str, str]]:
 
 
 def _adjusted(transaction: Transaction) -> dict[str, str]:
-    """Return the adjusted month and original dates of a transaction; empty for no adjustment."""
     adjusts = transaction.adjusts
     if adjusts is None:
         return {}
@@ -332,7 +329,6 @@ JOURNAL_FORMS: Final[Mapping[str, JournalForm]] = {
         by_day=_quickbooks,
     ),
 }
-"""All formats of a journal by name. A closing stores a journal in each of them."""
 
 JOURNAL_FORMATS: Final = tuple(JOURNAL_FORMS)
 JournalFormat = Annotated[str, Keywords(enum=JOURNAL_FORMATS)]

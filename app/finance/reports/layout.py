@@ -324,7 +324,6 @@ def moment(instant: instants.Instant, zone: tzinfo = UTC) -> str:
 
 
 _EXPLAINED_CODES: Final = frozenset({"reason", "identity"})
-"""Columns of codes that another column explains in words."""
 
 
 def shown_columns(table: ReportTable) -> tuple[Column, ...]:

@@ -22,7 +22,6 @@ ROWS_IN_ALL: Final = 320
 """Maximum rows of the document, which has eight pages with the charts."""
 
 _CHART_ALONE: Final = frozenset({"times", "delays"})
-"""Tables of which the PDF only shows the chart."""
 
 _WIDE: Final = frozenset({"sentence", "because", "left", "right"})
 _LEFT_OUT: Final = frozenset({"next_step", "cites", "source", "severity"})

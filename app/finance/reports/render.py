@@ -14,7 +14,6 @@ ReportFormat = Literal["table", "json", "csv", "xlsx", "html", "pdf"]
 REPORT_FORMATS: Final[tuple[ReportFormat, ...]] = get_args(ReportFormat)
 
 BINARY: Final[frozenset[ReportFormat]] = frozenset({"xlsx", "pdf"})
-"""Formats that a terminal cannot display."""
 
 _TEXTS: Final[frozenset[ReportFormat]] = frozenset({"table", "json", "csv"})
 

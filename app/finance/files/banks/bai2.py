@@ -34,7 +34,6 @@ _RECORDS: Final = {
 }
 _AFTER: Final = {"": ("01",), "01": ("02", "99"), "02": ("03", "98"), "03": ("16", "49"),
                  "16": ("16", "49"), "49": ("03", "98"), "98": ("02", "99"), "99": ()}  # fmt: skip
-"""Record types that may follow each record type."""
 
 _CREDITS: Final = (range(100, 400), range(920, 960))
 _DEBITS: Final = (range(400, 700), range(960, 1000))
@@ -175,7 +174,6 @@ def _minor(number: int, text: str) -> Decimal:
 
 
 def _signed(number: int, code: str, amount: Decimal) -> Decimal:
-    """Return an entry's amount with the sign of its type: debits are negative."""
     kind = int(code) if re.fullmatch(r"[0-9]{3}", code) else 0
     if amount < 0:
         raise tables.RefusedTable(
@@ -215,7 +213,6 @@ def _summaries(number: int, fields: Sequence[str]) -> Iterator[tuple[str, Decima
 def _row(
     account: str, day: str, currency: str, amount: Decimal, rest: Sequence[str]
 ) -> Sequence[str]:
-    """Return an entry's cells; `rest` holds the bank's and customer's reference, and the text."""
     return cells_of(
         account=account,
         booked_at=tables.CellMoment(day),

@@ -80,8 +80,6 @@ class CamtTable(entries.BankTable):
 
 @dataclass(slots=True)
 class _CamtEntry:
-    """Entry (`Ntry`) while it is parsed."""
-
     amount: str = ""
     currency: str = ""
     debit: bool = False
@@ -97,7 +95,6 @@ class _CamtEntry:
 
 class _Camt:
     def __init__(self, table: CamtTable) -> None:
-        """Set up the parser. It adds counts, periods and problems to `table`."""
         self._table, self._days, self.of_the_day = table, dict[str, str](), 0
         self._message, self._around, self._ended, self._part = 0, 0, False, ""
         self._parser = expat.ParserCreate(namespace_separator=" ")
@@ -141,7 +138,6 @@ class _Camt:
             )
 
     def ready(self) -> list[entries.Row]:
-        """Return the entries parsed since the last call."""
         found, self._ready = self._ready, []
         return found
 
@@ -250,7 +246,6 @@ class _Camt:
                     setattr(self._balance, side, Decimal(amount))
 
     def _end_statement(self) -> None:
-        """Record the covered days: the stated period, or else the days of the balances."""
         days, balance = self._days, self._balance
         balance.account = self._account.get("IBAN") or self._account.get("Othr", "")
         balance.opened, balance.closed = (

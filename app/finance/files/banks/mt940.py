@@ -236,7 +236,6 @@ class Mt942Table(BankTable):
 
 
 NO_ENTRIES: Final = (0, Decimal(0))
-"""(number, sum) of no entries."""
 
 
 def _check_counted(

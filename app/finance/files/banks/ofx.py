@@ -34,7 +34,6 @@ _ERRORS: Final = {
     "15501": "the account is in use",
     "15502": "the password is locked",
 }
-"""Meanings of codes in `<STATUS>` (OFX 2.x)."""
 
 AMOUNT_IN: Final = "CURRENCY.CURSYM"
 """Element with an amount's currency, if not the account's (OFX 2.2, section 5.2). `<ORIGCURRENCY>`
