@@ -119,11 +119,8 @@ class Budget:
 
 
 class _Libraries(logging.Handler):
-    """Handler that writes log records of other libraries in our format."""
-
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the template's first line, without values except uvicorn's addresses and
-        numbers."""
+        """Write the template's first line; of the values, only uvicorn's addresses and numbers."""
         if not _OUTPUT.admits(record.levelno):
             return
         template = str(record.msg)
@@ -359,8 +356,7 @@ def _reader_of(stream: TextIO) -> _Reader | None:
 
 
 class _Output:
-    """The only log output. Cached loggers share it, so that a new configuration reaches them
-    too."""
+    """The only log output: cached loggers share it, so that a new configuration reaches them."""
 
     def __init__(self) -> None:
         self.stream: TextIO | None = None
@@ -371,7 +367,6 @@ class _Output:
         self.budget = Budget(None)
 
     def admits(self, level: int) -> bool:
-        """Return whether a line of this level may be written. If not, count it as left out."""
         if level < self.least:
             return False
         admitted = level >= _LEVELS["error"] or self.budget.take()
@@ -380,7 +375,6 @@ class _Output:
         return admitted
 
     def tell_left_out(self, *, at_once: bool = False) -> None:
-        """Log how many lines were left out, once a minute, or immediately if `at_once`."""
         count = self.budget.due_count(at_once=at_once)
         if count:
             self.msg(self.render("warning", {"event": "log lines left out", "count": count}))

@@ -280,6 +280,5 @@ def _entries(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
 
 
 def _names(dotted: str) -> tuple[str, ...]:
-    """Split a dotted key into names: `a."b.c"` into `a` and `b.c`."""
     parts = ("".join(part) for part in _NAME.findall(dotted))
     return tuple(part.strip() for part in parts if part.strip())

@@ -158,7 +158,6 @@ def local_moment(at: Instant, zone: tzinfo) -> str:
 
 
 def _name(at: Instant, zone: tzinfo) -> str:
-    """Return the zone's abbreviation at an instant; UTC if `wall_clock` cannot convert it."""
     try:
         return instants.moment_of(at).astimezone(zone).tzname() or str(zone)
     except OverflowError:

@@ -41,7 +41,7 @@ SERVER_S: Final = 60.0
 AGAIN_S: Final = 0.2
 
 CHECKED_BEFORE_SERVING: Final = 64 * MIB
-"""Largest SQLite file checked before serving, in a second on a slow disk, not while serving."""
+"""Largest SQLite file checked before serving, not meanwhile: a second on a slow disk."""
 
 
 class DatabaseSettings(Protocol):
@@ -335,8 +335,7 @@ class Database:
             self._made.note(identity)
 
     def _make_folder(self, *, stamped: bool = True) -> None:
-        """Create a missing file. Raises ConfigurationError if no environment is known for its
-        mark."""
+        """Create a missing file. Raises ConfigurationError without an environment for its mark."""
         if self._made is not None:
             self._made.check_there()
         if self.path is not None and not self.path.exists():

@@ -210,8 +210,6 @@ class WriteLock:
 
 
 class _Queue:
-    """Queue of waiting processes by arrival. Each place is a byte of one file."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: int | None = None

@@ -150,8 +150,6 @@ class _Sqlite:
 
 
 class _PostgreSQL:
-    """A plain connection to PostgreSQL, used inside SQLAlchemy's `run_sync`."""
-
     dialect = "postgresql"
 
     def __init__(self, connection: Connection) -> None:

@@ -307,9 +307,8 @@ class ServerWatch:
         self.servers[holder] = here
 
     def _is_missing(self, seen: Look, holder: Holder) -> bool:
-        """Return whether a server lacks a holder's newest commit. `holder` is always examined,
-        because two promoted standbys may have one identity; others only if they last used another
-        server."""
+        """Return whether a server lacks a holder's newest commit. Examines `holder`, because two
+        promoted standbys may have one identity, and others that last used another server."""
         for each, server in self.servers.items():
             mark, moved = seen.newest.get(each.id), server != seen.server
             lacks = each.newest and mark not in each.newest

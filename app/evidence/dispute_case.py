@@ -378,9 +378,8 @@ async def _earlier(
     *,
     whole: bool,
 ) -> tuple[list[EarlierOrder], list[first_party.Purchase]]:
-    """Return earlier orders with this phone number and no dispute, oldest first, and earlier
-    purchases. If `whole`, purchases match also by email, name or card, which requires reading
-    bodies."""
+    """Return earlier orders with this phone number and no dispute, oldest first, and purchases. If
+    `whole`, purchases match also by email, name or card, which requires reading bodies."""
     things = {known.order, *(each.delivery_id for each in known.deliveries)}
     noted = {each[0] for each in await notes_of(connection, things)}
     digests = sorted(each for each in noted if whole or is_of_a_number(each))

@@ -429,7 +429,6 @@ async def _arrived(
 async def _attached(
     connection: Connection, order: str, *, as_of: Instant, with_files: bool
 ) -> tuple[AttachedFile, ...]:
-    """Return all files, also removed ones, attached to the order and its breaks before `as_of`."""
     entries = await attachment_store.counted_entries(connection, order, until=as_of)
     removed = {each.attachment_id: each.number for each in entries if each.removed}
     records = {

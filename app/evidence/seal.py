@@ -393,8 +393,7 @@ def _replaced_key(
     path: Path, *, until: str, now: Instant
 ) -> tuple[EvidenceKey | None, EvidenceKey]:
     """Rename the key's file, and make a new key. Return the old key, None if missing, and the new
-    key. `until` is the former public key in hex; an interrupted rotation may have renamed its
-    file."""
+    key. `until` is the former public key in hex; its file may already be renamed."""
     files = (path, *sorted(path.parent.glob(f"{path.name}{_ASIDE}*"), reverse=True))
     loaded = filter(None, map(load_key, files))
     before = next((each for each in loaded if each.public.raw.hex() == until), None)
@@ -477,8 +476,7 @@ _PACKED: Final = struct.Struct(">32sqq")
 @dataclass(slots=True, kw_only=True)
 class _Growing:
     """Changes of the tree of all orders, still to be stored. `changed` and `others` hold packed
-    entries by the first byte of their commitments; `groups` holds the new nodes by number of
-    bits."""
+    entries by their commitments' first byte; `groups` holds new nodes by number of bits."""
 
     size: int
     before: order_tree_store.SealedTree | None
@@ -604,7 +602,6 @@ def _folded(groups: Mapping[int, merkle.Hash], *, bits: int) -> merkle.Hash:
 
 
 def _touched(growing: _Growing, first: int) -> Iterator[tuple[int, list[order_tree.Keyed]]]:
-    """Yield (number, entries) of each changed group whose commitments begin with byte `first`."""
     members: list[list[bytes]] = [[] for _ in order_tree_store.ALL_GROUPS]
     for packed in growing.changed[first]:
         members[packed[1]].append(packed)

@@ -230,7 +230,6 @@ NOTHING = hashlib.sha256().hexdigest()
 
 
 def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
-    """Check that the bundle has exactly the files that its documents refer to."""
     shown, personal = set(ALWAYS), {f"record-{each['record_id']}.details"
                                     for each in history["records"]}  # fmt: skip
     count = len(bundle.document("sources.json"))

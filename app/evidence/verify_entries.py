@@ -196,7 +196,6 @@ def _delivery_of(name: str) -> str:
 
 
 def _compare(name: str, leaf: dict[str, Any], thing: _Thing, bundle: Bundle) -> int:
-    """Compare a leaf with the files, and return its number of masked parts. Raises Wrong."""
     for member, said in thing.leaf.items():
         away = member == "headers" and leaf[member] is None
         if leaf[member] != said and not away:

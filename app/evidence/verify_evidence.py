@@ -45,8 +45,7 @@ from reconcile.transparency.merkle import consistency_holds
 
 
 class _StoredBytes(NamedTuple):
-    """Delivery whose bytes are in the bundle. `whole` is the body of a request with several events,
-    or None."""
+    """Delivery whose bytes are in the bundle. `whole`: body of a request with several events."""
 
     stated: Mapping[str, Any]
     event: Mapping[str, Any]

@@ -333,7 +333,7 @@ async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str
 async def _identity(
     context: AppContext, request: imports.ImportRequest, folder: str
 ) -> tuple[imports.ImportRequest, import_store.ImportKind, str]:
-    """Return the mapped request, its kind and source. Raises UsageError if the folder differs."""
+    """Return the mapped request, its kind and source. Raises UsageError if the folder is wrong."""
     sources = context.settings.sources
     if folder not in sources and folder not in KINDS:
         raise UsageError(

@@ -251,7 +251,6 @@ async def import_statement(
 
 
 def _noting_recipients(context: AppContext, write: Write) -> Write:
-    """Return a `write` function that also stores keyed digests of recipients' phone numbers."""
     payment, recipient = (
         statements.StatementForm.STAGED.index(each) for each in ("payment", "recipient")
     )

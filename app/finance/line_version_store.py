@@ -373,7 +373,6 @@ def _write(
 
 
 def _versions_of(connection: PlainConnection, lines: LineKind, rows: Rows) -> dict[Row, Rows]:
-    """Return (key, since, until, content) by group; all versions if an erasure can change them."""
     found, firsts = defaultdict[Row, Rows](list), {row[0] for row in rows}
     # A file with only new lines, such as the first file, needs no lookup of its keys.
     any_between = statement(
@@ -511,8 +510,7 @@ _MADE: Final = (
     " AND (stated.since = :number OR (stated.since, stated.account) IN "
     "(SELECT of_import, name FROM coverage WHERE kind = 'bank'))"
 )
-"""SQL condition: the import added the bank account's lines, rather than enriched them, or is the
-import being withdrawn."""
+"""SQL condition: the import added the account's lines, not only details, or is being withdrawn."""
 
 _BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
 """SQL condition: a line's current version comes from the import `:number`."""

@@ -94,7 +94,6 @@ def compare_rules(before: str, after: str) -> list[RuleChange]:
 
 
 def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
-    """Return one person's limits by setting, as text in major units, for the `stated` periods."""
     found = {} if rules.close_alone else {"close_alone": "false"}
     for currency, minor in rules.alone_max.items():
         of_periods = [each for each in PERIODS if (each, currency) in stated]

@@ -257,7 +257,6 @@ def _tell(snapshot: Snapshot, known: Known, tally: PeriodTally, found: list[Brea
 
 
 def _ties(control: Control) -> tuple[Tie, ...]:
-    """Return equations that a matching must satisfy. Those of row counts have no currency."""
     found = []
     for tie in control.ties():
         left, _, right = tie.name.partition(" = ")

@@ -315,7 +315,6 @@ def _amounts(values: Values) -> Iterator[TomlMistake]:
 
 
 def _limits_apart(values: Values) -> Iterator[TomlMistake]:
-    """Yield a mistake for each limit that is below the limit of a shorter period or of one act."""
     names = ("accept_alone_max", "accept_alone_day", "accept_alone_month")
     for place, name in enumerate(names[1:], 1):
         for currency, minor in values.get(name, {}).items():

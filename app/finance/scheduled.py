@@ -85,7 +85,7 @@ def _due_of(
 
 
 def _has_passed(until: Instant | None, now: Instant) -> bool:
-    """Return whether a lease or pause has ended. An impossibly late end of a fast clock counts."""
+    """Return whether a lease or pause has ended, or ends impossibly late, by a fast clock."""
     return until is None or not now < until <= now + LONGEST_PAUSE + CLOCKS_DIFFER
 
 

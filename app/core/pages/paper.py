@@ -117,8 +117,7 @@ def _rare_in(values: Mapping[str, Any]) -> list[str]:
 
 
 def _lacking(characters: Iterable[str], *, own: bool) -> list[str]:
-    """Return all characters of each script that lacks a font; `own` means Typst's own fonts
-    only."""
+    """Return all characters of each script that lacks a font; `own` means only Typst's fonts."""
     import typst
 
     left, lacking = list(characters), list[str]()

@@ -280,7 +280,7 @@ class Dates:
         named: str,
         column: str,
     ) -> instants.Instant:
-        """Return a date's instant; its cell's zone `named` or its row's, `column`, may be empty."""
+        """Return a date's instant. The zones of cell (`named`) and row (`column`) may be empty."""
         zone = self._zone
         if time is not None and (named or column):
             zone = self._zone_named(named or column)

@@ -290,7 +290,6 @@ class Understanding:
 
 
 def _counts(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first column only numbers the rows, as statistics programs do."""
     cells = [row[0] for row in rows if any(row)]
     if not all(cell.isascii() and cell.isdigit() and len(cell) < MAX_INDEX for cell in cells):
         return False
@@ -310,8 +309,7 @@ def _attempt_one(
     /,
     *arguments: Any,
 ) -> Any:
-    """Return `read`'s result; None for a None argument, or for an unclear cell, which is added to
-    `unclear`."""
+    """Return `read`'s result; None for a None argument or an unclear cell, added to `unclear`."""
     if any(argument is None for argument in arguments):
         return None
     try:

@@ -437,7 +437,6 @@ class SumOfCells:
         return f"{'-' if total < 0 else ''}{''.join(shown)}{digits}"
 
     def _is_negative(self, subtracted: bool, minus: bool, zero: bool) -> bool:
-        """Return whether a sum's part is negative. Raises UnclearCell for an undeclared sign."""
         if self._signs == "none" and minus and not zero:
             raise tables.UnclearCell(CONTRADICTS_NONE)
         if self._signs is None and subtracted and minus and not zero:
@@ -541,7 +540,6 @@ _ASCII_HINTS: Final = [hint for hint in _HINTS if hint.isascii()]
 
 
 def _is_label(cell: str) -> bool:
-    """Return whether a cell is a total's label: `Summe:`, `Total orders 12`, `TOTAL (KES)`."""
     words = cell.casefold().replace("(", " ").split()
     words = [word for each in words if (word := each.strip(_AROUND))]
     for length in (2, 1):

@@ -189,7 +189,6 @@ class StatementForm:
         ]
 
     def _check_signs(self, types: Sequence[str], gross: Minor, net: Minor) -> None:
-        """Raise UnclearCell if a row's sign contradicts its type."""
         if types.count("payment") == len(types) and not any(map(_is_negative, gross)):
             return
         for kind, g, n in zip(types, gross, net, strict=True):
@@ -213,7 +212,6 @@ class StatementForm:
     def _complete(
         self, kinds: Sequence[str], gross: Minor, fee: Minor, net: Minor
     ) -> tuple[list[int], list[int], list[int]]:
-        """Return gross, fee and net, computed if missing. Raises UnclearCell."""
         if self._fee_added_up:  # a fee whose parts are all empty is zero
             fee = [0 if f is None and g is None else f for f, g in zip(fee, gross, strict=True)]
         given = list(zip(kinds, gross, fee, net, strict=True))
@@ -339,7 +337,6 @@ def _is_negative(minor: int | None) -> bool:
 
 
 def _directed(types: Sequence[str], minors: Minor, signs: Signs) -> Minor:
-    """Return amounts with the signs of their types. Raises UnclearCell for a contradiction."""
     if signs == "none" and any(map(_is_negative, minors)):
         raise tables.UnclearCell(shaping.CONTRADICTS_NONE)
     found = list[int | None]()

@@ -370,7 +370,6 @@ def _hidden_rows(sheet: CalamineSheet, doubts: SheetDoubts) -> Iterator[str]:
 
 
 def _stretches(rows: Sequence[int]) -> str:
-    """Format row numbers as `rows 5 to 9, 12`."""
     starts = [row for place, row in enumerate(rows) if not place or rows[place - 1] != row - 1]
     ends = [row for row, then in zip(rows, chain(rows[1:], [0]), strict=True) if then != row + 1]
     named = [
@@ -417,7 +416,6 @@ Given = TypeVar("Given")
 
 
 def _of_library(read: Callable[[], Given]) -> Given:
-    """Return the result of a library call. Raises RefusedTable if the library fails."""
     try:
         return read()
     except CalamineError as error:

@@ -104,7 +104,6 @@ class Bai2Table(BankTable):
             )
 
     def _records(self) -> Iterator[tuple[int, str, list[str]]]:
-        """Yield (line, record code, fields) of each record with its continuations."""
         begun: tuple[int, str, list[str]] | None = None
         for number, line in enumerate(tables.lines(self._path, self._encoding), 1):
             text = line.strip()
@@ -191,7 +190,6 @@ def _signed(number: int, code: str, amount: Decimal) -> Decimal:
 
 
 def _skipped(number: int, fields: Sequence[str]) -> int:
-    """Return how many further fields a funds type has. The type is the first of `fields`."""
     kind = _at(fields, 0).upper()
     if kind == "D":
         if not (count := _at(fields, 1)).isdecimal() or len(count) > 3:

@@ -256,7 +256,6 @@ def _check_counted(
 
 
 def _fields(path: Path, encoding: str) -> Iterator[tuple[int, str, str]]:
-    """Yield (line, tag, value) of each field with its continuation lines."""
     begun: tuple[int, str, list[str]] | None = None
     for number, line in enumerate(tables.lines(path, encoding), 1):
         text = line.rstrip("\r\n")
