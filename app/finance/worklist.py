@@ -25,7 +25,6 @@ from reconcile.matching.causes import CAUSES, BreakCause
 from reconcile.money import Money
 
 TO_DO: Final[tuple[breaks.State, ...]] = ("open", "assigned")
-"""States that need a person."""
 
 
 AGES: Final[dict[str, int]] = {"week": 7, "month": 30, "older": 1_000_000}
@@ -92,7 +91,6 @@ ORDERS: Final[dict[str, Callable[[WorklistRow], tuple[Any, ...]]]] = {
     "money": _by_money,
     "age": _by_age,
 }
-"""Sort keys of the list: the largest first, or the oldest first."""
 
 
 async def worklist(context: AppContext, asked: WorklistRequest) -> Worklist:
@@ -206,7 +204,6 @@ async def _entries(connection: Connection, run: int) -> list[WorklistRow]:
 LATE: Final[dict[BreakCause, breaks.LateDecision]] = {
     code: cause.late for code, cause in CAUSES.items() if cause.late is not None
 }
-"""Causes of late money, with the proposed decisions."""
 
 
 def proposed_settling(found: break_acts.SeenBreak) -> breaks.LateDecision:

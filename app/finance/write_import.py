@@ -37,8 +37,7 @@ from reconcile.matching.balances import StatementBalances
 from reconcile.money import Money
 
 Write = Callable[..., Awaitable[WrittenVersions]]
-"""Function (connection, rows, number) that writes lines of one kind. If the number is None, it only
-counts them."""
+"""Function (connection, rows, number) that writes lines; if number is None, it only counts them."""
 
 Progress = Callable[[int, int | None], None]
 """Function called with (rows so far, total rows). The total is None while rows are read."""
@@ -125,7 +124,6 @@ async def write_import(
 
 
 async def _wait_for_others(context: AppContext) -> None:
-    """Wait until no import is under way, or the current one has been silent for SILENT_S."""
     before: import_store.Import | None = None
     while True:
         async with context.database.reading() as connection:
@@ -137,8 +135,7 @@ async def _wait_for_others(context: AppContext) -> None:
 
 
 async def _undo(context: AppContext, begun: import_store.Import) -> None:
-    """Undo a killed import in the lines of all kinds. If an earlier undo was killed, the import's
-    kind is no longer known."""
+    """Undo a killed import for all kinds of lines: a killed undo loses the import's kind."""
     looked = 0
     for kind in line_version_store.LINES:
         async with context.database.reading() as connection:

@@ -42,38 +42,31 @@ from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
 
 FEW: Final = 10_000
-"""Minimum number of stored deliveries for measuring the bytes of a delivery. With fewer, the fixed
-size of the database would distort the result."""
+"""Minimum stored deliveries to measure bytes by; with fewer, the fixed size would distort them."""
 
 USUAL_BYTES: Final = 2_900
-"""Bytes that a delivery is assumed to take while fewer than FEW are stored. tests/bench/README.md
-has the measurement, with bodies of 690 bytes."""
+"""Bytes assumed for a delivery while fewer than FEW are stored (tests/bench/README.md)."""
 
 SOON_DAYS: Final = 90
-"""Minimum number of days until the disk is full. If there are fewer, the check tells a person to
-act."""
+"""Days until the disk is full; with fewer, the check tells a person to act."""
 
 CALIBRATION_S: Final = 0.5
-"""Duration in seconds of each calibration. The disk is measured in elapsed time, the processor in
-processor time."""
+"""Seconds of each calibration: elapsed time for the disk, processor time for the processor."""
 
 MOST_SYNCS: Final = 200
 
 WHOLE_WAY: Final = 8.5
-"""Processor time of a delivery from receiving to sealing, divided by the processor time that the
-calibration measures. The two times were 486 to 539 µs and 54 to 65 µs, on two busy cores
-(2026-11-30)."""
+"""Processor time of a delivery from receiving to sealing, divided by the calibration's. Measured:
+486 to 539 µs and 54 to 65 µs, on two busy cores (2026-11-30)."""
 
 CORES: Final = 2
-"""Number of cores that an installation on SQLite can use, because only one process writes at a
-time."""
+"""Cores that an installation on SQLite can use, because only one process writes at a time."""
 
 PLANNED: Final = 0.5
-"""Share of the processor time that is planned for. The rest is for bursts, reports and backups."""
+"""Share of the processor time planned for. The rest is for bursts, reports and backups."""
 
 CROWDED: Final = 0.5
-"""Maximum share of the machine's capacity that the busiest minute should use. Above it, the check
-recommends more capacity."""
+"""Share of the capacity in the busiest minute; above it, the check recommends more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

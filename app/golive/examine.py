@@ -59,11 +59,7 @@ def problems_of_sources(settings: Settings) -> list[str]:
 
 
 def _check_token(settings: Settings) -> None:
-    """Raise ConfigurationError if the token that opens sessions cannot be used.
-
-    Missing settings and unreadable profiles are not reported here, because `load_settings` and
-    `compile_sources` report them.
-    """
+    """Raise ConfigurationError if the token that opens sessions cannot be used."""
     source = settings.sources.get(settings.checkout.source or "")
     if settings.checkout.base_url is None or settings.checkout.token is None or source is None:
         return
@@ -221,8 +217,6 @@ async def _database(settings: Settings, client: httpx2.AsyncClient) -> list[Chec
 
 
 async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Check]:
-    """Check the services that this service calls: the provider with its clock, the shop and the
-    company's sign-in."""
     clock, checks = SystemClock(), list[Check]()
     provider = settings.checkout.base_url
     if provider is None:
@@ -261,9 +255,7 @@ class Checked:
 
 
 CHECKS_LIMIT_S: Final = 120.0
-"""Maximum number of seconds for all checks in the console. The commands have no limit. The checks
-take about forty seconds for a service that does not answer, and longer if there are sources to
-try."""
+"""Seconds for all checks in the console. A service that does not answer takes about forty."""
 
 
 async def check_all(context: AppContext) -> Checked:
@@ -338,8 +330,7 @@ async def _tried(context: AppContext) -> golive.ChecklistItem:
 
 
 MOST_BESIDE: Final = 2_000
-"""Maximum number of other deliveries that a source may send during the trial of its endpoint. The
-trial takes a second or two."""
+"""Maximum number of other deliveries in an endpoint's trial, which takes a second or two."""
 
 
 async def _newest(context: AppContext, source: str) -> list[LogEntry]:
@@ -348,11 +339,7 @@ async def _newest(context: AppContext, source: str) -> list[LogEntry]:
 
 
 async def _arrived(context: AppContext, source: str, digest: str, *, before: set[str]) -> bool:
-    """Return whether the delivery of a trial request was read from the inbox.
-
-    digest  SHA-256 of the request's body
-    before  ids of earlier deliveries, which are ignored
-    """
+    """Return whether a trial request was read, by its body's SHA-256. Ignores ids in `before`."""
     await behind_s(context)
     found = await _newest(context, source)
     return any(each.digest == digest and each.delivery_id not in before for each in found)

@@ -132,7 +132,6 @@ UNREACHED: Final = (
     "Check that `tallyhook serve` runs, that TALLYHOOK_PUBLIC_URL names its address, and that "
     "DNS, TLS and the proxy lead from here to that address."
 )
-"""Instruction for an endpoint that did not answer."""
 
 State = Literal["passed", "failed", "not_run_yet", "to_sign"]
 
@@ -156,11 +155,7 @@ REHEARSED: Final[Mapping[str, str]] = {
     "duplicates": "that repeated webhooks release an order once",
     "rehearsal": "that every scenario was rehearsed, and where",
 }
-"""Items that `tallyhook rehearse` checks.
-
-A live provider may have no test numbers. A person may then state the result of a rehearsal in the
-sandbox.
-"""
+"""Items that `tallyhook rehearse` checks, or that a person states after a sandbox rehearsal."""
 
 SHOWN_BY: Final[Mapping[str, str]] = {"idempotency": "success", "duplicates": "duplicate webhook"}
 """Name of the only scenario that decides an item, by item."""
@@ -172,7 +167,6 @@ CHECKED: Final = (
     "account_sharing",
     "acting_alone",
 )
-"""Items that a run of the checks decides."""
 
 ITEMS: Final = (*CHECKED, *REHEARSED, *STATED)
 
@@ -358,7 +352,6 @@ async def last_checklist(
 
 
 def _as_last_found(name: str, last: Signoff | None) -> ChecklistItem:
-    """Return an item of the checklist with the result of the last check."""
     if last is None:
         sentence = (
             "This has never been checked: run the checks, or `tallyhook golive` on the machine."
@@ -411,11 +404,8 @@ ASKED_FOR: Final = "to sign for: "
 
 
 def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
-    """Return those sources of the item that the last signature does not cover.
-
-    Each request for a signature names sources. A signature covers the sources of the last request
-    before it. If there was no such request, the signature covers the sources of the next request.
-    """
+    """Return the item's sources that the last signature does not cover. A signature covers the
+    sources of the last request before it or, without such a request, of the next one."""
     asked: list[str] | None = None
     covered: list[str] | None = None
     waiting = False

@@ -93,8 +93,7 @@ EXPECTED: Final[Mapping[str, Expected]] = MappingProxyType(
         "service trouble": _paid(),
     }
 )
-"""Expected end of each scenario of the simulated provider. A real provider offers some of these
-scenarios."""
+"""Expected end of each scenario of the simulated provider. A real one offers some of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +211,6 @@ class _Stage:
         self._run = new_id("", context.clock.now())
 
     async def play(self, scenario: str) -> list[RehearsedScenario]:
-        """Play a scenario. For the scenario `success`, start the payment a second time."""
         began = monotonic()
         number = list(self._plan.numbers).index(scenario) + 1
         request = CheckoutRequest(
@@ -273,10 +271,7 @@ class _Stage:
     async def _start_again(
         self, request: CheckoutRequest, first: CheckoutResult
     ) -> RehearsedScenario:
-        """Start a payment a second time, and repeat the first request with its idempotency key.
-
-        The scenario passes if all answers name the same session.
-        """
+        """Start a payment again and repeat its request; pass if all answers name one session."""
         began = monotonic()
         found = await open_checkout(self._context, self._client, request=request)
         assert first.key is not None, "the rehearsal's orders are its own, and new"
@@ -302,8 +297,7 @@ class _Stage:
     async def _wait(
         self, order: str, expected: Expected, *, result: CheckoutResult
     ) -> LedgerDocument:
-        """Wait until the order's document is as expected and published, or until time runs out.
-        Return the document."""
+        """Return the order's document once it is as expected and published, or time runs out."""
         patience_s, policy, now = (
             self._plan.patience_s, self._context.policy, self._context.clock.now(),
         )  # fmt: skip

@@ -45,8 +45,7 @@ OVER_AFTER: Final[instants.Duration] = 3 * instants.MINUTE
 """Time after which an alarm that no receiver has seen is over: four rounds of the watchdog."""
 
 GIVE_UP_AFTER: Final[instants.Duration] = instants.DAY
-"""Time for which the notice of a recovery is retried. The notice of an alarm is retried while the
-alarm lasts."""
+"""Time for retries of a recovery's notice. An alarm's notice is retried while the alarm lasts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +202,6 @@ def alarm_messages_of(context: AppContext, client: httpx2.AsyncClient) -> AlarmM
 
 TakenState = Literal["looking", "waiting"]
 TAKEN_STATES: Final[tuple[TakenState, ...]] = get_args(TakenState)
-"""States of a taken alarm: the owner works on it, or waits for somebody else."""
 
 
 async def take_alarm(

@@ -24,11 +24,9 @@ LONGEST: Final[instants.Duration] = instants.DAY
 """Longest time span that is counted. Of a longer silence, only the beginning is counted."""
 
 SESSIONS: Final = 3
-"""Minimum number of sessions without an event for an alarm. If there are fewer sessions, all their
-customers may have left."""
+"""Minimum sessions without an event for an alarm; the customers of fewer may all have left."""
 
 SESSION_WAIT: Final[instants.Duration] = 15 * instants.MINUTE
-"""Time in which the first event of a session should arrive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,21 +77,18 @@ def usual_of(days: Sequence[int]) -> float:
 
 
 PATIENCE: Final[instants.Duration] = instants.HOUR
-"""Minimum age of the payments that are judged. A younger payment may still be linked to an
-order."""
+"""Minimum age of judged payments. A younger payment may still be linked to an order."""
 
 WINDOW: Final[instants.Duration] = 7 * instants.DAY
-"""Time for which the alarm lasts after the last payment without an order. The alarm about
-unreadable deliveries lasts as long."""
+"""Time that an alarm lasts after the last payment without an order, or unreadable delivery."""
 
 LEAST: Final = 3
 """Minimum number of payments without an order for an alarm, if the source never had a payment with
 an order. Fewer payments may be tests."""
 
 MOST: Final = 20
-"""Minimum number of payments without an order for an alarm, if the source also has payments with an
-order. If one payment in five has an order, twenty payments in sequence without an order occur once
-in a hundred times."""
+"""LEAST for a source that also has payments with an order. If one payment in five has an order,
+twenty in sequence without an order occur once in a hundred times."""
 
 LOOKED_AT: Final = 1_000
 """Number of latest deliveries that are searched, from all sources together. A source can reach MOST

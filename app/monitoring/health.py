@@ -59,8 +59,7 @@ def rest(answered: int) -> float:
 
 
 COUNTED: Final = 100_000
-"""Limit up to which due orders, notifications, and rows to seal are counted. Counting millions
-would take a third of a second."""
+"""Limit up to which due rows are counted. Counting millions would take a third of a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +108,7 @@ class StoreState(Overview):
 
 
 ANSWER_S: Final = 10.0
-"""Seconds within which readiness must be known, because a frozen database server never answers. A
-commit has a shorter limit."""
+"""Seconds within which readiness must be known, because a frozen database never answers."""
 
 
 _left: Final = set[asyncio.Task[Any]]()

@@ -31,9 +31,8 @@ UNREADABLE: Final = (
     "ORDER BY id DESC LIMIT :enough) AS found GROUP BY source "
     "/* deliveries WHERE verdict = 'unreadable' AND id >= $1 */"
 )
-"""Query for the latest unreadable deliveries by source. It leaves out tests of `golive`, judged
-deliveries, and requests that anybody can send. Providers' answers to this service's requests are
-included."""
+"""Query for the latest unreadable deliveries by source, without tests of `golive`, judged
+deliveries, and requests that anybody can send."""
 
 
 PAID: Final = (
@@ -43,8 +42,7 @@ PAID: Final = (
     "ON events.event_id = latest.event_id AND events.delivery_id = latest.id "
     "WHERE claim = 'succeeded' ORDER BY id DESC"
 )
-"""Query for payments. It limits the number of searched deliveries, because few of them may be
-payments."""
+"""Query for payments. It limits the searched deliveries, because few may be payments."""
 
 TIED_SINCE: Final = (
     'SELECT DISTINCT source FROM (SELECT * FROM events ORDER BY "row" DESC LIMIT :looked_at) '

@@ -30,12 +30,10 @@ from reconcile.instants import DAY, SECOND, Duration, Instant, format_instant
 State = Literal["ok", "weak", "must"]
 
 SKEW_WEAK: Final[Duration] = 3 * SECOND
-"""Minimum difference of clocks that is reported. A Date header is cut to the second, and the answer
-takes some time."""
+"""Minimum difference of clocks that is reported. A Date header is cut to the second."""
 
 SKEW_MUST: Final[Duration] = 30 * SECOND
-"""Minimum difference of clocks that must be corrected. It is a tenth of the usual tolerance for
-signatures, and far more than the difference between synchronized clocks."""
+"""Minimum difference of clocks to correct: a tenth of the usual tolerance for signatures."""
 
 CERTIFICATE_SOON: Final[Duration] = 14 * DAY
 

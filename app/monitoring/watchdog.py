@@ -42,8 +42,7 @@ from reconcile.instants import SECOND, Instant
 from reconcile.ledger.vocabulary import FindingCode
 
 REST_S: Final = 45.0
-"""Seconds between two rounds of checks, unless a check is due earlier. A wrong clock is reported
-within a minute."""
+"""Maximum number of seconds between rounds, so that a wrong clock is reported within a minute."""
 
 AGAIN_S: Final = 2.0
 """Minimum number of seconds between two requested rounds of checks."""
@@ -58,8 +57,7 @@ WATCHED: Final[tuple[FindingCode, ...]] = (
 """Findings that a shop must act on. Each is also published as a revision."""
 
 SHOP_PATIENCE: Final[instants.Duration] = 30 * instants.SECOND
-"""Time for which a shop may accept no notifications without an alarm, for example during a
-restart."""
+"""Time that a shop may accept no notifications without an alarm, such as during a restart."""
 
 
 NAMED: Final = 3
@@ -108,12 +106,9 @@ class Watch(NamedTuple):
 
 
 WATCHES: Final = list[Watch]()
-"""All watched conditions, in the order of the functions below."""
 
 
 def _watch(figure: str, *, dated: bool = False) -> Callable[[Look], Look]:
-    """Return a decorator that adds a check to WATCHES under its function's name."""
-
     def add(look: Look) -> Look:
         WATCHES.append(Watch(look.__name__.removeprefix("_"), figure, look, dated))
         return look
@@ -334,8 +329,7 @@ async def _reader(watched: Watched) -> Alarm | None:
 
 
 KEPT_MOST: Final = 256 * MIB
-"""Maximum number of bytes of read deliveries in the inbox without an alarm. This is five times the
-size at which the database's log is checkpointed."""
+"""Bytes of read deliveries in the inbox without an alarm: five times the checkpoint size."""
 
 
 @_watch("1 while the inbox has more than 256 MiB of deliveries that were already read.")

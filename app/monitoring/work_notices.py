@@ -41,8 +41,7 @@ Way = Literal["mail", "post"]
 WAYS: Final[tuple[Way, ...]] = get_args(Way)
 
 MORNING: Final = 8 * HOUR
-"""Time after midnight, in the merchant's zone, at which the daily notice is due. This is before
-people begin work."""
+"""Time of the daily notice, after midnight in the merchant's zone: before people begin work."""
 
 MOST: Final = 200
 """Maximum number of entries in one notice. The other entries are in the next notice."""

@@ -45,12 +45,10 @@ STEP: Final[Duration] = SECOND
 """Smallest step back that counts as setting the clock; less is an adjustment."""
 
 AT_ONCE: Final = 1_000
-"""Maximum number of rows redated, or of orders set due, in one transaction. Deliveries wait until
-the transaction ends."""
+"""Maximum rows redated, or orders set due, in one transaction. Deliveries wait for its end."""
 
 COMPARED: Final = 1_000
-"""Maximum number of deliveries, the newest ones, whose providers' dates are compared with the
-clock. So many are compared that a few wrong dates do not change the result."""
+"""Newest deliveries whose dates are compared: enough that a few wrong dates do not matter."""
 
 
 class ClockState(Enum):
@@ -118,11 +116,8 @@ class ClockWatch:
         self._again = await put_right(context, seen=self._set_back) is ClockState.UNREAD
 
     def _seen(self, latest: Instant, now: Instant) -> ClockCorrection:
-        """Return the correction of a clock set back from `latest` to `now`.
-
-        The correction begins at the last jump ahead, if that jump was as large as the step back.
-        Otherwise its beginning is unknown.
-        """
+        """Return the correction of a clock set back from `latest` to `now`. It begins at the last
+        jump ahead, if that jump was as large. Otherwise its beginning is unknown."""
         leap = self._leap
         began = leap is not None and abs(leap[1] - (latest - now)) <= CLOCKS_DIFFER
         return ClockCorrection(leap[0] if leap is not None and began else None, now, latest)
@@ -171,11 +166,8 @@ async def put_right(context: AppContext, *, seen: ClockCorrection | None = None)
 
 
 def _redate(connection: PlainConnection, now: Instant, at: Instant) -> tuple[int, bool]:
-    """Redate some rows, the earliest first. Return their number, and whether no rows are left.
-
-    Each row gets a different instant, so that the rows keep their order. The last recorded price,
-    for example, stays valid.
-    """
+    """Redate some rows to different instants, the earliest first, so that they keep their order.
+    Return their number, and whether no rows are left."""
     take_lock(connection, REDATING)
     found, is_all = store.dated_ahead(connection, now=now, limit=AT_ONCE)
     records = [
@@ -214,9 +206,7 @@ def _note(
     orders: int,
 ) -> None:
     """Store a correction, and end sessions, invitations and proposals that would last too long.
-
-    after  latest instant that a correct clock can have given. Later dates are from the fast clock
-    """
+    `after` is the latest instant that a correct clock can have given."""
     until = correction.until
     refused = redate_rejections(connection, until)
     put_back(connection, until, also=BEAT)
@@ -246,8 +236,7 @@ def _note(
 
 
 REPORTED_FOR: Final[Duration] = DAY
-"""Duration of the alarm after a correction. People must know that it ended sessions, and that
-providers may have given up."""
+"""Duration of the alarm: people must know that sessions ended and providers may have given up."""
 
 
 async def clock_alarm(context: AppContext) -> Alarm | None:

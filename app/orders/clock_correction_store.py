@@ -17,12 +17,8 @@ _REDATED: Final = (
     "EXISTS (SELECT 1 FROM records AS moved WHERE moved.kind = 'redated' "
     "AND moved.replaces = {thing} AND moved.at <= ?)"
 )
-"""Condition: the row was redated to an instant that is not later than the given one. The given
-instant is now plus the accepted difference of clocks.
-
-A row that was redated to a later instant is redated again. This is needed if the clock was
-corrected in two steps.
-"""
+"""Condition: the row was redated to an instant not later than the given one. A row that was redated
+to a later instant is redated again, after a correction in two steps."""
 
 _DELIVERIES: Final = statement(
     "SELECT deliveries.id, deliveries.received_at, events.order_key, {at} FROM deliveries "

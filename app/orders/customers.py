@@ -46,8 +46,7 @@ from reconcile.instants import DAY, HOUR, Duration, format_instant
 from reconcile.ledger.history import History
 
 LOOKED_AT: Final = 50
-"""Maximum number of deliveries of one order that are searched for numbers. The first usually names
-the customer."""
+"""Maximum deliveries of an order searched for numbers. The first usually names the customer."""
 
 MAX_REASON: Final = 500
 """Maximum number of characters of a reason, which stays in the audit trail for ever."""
@@ -176,8 +175,7 @@ async def _kept_body(
 # --- the numbers of several orders, by proposal ---------------------------------------------------
 
 MOST_ORDERS: Final = 200
-"""Maximum number of orders of one proposal: as many as can be called in a day or two, and still be
-reviewed."""
+"""Maximum number of orders of one proposal. As many can be called in two days, and reviewed."""
 
 OPEN_FOR: Final[Duration] = DAY
 """Time after the approval in which the numbers can be seen: one day's work."""

@@ -54,12 +54,10 @@ READ_FOR_PHONE: Final = 5
 """Maximum number of deliveries read for the masked phone number of one hit."""
 
 SHORTEST_END: Final = 3
-"""Minimum number of characters in a search for the end of a reference. Too many references share a
-shorter end."""
+"""Minimum characters of a reference's end in a search. Too many references share fewer."""
 
 PERSON_SEARCHES: Final = 60
-"""Maximum number of searches for a person that an operator may make in an hour: enough for phone
-calls, too few for trying a list of numbers."""
+"""Searches for a person by one operator in an hour: enough for calls, too few to try a list."""
 
 PERSON_SOUGHT: Final[Action] = "person_sought"
 
@@ -210,8 +208,7 @@ async def _refused_notes(context: AppContext, names: Collection[str]) -> list[st
 
 
 def _no_order(connection: PlainConnection, history: History, until: Instant) -> str:
-    """Return a sentence on why no order has the reference: for example, because the payments belong
-    to other shops."""
+    """Return a sentence on why no order has the reference."""
     aside = of_another_shop(connection, history, until=until)
     gaps = gaps_until(connection, until)
     said = str(nothing_known(history, None, gaps=gaps, aside=aside))
@@ -223,10 +220,8 @@ MOST_UNREAD: Final = 5
 
 
 def _unread_notes(connection: PlainConnection, names: list[str], *, nothing: bool) -> list[str]:
-    """Return notes on unreadable messages that contain one of these names.
-
-    nothing  whether no order was found; messages without readable values are then noted, too
-    """
+    """Return notes on unread messages with these names; if `nothing` was found, also on messages
+    without readable values."""
     naming = messages_with(connection, names)[:MOST_UNREAD]
     hidden = restricted_deliveries(connection, [each.delivery_id for each in naming])
     notes = [
@@ -268,8 +263,7 @@ def _gap_notes(connection: PlainConnection) -> list[str]:
 
 
 async def _refused_search(context: AppContext, sought: Sought, *, by: str | None) -> str:
-    """Return why this operator may not search for a person; empty if the search is allowed. The
-    audit trail notes an allowed search."""
+    """Return why the operator may not search for a person; empty if allowed, which is audited."""
     only = f"only references and amounts were searched, not {sought.of_a_person}".capitalize()
     async with context.database.writing() as connection:
         try:
@@ -292,8 +286,7 @@ async def _refused_search(context: AppContext, sought: Sought, *, by: str | None
 
 
 class _Look:
-    """One search on one snapshot. `all` yields each found order with a sentence on how it was
-    found, and may yield an order repeatedly."""
+    """One search on one snapshot. `all` may yield an order repeatedly, with how it was found."""
 
     def __init__(
         self,
@@ -315,8 +308,7 @@ class _Look:
         self.hidden: dict[str, Restriction] = {}
 
     async def visible(self) -> AsyncIterator[tuple[str, str]]:
-        """Yield the orders of `all` that are not restricted. Note a restricted order if its own
-        reference was searched for."""
+        """Yield unrestricted orders of `all`. Note a restricted one that was searched by name."""
         judged = set[str]()
         async for order, how in self.all():
             if order not in judged:
@@ -423,9 +415,7 @@ class _Look:
             yield order, "its reference begins with this text"
 
     async def _by_digest(self, identifier: str) -> AsyncIterator[str]:
-        """Yield the orders of the customer with this identifier, which are found by its keyed
-        digest. If there are none, remember payments without an order from the newest deliveries
-        with this digest."""
+        """Yield the customer's orders by keyed digest. Without any, remember payments with it."""
         key = self._context.phone_key
         if key is None:
             return
@@ -441,8 +431,6 @@ class _Look:
                 self._note_unplaced(event)
 
     def _note_unplaced(self, event: search_store.FoundEvent) -> None:
-        """Remember a payment without an order, so that it is folded at the end of the search. If
-        the event is unconfirmed, add a note for the reader instead."""
         key = event.source, event.unplaced_name
         if event.standing != UNCONFIRMED:
             self.unplaced.setdefault(key, event)
@@ -547,8 +535,6 @@ class _Look:
     def _stating(
         self, events: Iterable[search_store.FoundEvent], *, any_amount: bool = False
     ) -> Iterable[tuple[str, str]]:
-        """Yield the orders of events that state the searched amount, and remember payments without
-        an order."""
         for event in events:
             money = self._stated(event.money) or self._stated(event.order_money)
             if money is None and not any_amount:

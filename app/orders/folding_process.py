@@ -39,30 +39,25 @@ from app.core.periodic import PeriodicTask
 from app.core.process import why_ended
 
 BEHIND: Final = 1_000
-"""Unread deliveries beyond which a second process is started. At a thousand deliveries a second,
-about 200 wait in one process that keeps up."""
+"""Unread deliveries beyond which a second process starts. About 200 wait if one keeps up."""
 
 LOOK_S: Final = 0.25
 """Seconds between two checks of how many deliveries wait."""
 
 LOOKS: Final = 2
-"""Number of consecutive checks that must find more than BEHIND. A short burst would be over before
-a process starts."""
+"""Consecutive checks that must find more than BEHIND, because a short burst soon ends."""
 
 SILENT_S: Final = 60.0
-"""Seconds without a finished round after which a child is killed. On a slow disk, a round takes a
-few seconds. An unfinished round is repeated."""
+"""Seconds without a finished round until a child is killed. A slow disk needs a few."""
 
 ENDING_S: Final = 2.0
 """Seconds that a child has to end after closing its connection, before it is killed."""
 
 REST_S: Final = 5.0
-"""Seconds until the next start if a child ended for lack of work although many deliveries wait.
-Folding is not the bottleneck then."""
+"""Seconds until the next start after a child was idle: folding is not the bottleneck then."""
 
 REFUSED_S: Final = 60.0
-"""Seconds until the next start if a child found that the program's files were replaced. A child
-that starts earlier would only find the same."""
+"""Seconds until the next start after a child found that the program's files were replaced."""
 
 QUIET_S: Final = 30.0
 """Seconds over which a child measures how busy it is."""
@@ -157,8 +152,7 @@ class FoldingProcess(PeriodicTask):
         return code
 
     async def _hear_out(self, reader: asyncio.StreamReader) -> None:
-        """Read the child's messages until it ends. Once this process has been told to stop, read
-        for at most STOP_S more."""
+        """Read the child's messages until it ends, or for STOP_S after this process must stop."""
         hearing = asyncio.ensure_future(self._hear(reader))
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:

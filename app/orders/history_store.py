@@ -53,11 +53,7 @@ _RECORDS_OF: Final = statement(
 )
 
 ROWS_AT_ONCE = 200
-"""Rows fetched at a time in a scan.
-
-They are few, so that an order is folded while its rows are in the processor's cache. With two
-thousand, a rebuild is a fifth slower.
-"""
+"""Rows fetched at a time in a scan. With 2,000, cache misses make a rebuild a fifth slower."""
 
 
 async def gather(connection: AsyncConnection, orders: Iterable[str]) -> dict[str, History]:
@@ -150,10 +146,6 @@ def _by_order(rows: Iterable[Sequence[Any]]) -> dict[str, list[Sequence[Any]]]:
 
 
 def _again(first: Iterable[Delivery], duplicates: Iterable[Sequence[Any]]) -> list[Delivery]:
-    """Return the repeated deliveries of events.
-
-    first  first delivery of each event
-    """
     events = {delivery.event.key: delivery.event for delivery in first}
     return [
         Delivery(
@@ -196,8 +188,7 @@ def contests_of(connection: PlainConnection, orders: Iterable[str]) -> list[set[
 
 
 def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dict[str, History]:
-    """Add to each history the deliveries of its contest (`contest_of`) that share a mark with
-    it."""
+    """Add to each history the deliveries of its contest that share a mark with it."""
     contested = sorted(contest_of(connection, found))
     if not contested:
         return found
@@ -220,16 +211,12 @@ def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dic
 
 
 def _with_touching(history: History, pool: list[Delivery], naming: list[Record]) -> History:
-    """Add deliveries that share a mark with the history, directly or through other deliveries.
+    """Add deliveries that share a mark with the history, directly or through deliveries without an
+    order.
 
-    A delivery without an order leads to further deliveries. A delivery that names another order
-    does not, because the other marks of that order do not matter. So the result does not depend on
-    the order under which an event was stored.
-
-    In two cases, deliveries of other orders lead to further deliveries, too, because all these
-    orders must reach the same conclusion. In the first case, a person or the shop assigned a
-    payment or session that was found. In the second case, other events decide to which order or
-    shop a payment belongs.
+    Deliveries of other orders lead to further ones only where all these orders must reach the same
+    conclusion: a person or the shop assigned a found payment or session, or other events decide to
+    which order or shop a payment belongs.
     """
     known = {delivery.event.key for delivery in history.deliveries}
     marks = _marks_of_records(history.records)
@@ -263,11 +250,7 @@ def _with_touching(history: History, pool: list[Delivery], naming: list[Record])
 def _reached(
     marks: "set[Mark]", pool: list[Delivery], *, through_other_orders: bool
 ) -> list[Delivery]:
-    """Return the deliveries in `pool` that share a mark with `marks` or with a delivery already
-    found.
-
-    through_other_orders  whether deliveries that name an order also lead to further deliveries
-    """
+    """Return the deliveries that share a mark with `marks` or with a delivery already found."""
     known, left, found = set(marks), pool, list[Delivery]()
     while new := [delivery for delivery in left if known & _marks(delivery.event)]:
         found += new
@@ -283,8 +266,7 @@ Mark = tuple[str, str, str]
 
 
 def _marks(event: Event) -> set[Mark]:
-    """Return the marks that an event may share with others. An unconfirmed event has no such
-    marks."""
+    """Return the marks that an event may share with others; none if it is unconfirmed."""
     if event.standing == UNCONFIRMED:
         return set()
     own: Mark = ("event", event.source, event.event_id)

@@ -37,8 +37,7 @@ from reconcile.ledger.records import HoldReason
 BECAUSE: Final[HoldReason] = "rules_changed"
 
 NOT_YET_HELD: Final = "rec_to_be_held"
-"""Id of a hold that the fold worker has not recorded yet, but that readers already take into
-account."""
+"""Id of a hold that readers take into account before the fold worker has recorded it."""
 
 FIRST_RELEASED, MOST_RELEASED = 100, 1_000
 """Maximum number of orders released in the first transaction, and in any transaction."""

@@ -117,8 +117,6 @@ def _index(
 
 
 async def _correct(connection: AsyncConnection, reread: Reread, verdict: StoredVerdict) -> None:
-    """Correct the stored verdicts of a delivery and its redeliveries, after its body was read
-    again."""
     delivery, event = reread.delivery, reread.event
     event_id = None if event is None else event.event_id
     if (verdict, event_id) == (delivery.verdict, delivery.event_id):

@@ -54,8 +54,7 @@ _WITHOUT_HISTORY: Final = (
 WITHOUT_HISTORY: Final = statements.statement(
     "SELECT order_key FROM ledgers WHERE {without_history}", without_history=_WITHOUT_HISTORY
 )
-"""SQL for orders with a cached ledger but no evidence. Such orders lost their evidence when
-deliveries were read again."""
+"""SQL for orders with a cached ledger that lost their evidence when deliveries were read again."""
 _DROP_WITHOUT_HISTORY: Final = statements.statement(
     "DELETE FROM ledgers WHERE {without_history}", without_history=_WITHOUT_HISTORY
 )
@@ -79,8 +78,7 @@ ALL_PUBLISHED = (
     "LEFT JOIN ledgers ON ledgers.order_key = revisions.order_key "
     "ORDER BY revisions.order_key, revisions.seq"
 )
-"""SQL for a scan of publications, sorted by order. The last row of an order is its latest
-publication."""
+"""SQL for all publications, sorted by order. The last row of an order is its latest."""
 
 
 def positions_of(condition: str) -> str:
@@ -306,8 +304,7 @@ async def times_released(connection: AsyncConnection, order: str) -> int:
 PUBLISHED_BETWEEN: Final = (
     "order_key IN (SELECT revisions.order_key FROM revisions WHERE at >= :since AND at < :until)"
 )
-"""Condition for orders with a publication in a time span. It uses the index of `at`, so that only
-publications in the time span are read."""
+"""Condition for orders with a publication in a time span. It uses the index of `at`."""
 
 
 async def listed_orders(
@@ -364,8 +361,7 @@ _LATEST: Final = (
     "(SELECT 1 FROM order_listings AS other WHERE other.word = :word_1 "
     "AND other.seq = listed.seq) ORDER BY listed.seq DESC LIMIT :limit",
 )
-"""SQL for the last revisions of orders. The first statement covers all orders, the second covers
-orders in one list, and the third covers orders in two lists."""
+"""SQL for the last revisions of all orders, of orders in one list, and of orders in two lists."""
 
 
 async def latest_orders(

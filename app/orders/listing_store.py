@@ -49,7 +49,6 @@ def last_numbers(connection: statements.PlainConnection, orders: Iterable[str]) 
 
 
 Listed = tuple[str, int, str]
-"""A word, the number of an order's last revision, and the order."""
 
 
 def lists_of(ledgers: Mapping[str, LedgerWords], numbers: LastNumbers) -> set[Listed]:

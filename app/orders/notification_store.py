@@ -25,13 +25,7 @@ from reconcile.ledger.revise import Revision
 State = Literal["waiting", "stuck", "delivered", "dead"]
 
 STATES: Final[tuple[State, ...]] = get_args(State)
-"""States of a notification.
-
-waiting    due now or later
-stuck      waiting, and refused twice though the shop is not away
-delivered  the shop answered 2xx
-dead       given up, until a person sends it again
-"""
+"""`stuck`: waiting, and refused twice though the shop is not away. `dead`: given up."""
 
 _STUCK_AFTER: Final = 2
 """Failed tries after which a notification is stuck. A restarting shop refuses each one once."""

@@ -77,8 +77,7 @@ GIVE_UP_AFTER: Final[Duration] = 3 * DAY
 """Time after which a notification is given up. A shop may be down for a weekend."""
 
 MOST_NAMED: Final = 20
-"""Maximum number of notifications named in the audit trail when a person sends some again. All are
-counted."""
+"""Maximum number of resent notifications named in the audit trail. All are counted."""
 
 KIND: Final[Literal["order.revised"]] = "order.revised"
 
@@ -163,8 +162,7 @@ async def notify_due(notifier: Notifier) -> int:
 
 
 async def _take(notifier: Notifier, now: Instant) -> list[Notification]:
-    """Lease the notifications to send now. Return none if another process was faster, or if the
-    destination must not be tried yet."""
+    """Lease due notifications; none if another process was faster or the destination must wait."""
     destination, take = notifier.shop.destination, notification_store.take_notifications
     async with notifier.context.database.writing() as connection:
         health = await notification_store.away(connection, destination)
@@ -265,10 +263,7 @@ def judge(
 def _result(
     sent: Notification, answer: Exchange, *, now: Instant, again_at: Instant | None = None
 ) -> SendResult:
-    """Return the result of one notification.
-
-    again_at  when to try again after a refusal; None computes it from the number of attempts
-    """
+    """Return one notification's result. If `again_at` is None, the tries decide the next time."""
     if answer.taken:
         return SendResult(sent=sent, delivered=True)
     until = again_at

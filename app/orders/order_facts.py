@@ -79,7 +79,6 @@ class Reference:
 
 
 NOT_SO: Final[Literal["not so"]] = "not so"
-"""Value by which the shop states that an order was not canceled, or not fulfilled."""
 
 Moment = Instant | Literal["not so"] | None
 

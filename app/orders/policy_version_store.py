@@ -38,8 +38,7 @@ _SOME_WITH_MONEY: Final = (
     "IN ('succeeded', 'partially_refunded', 'disputed', 'charged_back', 'unresolved')) "
     "ORDER BY order_key"
 )
-"""SQL for orders that had received money at their last fold. Orders without a fold are due
-anyway."""
+"""SQL for orders that had money at their last fold. Orders without a fold are due anyway."""
 
 _SET_DUE: Final = (
     "UPDATE order_due SET generation=generation+1, "
@@ -48,7 +47,6 @@ _SET_DUE: Final = (
 
 
 def _setting_due(some: str) -> dict[str, str]:
-    """Return SQL, by dialect, that makes the orders of the subquery `some` due."""
     return {
         "sqlite": statement(
             "{set_due} WHERE order_key IN ({some}) RETURNING order_key",

@@ -30,8 +30,7 @@ from reconcile.ledger.revise import position_of
 from reconcile.transparency.evidence import by_event
 
 EVENTS: Final = 500
-"""Maximum number of events of an order that gets all trials. A hundred trials of such an order take
-some seconds. Larger orders get fewer trials."""
+"""Maximum events of an order that gets all trials: a hundred trials take some seconds."""
 
 LEAST: Final = 5
 
@@ -164,7 +163,6 @@ def _bytes(history: History, policy: Policy, as_of: Instant) -> bytes:
 
 
 def _regrouped(history: History, chance: Chance) -> History:
-    """Return the union of overlapping parts of the shuffled history."""
     deliveries = sorted(history.deliveries, key=lambda d: d.delivery_id)
     records = sorted(history.records, key=lambda r: r.record_id)
     chance.shuffle(deliveries)
@@ -178,8 +176,7 @@ def _regrouped(history: History, chance: Chance) -> History:
 
 
 def _redelivered(history: History, chance: Chance, as_of: Instant) -> History:
-    """Add a later redelivery of one delivery, which may change counts but not the ledger's
-    position."""
+    """Add a later redelivery, which may change counts but not the ledger's position."""
     if not history.deliveries:
         return history
     first = chance.choice(sorted(history.deliveries, key=lambda d: d.delivery_id))

@@ -60,12 +60,10 @@ def published_of(row: Sequence[Any]) -> Published:
 
 
 AHEAD: Final = 2**40
-"""Minimum distance by which a restore moves the next number forward. More revisions than this are
-never published between a backup and its restore."""
+"""Distance that a restore moves numbers ahead. Fewer are published between backup and restore."""
 
 A_SECOND: Final = 2**20
-"""Numbers reserved for each second since 1970, more than are assigned in a second. So a later
-restore always continues with higher numbers."""
+"""Numbers reserved for each second since 1970, so that later restores get higher numbers."""
 
 MAX_NUMBER: Final = 2**53 - 1
 """Largest integer that every JSON reader represents exactly. A restore would exceed it in 2242."""
