@@ -141,7 +141,6 @@ def details_of(connection: PlainConnection, record: Record) -> str | None:
 
 
 BY_SERVICE: Final = "service"
-"""The author of records that the service writes without a person."""
 
 
 def hold_record(

@@ -33,8 +33,7 @@ from reconcile.ledger.revise import Position, position_of, revise
 _log_revision = LogLine("revision", "delivery", "order", "outcome")
 
 AT_ONCE: Final = 1_000
-"""Maximum number of orders set due in one transaction. Acknowledgements wait until the transaction
-ends."""
+"""Maximum orders set due in one transaction. Acknowledgements wait until it ends."""
 
 
 class TakingUp:
@@ -60,8 +59,7 @@ class TakingUp:
         return await self._for_policy() or await self._for_gaps()
 
     async def _for_gaps(self) -> bool:
-        """Set a batch of orders due, because accepted gaps may hold them. Return whether more
-        orders are left."""
+        """Set a batch of orders due that accepted gaps may hold. Return whether more are left."""
         if self._gaps_after is None:
             return False
         store = policy_version_store
@@ -145,12 +143,10 @@ PUT_ASIDE: Final = 10 * MINUTE
 """Pause until an order that could not be folded is tried again. New evidence ends it."""
 
 CLAIM: Final = 30 * SECOND
-"""Time for which other workers skip a claimed order. It is many times longer than a round; if the
-claiming worker dies, another worker takes the order after it."""
+"""Time until the claim of a dead worker on an order ends; many times longer than a round."""
 
 CALLED_AT_ONCE: Final = 1_000
-"""Maximum number of orders set due in one transaction. Deliveries wait until the transaction
-ends."""
+"""Maximum orders set due in one transaction. Deliveries wait until it ends."""
 
 
 async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = None) -> int:
@@ -244,11 +240,9 @@ def _publish_standing(
     now: Instant,
     policy: str,
 ) -> tuple[list[Publication], bool]:
-    """Publish the orders that got no new evidence since they were read. Return the publications,
-    and whether other processes fold by another policy.
-
-    later  instant at which an order comes due again, for each order that cannot be published yet
-    """
+    """Publish orders that got no new evidence since they were read. Return the publications, and
+    whether other processes fold by another policy. `later`: when an order that must wait is due
+    again."""
     settle(connection)  # before any row is locked: a hold reads histories
     # Orders that share evidence are published together or not at all: new evidence on one of them
     # may concern all, and another process may have published it.

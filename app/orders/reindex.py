@@ -125,8 +125,7 @@ async def reindex(context: AppContext, *, progress: Callable[[int], None] = sile
 
 
 def _own_readings(settings: Settings) -> dict[str, str]:
-    """Return a digest for each source, made from the settings that change how deliveries are read.
-    If the merchant wrote the profile, its text is included."""
+    """Return a digest by source of the settings, and own profile, by which deliveries are read."""
     shipped = shipped_profiles()
     return {
         name: hashlib.sha256(

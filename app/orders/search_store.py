@@ -390,8 +390,7 @@ _LINES: Final = (
     text(statement(_SETTLED, which="match_key = :key", in_force=_IN_FORCE)),
     text(statement(_SETTLED, which="subject = :subject", in_force=_IN_FORCE)),
 )
-"""SQL for imported lines: of order books by order, of statements by order, and of statements by
-payment. Each statement has an index."""
+"""SQL for imported lines: of order books by order, of statements by order and by payment."""
 
 
 PAID_OUT: Final = statement(

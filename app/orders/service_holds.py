@@ -36,8 +36,7 @@ from reconcile.ledger.records import GAP_ACCEPTED, UNREADABLE, HoldReason, Recor
 from reconcile.ledger.unheard import LostSpan
 
 _SET_ASIDE: Final[HoldReason] = "poisoned_delivery"
-"""Reason of a hold for a message that was set aside. The reader of the inbox records such a hold
-itself."""
+"""Reason of a hold that the reader of the inbox records itself, for a message set aside."""
 
 
 # --- (1) judge: messages that cannot be read -----------------------------------------------------
@@ -75,8 +74,7 @@ def unread_naming(
 
 
 def _names_of(history: History) -> set[tuple[str, str | None]]:
-    """Return the references of the order and of its payments. Each reference has the source from
-    which a message with this reference must come, or None for any source."""
+    """Return references of the order and its payments, with the only valid source or None."""
     order = history.order
     found: set[tuple[str, str | None]] = {(order, None)}
     if order.startswith("@") and ":" in order:
@@ -174,11 +172,7 @@ def _hold(history: History, new: Sequence[Gap], *, policy: Policy) -> HoldChange
 
 
 def _may_have_been_paid(history: History, *, until: Instant) -> bool:
-    """Return whether the order may have been paid before `until`. It may have been if one of its
-    events is dated up to then.
-
-    False if the shop stated that the order was fulfilled, and never withdrew that.
-    """
+    """Return whether the order may have been paid before `until`; False if stated as fulfilled."""
     stated = {each.kind for each in history.records}
     if "order_fulfilled" in stated and "order_not_fulfilled" not in stated:
         return False

@@ -92,8 +92,7 @@ async def hold_orders(context: AppContext, one: inbox_store.Suspect, orders: Seq
 
 
 def _messages(context: AppContext, one: inbox_store.Suspect) -> list[unread_store.UnreadMessage]:
-    """Return an unreadable message for each value in a delivery. With these values, the message is
-    found when an order with one of them appears later."""
+    """Return an unread message for each value, so that an order that appears later finds it."""
     item = one.item
     if not isinstance(item, Received):
         return []

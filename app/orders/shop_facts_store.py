@@ -101,10 +101,7 @@ async def facts_of_orders(
 
 
 def _facts(filed: Filed, *, lost_at: Instant | None) -> ShopFacts:
-    """Return the shop's facts from an order's filed records.
-
-    lost_at  instant before which statements may be lost; None if none are lost
-    """
+    """Return the shop's facts from filed records. Statements before `lost_at` may be lost."""
 
     def stated(said: Record | None, denied: Record | None) -> Stated:
         if said is not None:
@@ -122,8 +119,7 @@ def _facts(filed: Filed, *, lost_at: Instant | None) -> ShopFacts:
 def _began_after(
     connection: PlainConnection, filed: dict[str, Filed], lost_at: Instant
 ) -> set[str]:
-    """Return the orders that began after the loss: all their events are dated later, and they were
-    placed later, if that is known."""
+    """Return the orders whose events, and placing if known, are dated after the loss."""
     rows = select_rows(connection, sql=_DATES, values=filed)
     dated = {order for order, undated, first in rows if not undated and first > lost_at}
     placed = {order: each.placed_at for order, each in filed.items()}

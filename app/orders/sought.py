@@ -39,8 +39,7 @@ _DAY: Final = re.compile(
     r"|(?P<first>\d{1,2})([-/.])(?P<second>\d{1,2})\6(?P<year>\d{4})",
     re.ASCII,
 )
-"""Pattern of a date in digits. The year comes first, before month and day, or last, after day and
-month in either order."""
+"""Pattern of a date: year, month and day, or day and month in either order and then the year."""
 
 _NUMBER: Final = re.compile(
     r"\d{1,15}(?:\.\d{1,4})?"
@@ -48,13 +47,11 @@ _NUMBER: Final = re.compile(
     r"|\d{1,2}(?:,\d{2}){1,4},\d{3}(?:\.\d{1,4})?",
     re.ASCII,
 )
-"""Pattern of an amount with thousands separated by a comma, a quote or a blank, or as in India:
-`1,50,000`."""
+"""Pattern of an amount with thousands by comma, quote or blank, or as in India: `1,50,000`."""
 _COMMA: Final = re.compile(
     r"(?:\d{1,15}|\d{1,3}([.'\u2019 ])\d{3}(?:\1\d{3}){0,3}),\d{1,2}", re.ASCII
 )
-"""Pattern of an amount with decimals after a comma: `1.500,00`. Three digits after a comma are
-thousands."""
+"""Pattern of an amount such as `1.500,00`. Three digits after a comma are thousands."""
 _SIGN: Final = r"[^\d\s.,'\u2019+()#/_=-]{1,5}"
 _AMOUNT: Final = re.compile(
     rf"(?:(?P<before>{_SIGN})\.? ?)?(?P<number>\d(?:[\d.,'\u2019 ]*\d)?)"
@@ -77,7 +74,6 @@ _SIGNS: Final[dict[str, str]] = {
     "ft": "HUF", "lei": "RON MDL", "kr": "SEK NOK DKK ISK", "fr": "CHF", "sfr": "CHF",
     "dh": "AED MAD", "dhs": "AED MAD", "₡": "CRC", "₲": "PYG", "le": "SLE",
 }  # fmt: skip
-"""Currencies by the signs that people write instead of codes."""
 
 _PHONE: Final = re.compile(r"\+?[\d\s().-]{7,30}", re.ASCII)
 _KINDS: Final = frozenset(EXPONENTS.values())
@@ -99,8 +95,7 @@ _RECEIPTS: Final = (
     ),
     re.compile(r"\b((?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{8,14})\b"),
 )
-"""Patterns of the receipt in a mobile money SMS, the most certain first. M-PESA begins with it;
-Airtel Money and MTN MoMo name it."""
+"""Patterns of the receipt in an SMS, the most certain first: M-PESA, Airtel Money, MTN MoMo."""
 
 _ACCOUNT: Final = re.compile(
     r"\b(?:for account|account(?: number)?|acc\.?(?: no\.?)?)[.: ]+(?=[\w#/-]*\d)([\w#/-]{1,40})",
@@ -248,8 +243,7 @@ def _message(text: str) -> Sought | None:
 
 
 def _priced(text: str) -> Iterator[tuple[tuple[str, ...], dict[int, int]]]:
-    """Yield the amounts with a currency in a text. In a message, the first is the payment's amount;
-    balances and fees follow."""
+    """Yield amounts with a currency: in a message, the payment's before balance and fees."""
     for each in (_PRICED, _MONEY_AFTER):
         for found in each.finditer(text):
             currencies, amounts = _amount(found[0])
@@ -280,8 +274,7 @@ def _days(word: str, calendar: Calendar) -> dict[str, tuple[Instant, Instant]]:
 
 
 def _amount(text: str) -> tuple[tuple[str, ...], dict[int, int] | None]:
-    """Return the possible currencies (empty for any), and the amount in minor units; None for no
-    amount."""
+    """Return the possible currencies (empty for any), and minor units or None for no amount."""
     found = _AMOUNT.fullmatch(text)
     if found is None:
         return (), None

@@ -75,12 +75,7 @@ WHY: Final[Mapping[Why, str]] = {
 
 State = Literal["open", "dismissed", "assigned", "named", "not_ours"]
 STATES: Final[tuple[State, ...]] = get_args(State)
-"""States of a payment.
-
-open      nobody has decided, or the decision was reopened
-named     its events or the shop name its order, so it is not unallocated
-not_ours  it belongs to another shop and nobody assigned it
-"""
+"""`named`: its events or the shop name its order. `not_ours`: it belongs to another shop."""
 
 Signed = Literal["signed", "fetched", "answered"]
 SIGNED: Final[Mapping[Standing, Signed]] = {
@@ -137,14 +132,12 @@ class UnallocatedPageDocument(TypedDict):
 MONEYLESS: Final[frozenset[AttemptOutcome]] = frozenset(
     ("declined", "canceled", "expired", "timed_out")
 )
-"""Ends of an attempt that brought no money."""
 
 AT_ONCE: Final = 500
 """Maximum number of payments that are folded at a time."""
 
 MOST_COUNTED: Final = 20_000
-"""Maximum number of payments that a count reads, in about two seconds. The count says when there
-are more."""
+"""Maximum number of payments that a count reads, in about two seconds."""
 
 GREATEST: Final = 2**63 - 1
 
@@ -325,8 +318,7 @@ def _present(
     deliveries: Collection[Delivery],
     acts: Mapping[PaymentKey, Sequence[Record]],
 ) -> Instant:
-    """Return now. If a fast clock dated an arrival or decision later than now, return the latest of
-    these dates."""
+    """Return now, or the latest date of an arrival or decision that a fast clock dated later."""
     heard = [each.received_at for each in deliveries]
     return max([now, *heard, *(each.recorded_at for some in acts.values() for each in some)])
 
@@ -415,8 +407,7 @@ def _sums(movements: Sequence[Movement]) -> tuple[Money | None, Money | None, Mo
 
 
 def _standing_dismissal(last: Record, evidence: AttemptEvidence) -> Record | None:
-    """Return the dismissal if it is still valid, else None. It ends when money goes back.
-    Exception: a dismissal that asked for a refund does not end when that refund comes."""
+    """Return the dismissal; None if money went back, except by a refund that it asked for."""
     if last.kind != "payment_dismissed":
         return None
     awaited = {"refunded", "refund_pending"} if last.reason == "to_refund" else set[str]()
@@ -645,11 +636,8 @@ async def _batches(
     after: int = 0,
     not_ours: bool = False,
 ) -> AsyncIterator[list[tuple[Unallocated, int]]]:
-    """Yield all unallocated payments in batches, each with its position in the list.
-
-    Many keys are read at a time, because each call of `unplaced_keys` reads all events without an
-    order.
-    """
+    """Yield all unallocated payments with their positions, in large batches: each call of
+    `unplaced_keys` reads all events without an order."""
     now = context.clock.now()
     keys, most = (other_shops_keys, AT_ONCE) if not_ours else (unplaced_keys, MOST_COUNTED)
     while True:
@@ -693,8 +681,7 @@ def _batch(
 def _of_shop(
     connection: PlainConnection, payment: Unallocated, acts: Mapping[PaymentKey, Sequence[Record]]
 ) -> bool:
-    """Return whether the payment's assignment to an order was withdrawn, although the shop or an
-    event still links the payment to that order."""
+    """Return whether an assignment was withdrawn though the shop or an event still links them."""
     past = {each.order for each in acts.get(payment.key, ())} - {NO_ORDER}
     if payment.aside is not None:
         past |= orders_linked_to(connection, {payment.key})
@@ -706,8 +693,7 @@ def _of_shop(
 async def _with_phone(
     context: AppContext, connection: Connection, payment: Unallocated
 ) -> Unallocated:
-    """Return the payment with the customer's masked number. Return it unchanged if one of the first
-    deliveries is restricted or no delivery has a number."""
+    """Return the payment, with the customer's masked number unless it is restricted or absent."""
     if await run(connection, restricted_deliveries, payment.deliveries):
         return payment
     for delivery_id in payment.deliveries[:READ_FOR_PHONE]:

@@ -60,8 +60,7 @@ _ALONE: Final = (
     "AND NOT EXISTS (SELECT 1 FROM events AS making WHERE making.order_key = events.order_key "
     "AND making.standing <> 'unconfirmed' AND making.standalone IS NULL)"
 )
-"""Condition: the event is a refund without a payment, and nothing else proves that its order
-exists."""
+"""Condition: a refund without a payment, and nothing else proves that its order exists."""
 
 _OF_NO_ORDER: Final = ("order_key IS NULL", _ALONE)
 _MEMBERS: Final = ("payment", "session", "event_id")
@@ -92,13 +91,9 @@ _KEYS: Final = (
     "FROM {standalone} WHERE {alone} AND {counts} AND {of_source}"
     ") AS found GROUP BY source, reference HAVING min(number) > ? ORDER BY 3 LIMIT ?"
 )
-"""SQL for payments without an order.
-
-Some of these payments are nevertheless stored under an order: payments that may belong to another
-shop (the caller leaves these out), refunds without a payment, renewals of an agreement, and
-payments whose assignment was withdrawn. CROSS JOIN makes SQLite begin with the records, which are
-few.
-"""
+"""SQL for payments without an order, including some that are stored under an order: payments that
+may be another shop's (the caller leaves these out), refunds without a payment, renewals, and
+withdrawn assignments. CROSS JOIN makes SQLite begin with the records, which are few."""
 
 _SHARED: Final = {
     "reference": "coalesce(events.payment, events.session, events.event_id)",
@@ -112,8 +107,7 @@ _INDEXES: Final = {
     "agreed": "ix_events_agreement",
     "standalone": "ix_events_standalone",
 }
-"""Indexes that SQLite must be told to use: without statistics, it would read the events of all
-orders."""
+"""Indexes that SQLite must be told to use. Otherwise it would read the events of all orders."""
 
 
 def _keys(of_source: str, *, dialect: str) -> str:
@@ -227,8 +221,7 @@ _ORPHANS_BROUGHT: Final = (
 )
 
 MOST_OF_NUMBERS: Final = 500
-"""Maximum number of deliveries that are read to find payments with one customer's numbers. The
-newest deliveries are read."""
+"""Maximum deliveries, the newest, read to find payments with one customer's numbers."""
 
 
 def keys_of_numbers(connection: PlainConnection, things: Sequence[str]) -> list[PaymentKey]:
@@ -249,8 +242,7 @@ def keys_brought(connection: PlainConnection, deliveries: Sequence[str]) -> list
 
 
 MOST_SUGGESTING: Final = 500
-"""Maximum number of payments that are read because they name an order without belonging to it. The
-earliest payments are read."""
+"""Maximum payments, the earliest, read because they name an order without belonging to it."""
 
 _SUGGESTING: Final = (
     "SELECT DISTINCT source, coalesce(payment, session, event_id) FROM events "
@@ -322,8 +314,7 @@ def evidence_of(
 
 
 def _suggesting(delivery: Delivery) -> Delivery:
-    """Return the delivery. If it is a refund without a payment, change its order into a
-    suggestion."""
+    """Return the delivery. The order of a refund without a payment becomes a suggestion."""
     event = delivery.event
     if not event.standalone or event.order is None:
         return delivery
@@ -363,8 +354,7 @@ def orders_linked_to(connection: PlainConnection, keys: Collection[PaymentKey]) 
 
 
 def _marks(event: Event) -> list[PaymentKey]:
-    """Return the keys of an event's payment and session. Without both, return a key with the
-    event's id."""
+    """Return the keys of an event's payment and session; without both, a key with its id."""
     names = [name for name in (event.payment, event.session) if name is not None]
     return [PaymentKey(event.source, name) for name in names or [event.event_id]]
 
@@ -372,8 +362,7 @@ def _marks(event: Event) -> list[PaymentKey]:
 def _joined(
     deliveries: Iterable[Delivery], keys: Collection[PaymentKey]
 ) -> dict[PaymentKey, frozenset[Delivery]]:
-    """Return the deliveries of each payment, and deliveries that share payments or sessions with
-    them, directly or through others."""
+    """Return each payment's deliveries, and others linked by shared payments or sessions."""
     whole: dict[PaymentKey, set[Delivery]] = {}
     for each in deliveries:
         marks = _marks(each.event)

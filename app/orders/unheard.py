@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from app.providers.source import Source
 
 MOST_SHOWN: Final = 100
-"""Maximum number of messages shown for one order. The earliest are shown. A wrong profile can make
-all messages unreadable."""
+"""Maximum messages shown for one order. A wrong profile can make all messages unreadable."""
 
 
 def unheard_of(

@@ -27,15 +27,11 @@ TRY_AGAIN_S: Final = 1.0
 """Seconds of pause if the database could not be written, because its disk is full or it is busy."""
 
 BACKLOG_S: Final = 0.25
-"""Seconds of pause between two rounds during a backlog.
-
-The next deliveries are mostly about the same orders. Without the pause, an order would be folded,
-published and sealed once for each of its deliveries.
-"""
+"""Seconds between two rounds in a backlog. Without a pause, an order would be folded, published and
+sealed once for each of its deliveries."""
 
 LONG_BACKLOG_S: Final = 5.0
-"""Maximum pause in seconds during a backlog. Up to this limit, the pause is a quarter of the age of
-the oldest unread delivery."""
+"""Maximum pause in seconds in a backlog, up to which it is a quarter of the oldest's age."""
 
 
 class FoldWorker:

@@ -400,11 +400,8 @@ async def _log(
     environment: str | None,
     at: Instant,
 ) -> FollowedLog:
-    """Return how the log continues after a restore.
-
-    It keeps its origin only if it has the last leaf of the replaced log: others may know leaves
-    under the old origin.
-    """
+    """Return how the log continues after a restore. It keeps its origin only if it has the last
+    leaf of the replaced log: others may know leaves under the old origin."""
     known = await log_store.identity(connection)
     if known is None:
         return FollowedLog(leaves=0)

@@ -50,8 +50,7 @@ PAGES_AT_ONCE: Final = 1_000
 """Pages of 4 KiB copied before the next check for a stop: some 5 ms."""
 
 COMPANIONS: Final = ("-journal", "-wal", "-shm")
-"""Files that SQLite may leave beside a database. If they are left beside another database, SQLite
-applies them to that one."""
+"""Files that SQLite may leave beside a database, and would apply to another one put there."""
 
 _LOCKS: Final = (".serving", ".writing", ".waiting", ".reading", MADE)
 """Files that a store leaves beside an opened database."""
@@ -65,7 +64,6 @@ _COUNTED: Final = {
     "records": "record",
     "revisions": "revision",
 }
-"""Tables whose rows are counted, with the name of one row."""
 
 
 class ContentsDocument(TypedDict):
@@ -171,7 +169,6 @@ def _not_copied(path: Path, error: Exception) -> errors.StoreUnavailable:
 
 
 def _one_line(found: object) -> str:
-    """Return SQLite's report as one printable line. It may contain any bytes."""
     return printable(" ".join(str(found).split()))
 
 
@@ -198,13 +195,9 @@ def reading(path: Path) -> sqlite3.Connection:
 
 
 def _locked(part: Path) -> int:
-    """Create the temporary file, readable only by this user, and return its descriptor.
-
-    Close the descriptor only after SQLite has closed the file. A leftover file is used again, with
-    two exceptions. A file of another owner is refused, because the owner could read the copy. A
-    file that has a second name is refused, because the copy would overwrite it under that name,
-    too.
-    """
+    """Create the temporary file, readable only by this user, and return its descriptor. Close the
+    descriptor only after SQLite has closed the file. A leftover file is used again unless it has
+    another owner, who could read it, or a second name."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         descriptor = os.open(part, flags, 0o600)
@@ -230,8 +223,7 @@ _HEADER: Final = b"SQLite format 3\0"
 
 
 def _require_whole_pages(source: Path) -> None:
-    """Raise StoreUnavailable if the file is no SQLite database, or if its last page is incomplete.
-    SQLite would fill that page with zeros."""
+    """Raise StoreUnavailable if this is no SQLite database, or if its last page is incomplete."""
     try:
         with source.open("rb") as file:
             begins = file.read(len(_HEADER))
@@ -265,7 +257,6 @@ def _unread_beside(source: Path) -> Iterator[sqlite3.Connection | None]:
 
 
 def _add_unread(inbox: sqlite3.Connection | None, part: Path) -> None:
-    """Copy unread rows of the inbox into the copy's own inbox table."""
     if inbox is None:
         return
     with closing(sqlite3.connect(part)) as copy, copy:
@@ -468,7 +459,6 @@ def _check(contents: Contents, environment: str | None) -> None:
 
 
 def _sync_whole(part: Path) -> None:
-    """Make the copy a single, durable file without a separate log."""
     log = Path(f"{part}-wal")
     if log.exists() and log.stat().st_size:
         raise errors.StoreUnavailable(f"another process reads {part}; end it, then restore again")
@@ -480,8 +470,7 @@ def _sync_whole(part: Path) -> None:
 
 
 def _set_aside(database: Path, kept: Path) -> None:
-    """Keep the old database under a second name. If its write-ahead log cannot be checkpointed,
-    also keep a copy of the log."""
+    """Keep the old database under a second name, with its log if that cannot be checkpointed."""
     log, kept_log = Path(f"{database}-wal"), Path(f"{kept}-wal")
     if log.exists():
         shutil.copy2(log, kept_log)  # SQLite deletes the log of a file that it cannot read
@@ -495,11 +484,8 @@ def _set_aside(database: Path, kept: Path) -> None:
 
 
 def _checkpoint_log(database: Path) -> bool:
-    """Checkpoint the write-ahead log into the database file. Return False if the database is
-    damaged.
-
-    Raise StoreUnavailable if another process reads the file, or if the checkpoint fails otherwise.
-    """
+    """Checkpoint the log into the database file. Return False if the database is damaged. Raise
+    StoreUnavailable if another process reads the file, or if the checkpoint fails otherwise."""
     try:
         with closing(sqlite3.connect(database, timeout=BUSY_TIMEOUT_MS / 1000)) as connection:
             (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

@@ -260,13 +260,11 @@ MAX_PROBLEMS: Final = 50
 """Maximum number of listed problems. Others are counted."""
 
 _READ: Final = frozenset(("stored", "duplicate_with_different_body", "not_ours"))
-"""Verdicts that may differ between two readings. If several bodies have the same event id, the
-first body to arrive may not have been committed first."""
+"""Verdicts that may differ in a second reading: bodies are not committed as they arrive."""
 
 
 SAMPLE: Final = 3_000
-"""Approximate number of deliveries in a sample. If 0.1 % of the rows are wrong, the sample shows
-that with a probability of 95 %."""
+"""Approximate deliveries in a sample. It shows 0.1 % wrong rows with a probability of 95 %."""
 
 
 @dataclass(slots=True, kw_only=True)
