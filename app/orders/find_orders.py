@@ -308,7 +308,7 @@ class _Look:
         self.hidden: dict[str, Restriction] = {}
 
     async def visible(self) -> AsyncIterator[tuple[str, str]]:
-        """Yield unrestricted orders of `all`. Note a restricted one that was searched by name."""
+        """Yield unrestricted orders of `all`. Note a restricted one whose reference is sought."""
         judged = set[str]()
         async for order, how in self.all():
             if order not in judged:

@@ -438,10 +438,7 @@ class _Check:
     async def _index(
         self, connection: Any, doing: Rebuilder, digests: DigestRange | None
     ) -> list[str] | None:
-        """Build the index again and compare it with the stored one. Return the sample's orders.
-
-        digests  the sample; None for all deliveries
-        """
+        """Build the index again and compare it with the stored one. Return the sample's orders."""
         progress = self.progress if digests is None else silent
         orders = None if digests is None else await consistency_store.orders_of(connection, digests)
         async with consistency_store.scratch_index(connection, sampled=bool(digests)) as scratch:
@@ -476,10 +473,7 @@ class _Check:
     async def _verdicts(
         self, connection: Any, scratch: Any, doing: Rebuilder, digests: DigestRange | None
     ) -> None:
-        """Read deliveries again, build the scratch index, and compare the verdicts.
-
-        digests  the sample; None for all deliveries
-        """
+        """Read deliveries again, build the scratch index, and compare the verdicts."""
         progress, now = (self.progress if digests is None else silent), self.context.clock.now()
         bodies = raw_deliveries(connection, at_once=AT_ONCE, digests=digests or EVERY_DIGEST)
         async for rereads in in_order(bodies, doing.read, ahead=AHEAD * (self.deep or 1)):
@@ -503,8 +497,7 @@ class _Check:
     async def _ledgers(
         self, connection: Any, doing: Rebuilder, orders: Sequence[str] | None
     ) -> None:
-        """Compare the ledgers of these orders, or of all orders. Skip this if the orders were
-        folded with other settings."""
+        """Compare the ledgers of these orders, unless they were folded with other settings."""
         noted = await policy_version_store.noted_policy(connection)
         if noted is not None and noted != policy_text(self.context.policy):
             self.report.add([_OTHER_POLICY])
@@ -523,7 +516,6 @@ class _Check:
 
 
 def _has_lost_event(reread: index_store.Reread) -> bool:
-    """Return whether an event is missing that was once read from a body that is now pruned."""
     was = reread.delivery
     pruned = was.pruned_at is not None and was.body is None
     return pruned and reread.event is None and was.verdict in _READ

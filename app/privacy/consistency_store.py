@@ -211,7 +211,6 @@ async def differences(
 
 
 def _as_stored(key: slice, stored: Rows, built: Rows, contests: Contests) -> Rows:
-    """Return rebuilt rows, in which contested evidence has the order under which it is stored."""
     orders = {row[key]: row[0] for row in stored}
     return [
         (orders[row[key]], *row[1:]) if row[0] in contests.get(orders[row[key]], ()) else row
@@ -242,11 +241,8 @@ async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection
 async def _customers(
     connection: AsyncConnection, notes: Iterable[tuple[Any, ...]], contests: Contests
 ) -> set[tuple[bytes, str]]:
-    """Return (digest, order) for each note on a phone number.
-
-    A delivery without an order is listed by its id. Orders that share evidence are listed as one
-    order.
-    """
+    """Return (digest, order) for each note on a phone number. A delivery without an order is listed
+    by its id, and orders that share evidence are listed as one order."""
     several = list(notes)
     deliveries = [thing for _, kind, thing in several if kind == "delivery"]
     orders = {each.delivery_id: each.order for each in await owners(connection, deliveries)}
@@ -275,8 +271,7 @@ def _together(pairs: Iterable[tuple[str, str]]) -> Contests:
 LEDGERS: Final = Derived(
     "the ledger of {}", (LEDGER_COLUMNS[0], *LEDGER_COLUMNS[2:]), slice(1), "its history"
 )
-"""Cached ledgers. The column `as_of` is left out, because equal ledgers may have been folded at
-different times."""
+"""Ledgers without `as_of`, because equal ledgers may have been folded at different times."""
 PUBLISHED: Final = Derived(
     "the latest published outcome of {}",
     ("order_key", "outcome", "fulfillable", "substance"),

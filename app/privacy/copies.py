@@ -45,8 +45,7 @@ def shown_name(file: Path) -> str:
 
 
 MOST_BACKUPS: Final = 1_000
-"""Maximum number of listed backups, the newest ones. With one backup a night, this covers almost
-three years."""
+"""Maximum backups listed, the newest: almost three years with one a night."""
 
 _TAKEN: Final[dict[Action, str]] = {
     "evidence_built": "an evidence bundle",
@@ -55,7 +54,6 @@ _TAKEN: Final[dict[Action, str]] = {
     "unmasked": "numbers or a body in full",
     "data_exported": "a copy of a person's data",
 }
-"""Actions in the trail that export personal data, in words."""
 
 
 class TakenCopyDocument(TypedDict):

@@ -78,8 +78,7 @@ async def rows_of(
 
 
 MOST_ORDERS: Final = 10_000
-"""Maximum number of orders of one phone number or address. With more orders, it is a test
-number."""
+"""Maximum number of orders of one number or address. With more orders, it is a test number."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -337,7 +336,6 @@ class ErasureFinder:
         return await self._checked(connection, erasure)
 
     async def _checked(self, connection: Connection, erasure: Erasure) -> Erasure:
-        """Add the customer digests of everything found. Drop orders with nothing left to erase."""
         brought = set[str]().union(*erasure.brought.values())
         things = {*erasure.brought, *brought, *erasure.deliveries}
         notes = await phone_store.notes_of(connection, things)
@@ -408,10 +406,7 @@ class ErasureFinder:
     async def _attachments(
         self, connection: Connection, erasure: Erasure
     ) -> list[attachment_store.AttachmentRecord]:
-        """Return the attachments to erase: of erased orders, and others that name the number.
-
-        Leaves out attachments of orders that must be kept.
-        """
+        """Return attachments of erased orders, and others that name the number, that may go."""
         found = await erase_texts.attachments_with(connection, erasure.brought, erasure.holding)
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
         found = [each for each in found if each.order not in staying]
@@ -423,7 +418,6 @@ class ErasureFinder:
         erasure: Erasure,
         found: Sequence[attachment_store.AttachmentRecord],
     ) -> list[attachment_store.AttachmentRecord]:
-        """Return the files that no remaining order needs."""
         others = {each.order for each in found} - erasure.brought.keys() - {""}
         needed = set[str]()
         for history in (await history_store.gather(connection, others)).values():
@@ -511,10 +505,7 @@ class ErasureFinder:
         *,
         only: str | None = None,
     ) -> None:
-        """Mark set-aside deliveries as kept if they contain text of the pattern `named`.
-
-        only  id of the delivery to mark without a pattern
-        """
+        """Mark set-aside deliveries as kept if they match `named`, or have the id `only`."""
         suspects = await run(
             connection, inbox_store.next_suspects, aside=True, limit=erase_store.MOST_ASIDE
         )
@@ -556,11 +547,8 @@ class ErasureFinder:
     async def _judge_strays(
         self, connection: Connection, deliveries: Iterable[str], beside: str | None
     ) -> JudgedDeliveries:
-        """Judge deliveries without an order. If such a delivery could be read, its event stays in
-        any case.
-
-        beside  an order that must be kept and may concern the deliveries, or None
-        """
+        """Judge deliveries without an order. Events of readable ones stay. `beside`: an order that
+        must be kept and may concern the deliveries, or None."""
         judged, now = JudgedDeliveries(), self._context.clock.now()
         found = await erase_store.owners(connection, deliveries)
         strays = [each for each in found if each.order is None]
@@ -598,12 +586,8 @@ class ErasureFinder:
     async def _kept_wholes(
         self, connection: Connection, brought: Mapping[str, Sequence[str]], *, going: Iterable[str]
     ) -> dict[str, erase_rules.KeptData]:
-        """Return, for each order or stray delivery, why its bodies must be kept: they also contain
-        an unreadable delivery.
-
-        brought  orders and stray deliveries, with the deliveries whose bodies would be erased
-        going    stray deliveries that will be erased, too, and so are no reason to keep a body
-        """
+        """Return, for each order or stray delivery in `brought`, why its bodies must be kept: they
+        also contain an unreadable delivery that is not in `going`."""
         unread = await erase_store.unread_beside(connection, chain.from_iterable(brought.values()))
         found, gone = dict[str, erase_rules.KeptData](), set(going)
         for what, deliveries in brought.items():
@@ -619,11 +603,7 @@ class ErasureFinder:
     async def _judge_wholes(
         self, connection: Connection, erasure: Erasure, digests: Iterable[str], *, found: set[str]
     ) -> None:
-        """Judge whole request bodies that contain the number. Each is listed under its first
-        delivery.
-
-        found  deliveries whose bodies are judged elsewhere
-        """
+        """Judge whole bodies that contain the number, except of the deliveries in `found`."""
         judged, now = JudgedDeliveries(kind="whole"), self._context.clock.now()
         for owned in (await erase_store.owners_in_wholes(connection, digests)).values():
             names, received = [each.delivery_id for each in owned], owned[0].received_at

@@ -169,8 +169,7 @@ LOOK_AGAIN: Final[Duration] = DAY
 """Time until the next check if the end is unknown, usually because it depends on a person."""
 
 LOOK_AT_BOOKS: Final[Duration] = Duration(30 * DAY)
-"""Time until the next check of an order that is kept only for accounting. A late refund may prolong
-its period."""
+"""Time until an order kept only for accounting is checked again: a refund may prolong it."""
 
 
 def next_look(now: Instant, why: str, until: Instant | None) -> Instant:
@@ -201,7 +200,6 @@ SETTLED_BY: Final[Mapping[ToSettle, frozenset[BreakCause]]] = {
     "paid_after_cancel": frozenset({"late_money", "paid_twice", "overpaid"}),
     "fulfilled_but_not_paid": frozenset({"book_paid_not_received"}),
 }
-"""Breaks whose decision settles a finding."""
 
 OTHERWISE: Final[Mapping[ToSettle, str]] = {
     "held_back": "find out why it is held, then `tallyhook orders release {}`",

@@ -33,7 +33,6 @@ from app.receiving.phone_store import PhoneNote
 from reconcile.instants import Instant
 
 Key = tuple[Any, ...]
-"""A row's primary key."""
 
 ROWS_AT_ONCE: Final = 1_000
 
@@ -81,7 +80,6 @@ TABLES: Final = (
     "unanswered",
     "unread_values",
 )
-"""Tables in which an erasure empties or deletes rows."""
 
 AT_ONCE: Final = 500
 """Deliveries whose bytes are searched at a time."""
@@ -90,7 +88,6 @@ REFUSED: Final = (
     "SELECT id, headers, body, received_at FROM rejections WHERE id > :after "
     "ORDER BY id LIMIT :limit"
 )
-"""SQL for stored refused deliveries."""
 
 _OWNERS: Final = (
     "SELECT deliveries.id, deliveries.received_at, deliveries.source, deliveries.pruned_at, "
@@ -282,10 +279,7 @@ OWNED: Final[Mapping[str, str]] = {
     "WHERE gone_at IS NULL AND order_key IN ({})",
     "order_keys": "SELECT number FROM order_keys WHERE order_key IN ({})",
 }
-"""Rows that an erasure empties or deletes, by order or by delivery.
-
-Rows of other tables are found by their content.
-"""
+"""Rows that an erasure empties or deletes. Rows of other tables are found by their content."""
 
 
 async def owned_rows(connection: AsyncConnection, things: Collection[str]) -> dict[str, set[Key]]:
@@ -302,7 +296,6 @@ IN_TRANSIT: Final = ("inbox", "suspects")
 _SEARCHED: Final = "SELECT {key}, {texts} FROM {table}"
 _ONE: Final = "SELECT {columns} FROM {table} WHERE {key}"
 _BESIDE: Final = "\n"
-"""Separator of a row's texts when they are searched as one."""
 
 BODIES_AT_ONCE: Final = 128
 FILES_AT_ONCE: Final = 8
@@ -394,7 +387,6 @@ def _may_hold(hint: re.Pattern[bytes], content: str | bytes) -> bool:
 
 
 def _whole(content: str | bytes) -> str:
-    """Return the text. If it contains escapes, append the text with decoded escapes."""
     if isinstance(content, str):
         # A long run in a text without escapes is a digest or a signature, not a document.
         return written_out(content) if "%" in content or "\\u" in content else content
@@ -458,7 +450,6 @@ async def drop_requests(connection: AsyncConnection, orders: Sequence[str]) -> i
 
 
 _NAME: Final = "erasure journal"
-"""Name of the journal's row in `meta`."""
 
 
 async def journal_name(connection: AsyncConnection) -> str | None:

@@ -29,8 +29,7 @@ VARIABLE: Final = "TALLYHOOK_ERASURE_JOURNAL"
 """Setting with the file's path. Its key is beside it, with the suffix `.key`."""
 
 MAX_LINE_BYTES: Final = 4_096
-"""Maximum number of bytes of a line, including its end. A line fits in one disk block, so a crash
-loses little."""
+"""Maximum bytes of a line with its end. It fits in one disk block, so a crash loses little."""
 
 MAX_IDS: Final = 100
 """Maximum number of ids in a line. One short transaction empties the rows of a line."""

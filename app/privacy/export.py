@@ -152,8 +152,7 @@ async def export(
 
 
 def _checked_identity(context: AppContext, identity: str, found: Found) -> str:
-    """Return a statement on the person's identity for the trail. Raise UsageError if it is
-    empty."""
+    """Return the identity statement for the trail. Raise UsageError if it is empty."""
     if not identity.strip():
         raise UsageError("--identity must say how you checked the person's identity")
     return checked_reason(context, identity, phones=found.identifiers)
@@ -237,12 +236,10 @@ def _must_be_of(
 # --- (4) the files --------------------------------------------------------------------------------
 
 MOST_BYTES: Final = 256 * 1024 * 1024
-"""Maximum number of bytes of a copy. It is built in memory, and a person must be able to open
-it."""
+"""Maximum bytes of a copy. It is built in memory, and a person must be able to open it."""
 
 _SINCE_1973: Final = 10**14
-"""Smallest integer shown as an instant, in microseconds of Unix time. Amounts are normally
-smaller."""
+"""Smallest integer shown as an instant, in microseconds of Unix time. Amounts are smaller."""
 
 _MONEY: Final = frozenset({"minor", "amount", "order_amount", "refunded", "refunded_total", "gross",
                            "fee", "net"})  # fmt: skip
@@ -322,8 +319,7 @@ async def files_of(
 
 
 def _retention(context: AppContext) -> Mapping[str, str]:
-    """Return a phrase for each table that says how long its data are kept if nobody requests an
-    erasure."""
+    """Return a phrase for each table on how long its data are kept without an erasure."""
     kept = retention_of(context.settings, context.sources)
     days = {} if kept is None else kept.classes()
     classes = {"bodies": ("deliveries", "envelopes"), "phones": ("phones",),
@@ -369,7 +365,7 @@ async def _rows(
     members: dict[str, bytes],
     attachments: bool,
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield the rows of a table as JSON values. Add files that are not text to `members`."""
+    """Yield a table's rows as JSON values. Add files that are not text to `members`."""
     table = tables().tables[name]
     marks = {each.name: each.info[MARK] for each in table.columns if MARK in each.info}
     places = {each: found.named.get(f"{name}.{each}", set()) for each in marks}
@@ -398,10 +394,7 @@ async def _rows(
 
 
 def _of_own_payment(row: Mapping[str, Any], found: Found) -> bool:
-    """Return whether a row belongs to one of the person's payments.
-
-    Another source's payment may have an equal reference.
-    """
+    """Return whether a row is of the person's payment, with its source: references may be equal."""
     if "payment" not in row or not row.get("source") or row.get("order_key") in found.orders:
         return True
     if row.get("order_ref") in found.orders:

@@ -125,10 +125,8 @@ async def find_person(
 async def _tell_apart(
     context: AppContext, connection: Connection, found: Found, *, person: str
 ) -> None:
-    """Add the person's further identifiers and names from events with their number or address.
-
-    A delivery without any of the person's identifiers counts as another person's delivery.
-    """
+    """Add the person's further identifiers and names from events with their number or address. A
+    delivery without any of the person's identifiers counts as another person's."""
     stated_by = dict[str, tuple[set[str], set[str], str]]()
     for order in sorted(found.orders):
         stated_by |= await _stated(context, connection, order)
@@ -146,9 +144,7 @@ async def _tell_apart(
 async def _stated(
     context: AppContext, connection: Connection, order: str
 ) -> dict[str, tuple[set[str], set[str], str]]:
-    """Return what each delivery of an order states about the customer, by delivery id.
-
-    Each entry has the phone numbers, then the numbers and the email address, then the name."""
+    """Return by delivery id: phone numbers, then the numbers and email address, then the name."""
     history = (await gather(connection, [order]))[order]
     found = dict[str, tuple[set[str], set[str], str]]()
     for name in sorted({each.delivery_id for each in history.deliveries}):

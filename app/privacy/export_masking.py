@@ -161,11 +161,7 @@ class PersonalCopy:
             yield value
 
     def _is_of_other(self, members: Mapping[str, Any], *, field: str, around: bool) -> bool:
-        """Return whether an object, or its enclosing one, states another person's number or
-        address.
-
-        around  whether the enclosing object is about another person
-        """
+        """Return whether an object, or the one `around` it, states another's number or address."""
         texts = {name: str(e) for name, e in members.items() if isinstance(e, str | int)}
         if any(each.search(text) for each in self._person for text in texts.values()):
             return False
@@ -182,11 +178,9 @@ class PersonalCopy:
         )
 
     def _names_another(self, text: str, *, field: str, within: str, other: bool) -> bool:
-        """Return whether a member's text is another person's name.
-
-        other  whether the object is about another person. If so, any name that is not the person's
-               counts. If not, a name counts only if it shares no word with the person's names
-        """
+        """Return whether a text is another person's name. If the object is about another person
+        (`other`), any unknown name counts; if not, only a name without a word of the person's
+        names."""
         words = name_words(text)
         if other and (field.lower() == "name" or masking.names_a_person(field, within=within)):
             return not self._names.issuperset(words)
@@ -197,8 +191,7 @@ class PersonalCopy:
         )
 
     def _passage(self, line: str) -> str:
-        """Return a line with masked names. If the line is long, return only a part that contains
-        the first mention of the person."""
+        """Return a line with masked names; if long, the part that first mentions the person."""
         if len(line) <= PASSAGE:
             return self.text(line)
         start = min(f.start() for p in self._own if (f := p.search(line)) is not None)

@@ -23,10 +23,7 @@ NAMED_BY: Final[Mapping[str, str]] = {
     "break_id": "breaks",
     "attachment_files.sha256": "files",
 }
-"""Columns that may identify a person's data, with the kind of thing that they name.
-
-A name without a dot means the columns of this name in every table.
-"""
+"""Columns that may identify a person's data, by kind. A name without a dot is for all tables."""
 
 _FOUND: Final = 'SELECT {key} FROM {table} WHERE "{column}" IN ({})'
 _ROW: Final = "SELECT {columns} FROM {table} WHERE {key}"

@@ -130,8 +130,7 @@ async def odd_attachments(connection: AsyncConnection) -> list[str]:
 
 
 async def _digest(connection: AsyncConnection) -> str:
-    """Return the SQL for the SHA-256 of a body, in hex. For SQLite, also register the function that
-    the SQL calls."""
+    """Return the SQL for a body's SHA-256 in hex. On SQLite, also register its function."""
     if connection.dialect.name != "sqlite":
         return "encode(sha256(body), 'hex')"
     raw = await connection.get_raw_connection()

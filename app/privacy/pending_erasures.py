@@ -76,8 +76,7 @@ class PendingErasures:
         return len(pending)
 
     async def _dated_ahead(self, now: Instant, due: list[RestrictionRow]) -> bool:
-        """Return whether due restrictions must wait, because stored data are dated later than
-        now."""
+        """Return whether due restrictions must wait: stored data are dated later than now."""
         if not due:
             return False
         newest = await self._context.database.on_snapshot(newest_ahead, now)
@@ -100,11 +99,8 @@ def _look(
 
 
 async def _judge_again(context: AppContext, journal: ErasureJournal, row: RestrictionRow) -> None:
-    """Judge one restriction again, and erase its data if nothing keeps them.
-
-    Unexpected errors are logged and retried a day later, so that one order does not stop the
-    others.
-    """
+    """Judge a restriction again, and erase its data if nothing keeps them. Unexpected errors are
+    logged and retried a day later, so that one order does not stop the others."""
     now = context.clock.now()
     try:
         async with context.database.reading() as connection:
@@ -153,7 +149,6 @@ def _after(row: RestrictionRow, erasure: Erasure, *, now: Instant) -> Restrictio
 def _give_to_order(
     connection: PlainConnection, row: RestrictionRow, order: str, now: Instant
 ) -> None:
-    """Move a delivery's restriction to the order that it now belongs to."""
     restriction_store.end_restriction(connection, row.kind, row.thing)
     owner = row._replace(kind="order", thing=order, until=None, why="changed", look_at=now)
     restriction_store.write_restrictions(connection, [owner])
@@ -162,7 +157,6 @@ def _give_to_order(
 def _note(
     connection: PlainConnection, before: RestrictionRow, after: RestrictionRow | None
 ) -> None:
-    """Replace a restriction by `after`, or end it if that is None."""
     if after is None:
         restriction_store.end_restriction(connection, before.kind, before.thing)
     else:

@@ -56,7 +56,6 @@ FILES: Final[tuple[Place, ...]] = (
         ),
     ),
 )
-"""Files beside the database, and files exported from it."""
 
 
 class RetainedClass(NamedTuple):

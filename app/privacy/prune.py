@@ -214,7 +214,6 @@ async def _older(
 async def _old_notes(
     context: AppContext, retention: Retention
 ) -> AsyncIterator[list[phone_store.PhoneNote]]:
-    """Yield pages of phone digests that exceeded their period since their order was settled."""
     quiet, after = retention.phones, None
     while quiet is not None:
         now = context.clock.now()
@@ -251,8 +250,7 @@ PRUNED_AT_ONCE: Final = 100
 """Rows emptied in one transaction, so that no acknowledgement waits long."""
 
 PRUNED_BYTES: Final = 1024 * 1024
-"""Maximum number of bytes emptied in one transaction. Every emptied byte is overwritten, and also
-written to the write-ahead log."""
+"""Maximum bytes emptied in one transaction, which writes each twice: in place and in the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,10 +393,8 @@ def _begun(context: AppContext, retention: Retention) -> Pruning:
 async def _pass(
     context: AppContext, retention: Retention, pruning: Pruning, *, dry_run: bool, keep: int = 0
 ) -> AsyncIterator[int]:
-    """Prune, and yield the number of examined deliveries after each page.
-
-    Raise UsageError if stored data are dated later than now, because a clock is or was wrong.
-    """
+    """Prune; after each page, yield the number of examined deliveries. Raise UsageError if stored
+    data are dated later than now, because a clock is or was wrong."""
     now = context.clock.now()
     newest = await context.database.on_snapshot(newest_ahead, now)
     if newest - now > CLOCKS_DIFFER and not dry_run:

@@ -59,7 +59,6 @@ from reconcile.ledger.fold import last_heard
 REASON: Final = "erased before, according to the journal of erasures"
 
 SUBJECT: Final = "the journal of erasures"
-"""Name of the journal in the trail."""
 
 TRIES: Final = 20
 """Maximum number of tries to empty the write-ahead log while a reader holds it."""
@@ -138,10 +137,9 @@ _KEPT: Final[Mapping[erasure_journal.Kind, Kind]] = {
     "kept_attachments": "attachment",
     "kept_bank_lines": "bank_line",
 }
-"""Kinds of restricted data, by the kind of the journal line that lists them."""
 
 _NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
-"""Kind of line that has the same digests as ids, by the kind of line about restricted data."""
+"""Kind of line with the same digests as ids, by kind of line about restricted data."""
 
 
 def restricted_by(
@@ -363,8 +361,7 @@ class ErasureReplay:
     async def _empty(
         self, connection: Connection, line: erasure_journal.JournalLine, named: NamedRows
     ) -> str | None:
-        """Empty the rows of one line. Return the code of the reason why the line must wait; None if
-        it is done."""
+        """Empty a line's rows. Return the code of why the line must wait; None if it is done."""
         ids = list(line.ids)
         match line.kind:
             case "deliveries" | "unreadable":
@@ -421,8 +418,7 @@ class ErasureReplay:
         return why or beside
 
     async def _is_set_aside(self, connection: Connection, deliveries: set[str]) -> bool:
-        """Return whether one of these deliveries may be among the suspects, which could not be
-        read."""
+        """Return whether one of these deliveries may be an unreadable suspect."""
         for aside in (True, False):
             suspects = await run(
                 connection, inbox_store.next_suspects, aside=aside, limit=erase_store.MOST_ASIDE
@@ -434,7 +430,6 @@ class ErasureReplay:
     async def _empty_wholes(
         self, connection: Connection, deliveries: Sequence[str], *, counted: bool = True
     ) -> str | None:
-        """Empty the request bodies of these deliveries, except those with another unread event."""
         beside = await erase_store.unread_beside(connection, deliveries)
         waiting = {each for each, others in beside.items() if others.difference(deliveries)}
         going = [each for each in deliveries if each not in waiting]
@@ -454,10 +449,7 @@ class ErasureReplay:
     async def _empty_orders(
         self, connection: Connection, orders: Sequence[str], *, at: Instant
     ) -> None:
-        """Delete references from orders to their customers.
-
-        An order with evidence after `at` keeps its requests and its name in the log.
-        """
+        """Delete orders' references to customers; keep those of orders with evidence after `at`."""
         histories = await history_store.gather(connection, orders)
         for order in orders:
             notes = await phone_store.notes_of(connection, [order])
@@ -596,10 +588,8 @@ _OR_WITHOUT: Final = (
 
 
 async def _without(again: ErasureReplay, path: Path, without: Without) -> Replayed:
-    """Replace a lost or damaged journal by a new one, and repeat the known erasures.
-
-    The new journal has the readable lines of the database's copy. The old file is renamed.
-    """
+    """Replace a lost or damaged journal, from the database's copy, and repeat the known erasures.
+    The old file is renamed."""
     context = again.context
     action: Final = "restored_without_erasures"
     reason = checked_reason(context, without.reason)

@@ -37,7 +37,6 @@ from reconcile.matching.breaks import Act
 from reconcile.money import Money, MoneyError, major_text
 
 Facts = dict[str, Any]
-"""Facts about one act by name, from a row or from an audit entry."""
 
 
 class TrailEntry(NamedTuple):
@@ -114,8 +113,7 @@ _IMPORTS: Final = Acts(
 def _one_of_each(
     name: str, stated: Callable[[TrailEntry], Facts]
 ) -> Callable[[Sequence[TrailEntry]], list[tuple[str, Facts]]]:
-    """Return a function that makes one act from each audit entry. `stated` returns the facts of the
-    act."""
+    """Return a function that makes one act, with the facts of `stated`, from each entry."""
     return lambda entries: [
         (name.format(each.subject), {"at": each.at, "who": each.who} | stated(each))
         for each in entries
@@ -377,10 +375,8 @@ def _differences(
 
 
 async def _changed_lines(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
-    """Return a sentence on each import whose lines have changed, and on lines without an import.
-
-    Erasures rewrite texts of bank lines, so texts of earlier imports are not compared.
-    """
+    """Return a sentence on each import with changed lines, and on lines without an import. Erasures
+    rewrite bank lines' texts, so texts of earlier imports are not compared."""
     now = await digests_again(connection, progress)
     erased = [
         each.at

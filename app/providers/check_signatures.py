@@ -144,8 +144,7 @@ def _headers(value: Any) -> Headers:
 
 
 def _raw(text: str) -> bytes:
-    """Return the bytes that a server receives for a header's text: Latin-1 if possible, otherwise
-    UTF-8."""
+    """Return a header's bytes as a server receives them: Latin-1 if possible, else UTF-8."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
@@ -172,7 +171,6 @@ ANY_AGE: Final[Duration] = LATEST - EARLIEST
 """Tolerance that turns the age check off: no two instants are farther apart."""
 
 AGED: Final = frozenset({"timestamp_too_old", "timestamp_too_new"})
-"""Reasons for refusing a genuine request that arrives at the wrong time."""
 
 
 def with_tolerance(profile: Profile, tolerance: Duration) -> Profile:
@@ -196,8 +194,7 @@ def with_tolerance(profile: Profile, tolerance: Duration) -> Profile:
 
 
 KEPT: Final = 256
-"""Maximum number of cached profiles, and of cached sources by profile and secrets. Most lines share
-them."""
+"""Maximum cached profiles, and cached sources by profile and secrets. Most lines share them."""
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 """Longest line in bytes: four times the largest configurable body, in base64."""
@@ -238,8 +235,7 @@ def check_lines(lines: Iterable[bytes], *, profile: str | None, now: Instant) ->
 
 
 def _checked(line: RequestLine) -> Refusal | None:
-    """Verify a request. Return None if genuine, else the refusal. Raises NotARequest for an unknown
-    profile or a missing secret."""
+    """Verify a request; None if genuine. Raises NotARequest for a bad profile or missing secret."""
     profile = _loaded(line.profile)
     if isinstance(profile, str):
         raise NotARequest(profile)

@@ -12,7 +12,6 @@ from app.providers.schemes import UNSIGNED
 from app.providers.sections import Profile
 
 UNDOCUMENTED: Final = "not documented here"
-"""Text for each part that the profile does not state. Nothing is guessed."""
 
 SetupFacts = Mapping[str, str | list[str]]
 
@@ -43,8 +42,7 @@ APART: Final = ("several shops", "several sellers")
 
 
 def _apart(profile: Profile) -> list[str]:
-    """Return sentences on how to distinguish several shops on one account, unless a trap explains
-    it."""
+    """Return sentences on how to distinguish shops on one account, unless a trap explains it."""
     said = " ".join(profile.setup.traps).casefold()
     if profile.verifies_only or any(words in said for words in APART):
         return []

@@ -77,8 +77,7 @@ def _any(value: Any, name: str, zone: str) -> Instant:
 
 
 _SECONDS_DIGITS: Final = 11
-"""Maximum number of digits of a date in seconds: eleven until the year 5138. Milliseconds have
-twelve from 1973 on."""
+"""Maximum digits of a date in seconds, until the year 5138. Milliseconds have more since 1973."""
 
 
 def _since_epoch(value: Any, name: str, unit: Duration) -> Instant:
@@ -136,14 +135,12 @@ UNITS: Final[Mapping[str, TimestampUnit]] = {
         SECOND, 15, "a date and time, seconds or milliseconds", milliseconds_from=13
     ),
 }
-"""Formats of a timestamp by name. `iso8601` is a text such as `2026-11-20T10:00:00+07:00`. `any` is
-either that or `s_or_ms`."""
+"""Formats of a timestamp by name. `iso8601` is a text; `any` is either that or `s_or_ms`."""
 
 _ANY: Final = UNITS["any"]
 
 _PLAUSIBLE: Final[Duration] = 365 * instants.DAY
-"""Largest distance from now of a plausible time. If a refused number is plausible in another unit,
-the refusal names that unit."""
+"""Largest distance from now of a plausible time, by which a refusal names the likely unit."""
 
 # Faults of a text that is not all digits, the most specific first.
 _FAULTS = (

@@ -65,8 +65,7 @@ def _whsec_or_text_secret(secret: str) -> bytes:
 
 
 def _key_material(secret: str) -> bytes:
-    """Return the bytes of a key for `schemes.load_key`: PEM and JWK as they are, else decoded hex
-    or Base64."""
+    """Return the bytes of a key for `load_key`: PEM and JWK as they are, else decoded."""
     text = secret.strip()
     if text.startswith("-----BEGIN"):
         return text.replace("\\n", "\n").encode("ascii")

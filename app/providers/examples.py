@@ -185,7 +185,6 @@ class _Shape:
         self._base = self._read({})
 
     def request(self, changes: Mapping[LeafPath, Any]) -> Signed:
-        """Build the signed request from the example, with these changes."""
         document = copy.deepcopy(self._document)
         for place, value in changes.items():
             holder: Any = document
@@ -211,11 +210,7 @@ class _Shape:
         return signed._replace(headers=[*signed.headers, *((name, value) for name, value in kept)])
 
     def put_reference(self, name: str, reference: str) -> None:
-        """Set the event's order or session.
-
-        If the provider's events name a payment and no order, compute the payment's id from the
-        order's reference.
-        """
+        """Set the event's order or session; its payment, if events name a payment and no order."""
         for place in self._carriers[name]:
             if place in self.changes:
                 continue
@@ -260,14 +255,12 @@ class _Shape:
                 self.changes.setdefault(place, written)
 
     def put_sandbox(self) -> None:
-        """Set the event's environment to the sandbox."""
         word = self._profile.environment.sandbox
         for place in self._carriers["environment"]:
             old = self._leaves[place]
             self.changes[place] = word == "true" if type(old) is bool else word
 
     def put_ids(self, key: str) -> None:
-        """Set the event's ids to ids derived from the key."""
         own = f"{key}\n{self._example.name}"
         for name in ("session", "payment", "movement", "capture"):
             for place in self._carriers[name]:
@@ -278,8 +271,7 @@ class _Shape:
 
     @cached_property
     def _carriers(self) -> Mapping[str, list[LeafPath]]:
-        """Return the places in the example that each field is read from, except those that also
-        decide the kind."""
+        """Return the places in the example of each field that does not also decide the kind."""
         found: dict[str, list[LeafPath]] = {name: [] for name in (*_FIELDS, "environment")}
         for place, old in self._leaves.items():
             for changed in _others(old, self._profile):

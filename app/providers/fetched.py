@@ -29,11 +29,9 @@ from reconcile.ledger.events import (
 from reconcile.money import Money
 
 NOT_FOUND: Final = frozenset({404, 410})
-"""HTTP statuses by which the provider says that it does not know the event. Such a denial settles
-the event's claim, and moves no money."""
+"""HTTP statuses of a denial, which settles the event's claim and moves no money."""
 
 NOT_KNOWN: Final = "not_found"
-"""Kind of the event that a denial becomes."""
 
 
 def keep_answer(
@@ -206,8 +204,7 @@ class AnswerReader:
         )
 
     def _read_states(self, claim: ClaimKind, data: fields.EventData) -> tuple[State, ...]:
-        """Return the sums and movements that the answer states; empty unless the payment
-        succeeded."""
+        """Return the stated sums and movements; empty unless the payment succeeded."""
         if claim != "succeeded":
             return ()
         found = []
@@ -241,10 +238,7 @@ class AnswerReader:
     def _own_references(
         self, claim: ClaimKind, data: fields.EventData, asked: dict[str, str | None]
     ) -> dict[str, str | None]:
-        """Return the payment, session and order that the answer is about. Raises Unreadable.
-
-        asked  references of the event that was asked about, which anyone may have written
-        """
+        """Return the answer's references. Raises Unreadable. Anyone may have written `asked`."""
         final = claim not in SAYS_NOTHING_FINAL | reader.MEANT_AS_STATED
         # Where the payment is unsigned and neither the question nor the answer names it, the answer
         # proves only the session: anyone could write another's payment beside their own session.
@@ -266,10 +260,7 @@ class AnswerReader:
         return references
 
     def _check_environment(self, data: fields.EventData, environment: str | None) -> None:
-        """Raise Unreadable if the answer belongs to the other environment.
-
-        Live also refuses an answer without an environment, which may be about the sandbox.
-        """
+        """Raise Unreadable for the other environment or, in live, for an answer without one."""
         if self._environment is None or environment is None:
             return
         word = fields.as_text(self._environment(data), "the answer's environment")
@@ -293,8 +284,7 @@ class AnswerReader:
     def _money(
         self, claim: ClaimKind, data: fields.EventData, about: dict[str, Any], *, is_sum: bool
     ) -> Money | None:
-        """Return the answer's amount. If the profile names no location for the amount, return the
-        amount of the event that was asked about, because the request contained it."""
+        """Return the answer's amount; the asked event's if the profile names no location for it."""
         if claim in FOLLOWS_SUCCESS:
             given_back = self._price(self._refund, data)
             if given_back is not None or data.unclear or (is_sum and claim == "refunded"):

@@ -11,8 +11,7 @@ from unicodedata import combining, normalize
 from app.core.masking import EMAIL_KIND
 
 MAX_CHARS: Final = 254
-"""Maximum number of characters of an identifier. No deliverable email address is longer (RFC
-5321)."""
+"""Maximum characters of an identifier. No deliverable email address is longer (RFC 5321)."""
 
 _EMAIL: Final = re.compile(r"[^@\s<>,;:\"]+@[^@\s<>,;:\"]+\.[^@\s<>,;:\".]+")
 _CARD: Final = re.compile(r"(?:[\d*xX.\u2022 -]*[*xX.\u2022 -])?\d{4}|\d{12,19}", re.ASCII)
@@ -66,8 +65,7 @@ _FILLING: Final = re.compile(r"[\s\u200b-\u2015\u202a-\u202e\u2060-\u2069\u2212.
 """Pattern of blanks, dots, dashes, and the direction marks that are copied from address books."""
 
 _TRUNK: Final = re.compile(r"^((?:\+|00)?[1-9][0-9]{0,2})\(0\)")
-"""Pattern of a zero after the country code that is dialled only within the country: +49 (0)171
-1234567."""
+"""Pattern of a zero that is dialled only within the country: +49 (0)171 1234567."""
 
 _BRACKETS: Final = re.compile(r"[()]")
 

@@ -14,8 +14,7 @@ from reconcile.instants import SECOND
 T = TypeVar("T")
 
 MOST_SECONDS: Final = 31 * 24 * 3600
-"""Maximum number of seconds of a tolerance. Adyen repeats deliveries for 30 days, and no provider
-repeats them for longer."""
+"""Maximum seconds of a tolerance. Adyen repeats deliveries for 30 days, no provider longer."""
 
 
 class Setup:

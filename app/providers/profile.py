@@ -21,8 +21,7 @@ __all__ = ["SHIPPED", "Profile", "load_profile", "profile_text", "read_profile",
 SHIPPED: Final = Path(__file__).parent / "profiles"
 
 MAX_FILE_BYTES: Final = 32 * 1024
-"""Maximum size of a profile file in bytes; a profile is a page or two. Bundles and scenarios that
-strangers send contain profiles, and a TOML parser's time grows with the square of the size."""
+"""Maximum bytes of a profile. Strangers send profiles, and a TOML parser's time is quadratic."""
 
 
 def shipped_profiles() -> list[str]:
@@ -40,8 +39,7 @@ def load_profile(name_or_path: str) -> Profile:
 
 
 KEPT: Final = 128
-"""Maximum number of cached profiles, more than are shipped. A start reads a profile several times,
-which takes some milliseconds each time."""
+"""Maximum cached profiles, more than are shipped. Reading one again takes milliseconds."""
 
 
 @lru_cache(maxsize=KEPT)
@@ -98,12 +96,7 @@ def _text(path: Path) -> str:
 
 
 class _Key(NamedTuple):
-    """One attribute of a section's class.
-
-    section   class of the attribute if it is a section; None for a key
-    optional  whether the section may be absent
-    rule      reads the key's value; None for `Profile.name`, which no file states
-    """
+    """Attribute of a section. `section` is None for a key; `rule` is None for `Profile.name`."""
 
     section: Any
     optional: bool
@@ -140,8 +133,7 @@ def _table_of(kind: Any) -> type[TomlTable]:
 
 
 def _read_free(kind: Any, values: Values, prefix: str) -> Iterator[TomlMistake]:
-    """Replace the value of each section with free keys by pairs (key, checked value). Yield every
-    mistake, and remove sections with mistakes."""
+    """Make each section with free keys checked pairs. Yield mistakes, and remove their section."""
     for name, key in _keys_of(kind).items():
         if key.section is not None and values.get(name):
             yield from _read_free(key.section, values[name], f"{prefix}{name}.")

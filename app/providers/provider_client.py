@@ -22,8 +22,7 @@ LIMIT_S: Final = 10.0
 """Seconds for one request and its whole answer. No person waits for it."""
 
 TOKEN_S: Final = 3_000.0
-"""Maximum number of seconds for which one access token is used. Providers issue access tokens for
-an hour."""
+"""Maximum seconds of use of an access token. Providers issue access tokens for an hour."""
 
 _TOKEN_GIVEN: Final = (200, 201, 202)
 

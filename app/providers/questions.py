@@ -18,7 +18,6 @@ from app.providers.sections import FetchBackRule
 from reconcile.ledger.events import Event
 
 REFERENCES: Final = ("id", "order", "session", "payment", "capture", "movement")
-"""Fields of an event that a question about it may contain."""
 
 _REFERENCE: Final = re.compile(rf"\{{({'|'.join(REFERENCES)}|credential:[a-z0-9_]{{1,40}})\}}")
 

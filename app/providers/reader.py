@@ -86,15 +86,13 @@ MEANT_AS_STATED: Final[frozenset[ClaimKind]] = frozenset({"unrecognized", "ignor
 """Claims that need no confirmation, because they change no payment."""
 
 NAMES_ITS_OWN: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | MEANT_AS_STATED
-"""Claims whose metadata may describe the refund or dispute instead of the payment. If so, only the
-account shows whose payment it is."""
+"""Claims whose metadata may describe the refund or dispute: only the account names the shop."""
 
 _AUTHORIZATION: Final = request.header_values("authorization")
 
 
 MAX_STATED: Final = 500
-"""Maximum number of characters of a stated fact about a payment. A description of goods may be a
-paragraph."""
+"""Maximum characters of a stated fact. A description of goods may be a paragraph."""
 
 
 class ProfileField:
@@ -539,11 +537,8 @@ class EventReader:
         )
 
     def _captured(self, event: Event, data: fields.EventData) -> bool:
-        """Return whether an authorized payment surely was captured, too.
-
-        The source must list the method in CAPTURES, and the request must have a credential of
-        `vouchers`, because the method is unsigned.
-        """
+        """Return whether an authorized payment surely was captured. The method must be in CAPTURES
+        and the request have a credential of `vouchers`, because the method is unsigned."""
         given = _AUTHORIZATION(data.incoming.headers)
         if len(given) != 1 or not any(hmac.compare_digest(given[0], v) for v in self._vouchers):
             return False
@@ -634,11 +629,8 @@ class EventReader:
             return self._date(value, self._occurred_at.name_in(data), self._zone)
 
     def _environment_of(self, data: fields.EventData) -> str | None:
-        """Return the environment that an event states. If it states none, return the environment of
-        the source's keys. Raises Unreadable.
-
-        An event of an ignored kind need not state an environment, because it moves no money.
-        """
+        """Return the environment of an event, or else of the source's keys. Raises Unreadable,
+        except for an ignored kind, which moves no money."""
         try:
             value = self._environment.find(data)
         except reading.Unreadable:

@@ -26,8 +26,7 @@ MAX_FIELDS: Final = 1_000
 """Maximum number of fields in one form or query. Providers send about sixty."""
 
 MAX_FORM_BYTES: Final = 256 * 1024
-"""Maximum size of a form in bytes, ten times what a provider sends. Decoding a megabyte of escapes
-takes an eighth of a second, before anything is verified."""
+"""Maximum bytes of a form, ten times the usual. Decoding a megabyte takes an eighth of a second."""
 
 Pairs = list[tuple[bytes, bytes]]
 
@@ -121,8 +120,7 @@ def header_values(names: str) -> Callable[[Headers], list[bytes]]:
 
 
 MAX_VALUES: Final = 10_000
-"""Maximum number of values in a body that is parsed before verification. An event has a few dozen.
-A megabyte of values would block other deliveries for half a second."""
+"""Maximum values in an unverified body. A megabyte of them would block for half a second."""
 
 _UNMADE: Final = object()
 

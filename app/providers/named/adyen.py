@@ -11,8 +11,7 @@ from app.providers import fields, kit, paths
 from reconcile.ledger.events import Event
 
 MOST_PARTS: Final = 50
-"""Maximum number of payments that one event can list. An order is usually paid in two or three
-parts."""
+"""Maximum payments that one event can list. An order is usually paid in two or three parts."""
 
 
 def _method(event: Event, data: fields.EventData) -> object:
@@ -20,12 +19,8 @@ def _method(event: Event, data: fields.EventData) -> object:
 
 
 def _parts(event: Event, raw: bytes, data: fields.EventData) -> list[tuple[bytes, Event]]:
-    """Split an event that closes an underpaid order into one event for each payment that the
-    provider refunds.
-
-    The signature does not cover the list of payments. So the profile gives these events only the
-    claim `refund_pending`, which puts money on hold and moves none.
-    """
+    """Split an event that closes an underpaid order into one event for each refunded payment. The
+    signature does not cover the list, so these events only put money on hold."""
     if event.kind != "ORDER_CLOSED:false":
         return [(raw, event)]
     found: list[tuple[bytes, Event]] = []

@@ -19,9 +19,8 @@ MAX_DIGITS: Final = 12
 
 
 MAX_NAMES: Final = 64
-"""Maximum number of headers that one signature covers. Providers name two or three. A value is
-signed each time its header is named, so thousands of names could make megabytes of signed
-content."""
+"""Maximum headers that one signature covers. Providers name two or three, but thousands of names
+could make megabytes of signed content."""
 
 
 class SignatureHeader(NamedTuple):

@@ -13,8 +13,7 @@ _REFUNDED: Final[dict[str | None, StateWord]] = {
     "failed": "undone",
     "canceled": "undone",
 }
-"""Meaning of Mollie's words for movements that are done or undone. All other words, such as
-`queued`, mean that the movement is under way."""
+"""Mollie's words for done and undone movements. Others, such as `queued`, are under way."""
 
 
 def _listed(answer: Any) -> Iterator[kit.StatedMovement]:

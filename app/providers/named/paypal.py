@@ -39,8 +39,8 @@ ALGORITHM: Final = b"SHA256withRSA"
 """PayPal's name of the algorithm. SHA1withRSA, which its SDK still accepts, is refused."""
 
 RETRIES_S: Final = 4 * 24 * 3600
-"""Age in seconds up to which a delivery is accepted. PayPal repeats a delivery for three days. Its
-documentation does not say whether a repeated delivery has a new time."""
+"""Age in seconds up to which a delivery is accepted. PayPal repeats it for three days, and does not
+say whether it then has a new time."""
 
 _WEBHOOK_ID, _PRIVATE_KEY = "webhook_id", "private_key"
 

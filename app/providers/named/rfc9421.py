@@ -28,8 +28,7 @@ SIGNATURE_INPUT: Final = "signature-input"
 SIGNATURE: Final = "signature"
 
 _NO_URL = "https://unknown.invalid/"
-"""Placeholder for an unknown address. With it, a signature that does not cover the address can
-still be verified."""
+"""Placeholder for an unknown address, so that signatures that do not cover it can be verified."""
 
 
 class Claim(NamedTuple):
@@ -115,8 +114,6 @@ def is_digest_of(headers: Headers, body: bytes) -> bool:
 
 
 class _Message:
-    """Request in the form that the library expects."""
-
     def __init__(self, request: Incoming) -> None:
         self.method = request.method
         self.url = request.url or _NO_URL
@@ -143,7 +140,6 @@ SCHEMES: Final[Mapping[str, str]] = {
     "rsa-pss-sha512": "rsa-pss-sha512",
     "rsa-v1_5-sha256": "rsa-pkcs1-sha256",
 }
-"""Our name of each asymmetric algorithm, by the RFC's name."""
 
 ECDSA: Final[Mapping[str, Mapping[str, str]]] = {
     "raw": SCHEMES,
@@ -155,15 +151,13 @@ EITHER: Final = "either"
 """Option that accepts both forms, as pawaPay needs; signing uses DER."""
 
 SHARED: Final = "hmac:"
-"""Prefix of a shared secret. Without a prefix, a public key could be used as a shared secret by
-mistake, and anyone who knows it could sign."""
+"""Prefix of a shared secret. Without it, a public key could be used as a secret by mistake."""
 
 LABEL: Final = "sig1"
 
 MAX_LABELS: Final = 8
 MAX_COMPONENTS: Final = 64
-"""Maximum number of components in all signatures of one request; a provider sends about six. Each
-component takes time before anything is verified."""
+"""Maximum components in all signatures of a request, which cost time unverified. Usual: six."""
 
 Keys = Mapping[str, Key]
 
@@ -344,7 +338,6 @@ class _Either:
         self.sign = one.sign
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """Return whether this key made one of the signatures, in raw or DER form."""
         return self._one.matches(content, signatures) or self._other.matches(content, signatures)
 
 
