@@ -15,8 +15,7 @@ from reconcile.ledger.events import PART_KINDS
 
 _WHOLE_BODY: Final = frozenset({"body", "body_or_query", "form_received", "form_joined"})
 _WHOLE_QUERY: Final = frozenset({"url"})
-"""References that cover the whole query. `body_or_query` is not one of them, because it leaves out
-the query if a request has a body."""
+"""References that cover the whole query. `body_or_query` omits it if a request has a body."""
 _PREFIXES: Final = frozenset({"compact", "canonical"})
 _OF_BODY: Final = frozenset({"json", "root", "form", "digest"})
 _OF_ITEM: Final = frozenset({"json", "digest"})
@@ -175,8 +174,7 @@ class FieldBoundaries:
         return left.name == "ts" and self._digits and right.name in _NOT_DIGITS_FIRST
 
     def _is_closed(self, reference: template.TemplateReference) -> bool:
-        """Return whether a reference's value shows where it ends. This is true for a secret, a
-        digest and a JSON document."""
+        """Return whether a value shows where it ends, as a secret, digest or JSON document does."""
         if reference.filters:
             return reference.filters[-1] in _FIXED_LENGTH
         document = self._json and reference.name in _DOCUMENTS and not reference.argument
@@ -194,10 +192,7 @@ def _collect_neighbours(
     found: list[tuple[template.TemplateReference, template.TemplateReference]],
 ) -> set[template.TemplateReference]:
     """Collect all pairs of references that may be adjacent, without a literal between them. Return
-    the references that may come last.
-
-    before  references that may come directly before the first token
-    """
+    the references that may come last. `before`: references that may precede the first token."""
     for token in tokens:
         if isinstance(token, str):
             before = set()
@@ -270,8 +265,7 @@ def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
 
 
 def _signed_for_us(values: Values, key: str) -> bool:
-    """Return whether the signature proves that the provider wrote this reference for this
-    account."""
+    """Return whether the signature proves that the provider wrote this reference for us."""
     return (
         values["signature"]["key"] == "merchant"
         and all(map(_coverage(values).covers, values["event"][key]))

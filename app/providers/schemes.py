@@ -40,8 +40,7 @@ class KeyPair(NamedTuple):
 
 
 KEYS_REMEMBERED: Final = 64
-"""Maximum number of cached keys. Reading a private RSA key takes 50 ms, and a start reads each key
-four times."""
+"""Maximum cached keys. Reading a private RSA key takes 50 ms, and a start reads each four times."""
 
 
 @lru_cache(maxsize=KEYS_REMEMBERED)
@@ -93,8 +92,7 @@ def _parse(material: bytes) -> object:
 
 
 MOST_SIGNATURES: Final = 16
-"""Maximum number of signatures of one request that are tried with one key. A provider that changes
-keys sends two. A request has room for two hundred."""
+"""Maximum signatures tried with one key. A key change needs two; a request has room for 200."""
 
 
 class AsymmetricKey(ABC):
@@ -221,7 +219,6 @@ ASYMMETRIC_SCHEMES: Final[Mapping[str, Callable[[bytes], AsymmetricKey]]] = {
     "ecdsa-p384-sha384-raw": partial(EcdsaKey, curve=_P384, algorithm=hashes.SHA384(), raw=True),
     "ed25519": Ed25519Key,
 }
-"""Function that prepares a key from its material, by the scheme's name."""
 
 
 # --- the cryptography -----------------------------------------------------------------------------

@@ -15,8 +15,7 @@ from app.providers.rules import Free, integer, listed, one_of
 from reconcile.ledger.events import ClaimKind
 
 Locations = Annotated[tuple[str, ...], rules.locations]
-"""Locations `json:PATH`, `header:NAME`, … of a field. The first location that is present counts. If
-there are no locations, events have no such field."""
+"""Locations `json:PATH`, `header:NAME`, … of a field; the first present one counts."""
 
 FreeKeys = tuple[tuple[str, Any], ...]
 """Section whose keys the file chooses, in its order."""

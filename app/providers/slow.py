@@ -89,8 +89,7 @@ class SlowMethods:
         return word if known else None
 
     def _word(self, data: fields.EventData) -> str | None:
-        """Return the provider's word for the payment method, from a text or a list of one text;
-        else None."""
+        """Return the provider's word for the payment method, from a text or a list of one text."""
         value: Any = _lenient(self._method, data)
         if type(value) is list and len(value) == 1:
             value = value[0]

@@ -28,7 +28,7 @@ __all__ = ["ProviderReply", "Reason", "Refusal", "Signed", "Source"]
 
 
 _ECHO: Final = re.compile(r"[!-~]{1,255}")
-"""Texts that may be echoed. They have no blanks or line breaks, which could become markup."""
+"""Texts that may be echoed, without blanks or line breaks, which could become markup."""
 
 
 class ProviderReply(NamedTuple):
@@ -40,7 +40,6 @@ class ProviderReply(NamedTuple):
 
 
 Acknowledge = Callable[[Incoming], ProviderReply]
-"""Function that builds the acknowledgement of an accepted delivery."""
 
 
 def compile_acknowledgement(profile: Profile) -> Acknowledge | None:
@@ -127,7 +126,6 @@ class ExpiringVerifiers:
 
 
 UNSHOWN: Final = "(secret)"
-"""Text shown for the end of a secret path."""
 
 # --- A source -------------------------------------------------------------------------------------
 

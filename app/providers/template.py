@@ -19,7 +19,6 @@ from app.providers.request import Pairs, Refusal, Request, php_urlencode, write_
 Filter = Callable[[bytes], bytes]
 
 ELSE: Final = "otherwise write a SCHEME in app/providers/named"
-"""Advice if a template cannot express what a provider signs."""
 
 
 def _digest(value: bytes, *, algorithm: str, encode: Filter) -> bytes:
@@ -137,8 +136,6 @@ def _absent(what: str) -> Refusal:
 
 
 def _single(kind: str, words: str) -> Callable[[str], Piece]:
-    """Return a compiler for references to a place that must have exactly one value."""
-
     def make(name: str) -> Piece:
         values, what = paths.PLACES[kind](name), f"{words} {name}"
         absent = _absent(what)
@@ -174,10 +171,7 @@ def _body_or_query(request: Request) -> bytes | Refusal:
 
 
 def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Piece]:
-    """Return a compiler for references to a JSON member; without a name, to the whole document.
-
-    write  turns the value into text
-    """
+    """Return a compiler for references to a JSON member or, without a name, the whole document."""
 
     def make(name: str) -> Piece:
         path = paths.compile_path(name) if name else ()
@@ -194,11 +188,7 @@ def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Pi
 
 
 def _fields(order: Callable[[Pairs], Pairs], write: Callable[[Pairs], bytes]) -> Any:
-    """Return a compiler for references to the whole form. The argument `-NAME` omits one field.
-
-    order  puts the fields into their signed order
-    write  writes the fields as signed
-    """
+    """Return a compiler for references to the whole form. The argument `-NAME` omits one field."""
 
     def make(argument: str) -> Piece:
         if argument and not argument.startswith("-"):
@@ -288,8 +278,7 @@ def _filtered(piece: Piece, transform: Filter) -> Piece:
 
 
 def _vanishing(pieces: tuple[Piece, ...]) -> Piece:
-    """Join pieces to one piece, which is empty if a part is absent. A repeated part is still
-    refused."""
+    """Join pieces; the result is empty if a part is absent. A repeated part is still refused."""
     group = Template(pieces, ())
 
     def piece(request: Request) -> bytes | Refusal:

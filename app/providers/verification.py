@@ -137,8 +137,7 @@ class Verifier(kit.NamedVerifier):
         return self.timestamp.check(request.timestamp, now)
 
     def _compare(self, request: Request, values: list[bytes], template: Template) -> Refusal | None:
-        """Compare every key with every signature, so that one mismatch does not end the
-        comparison."""
+        """Compare every key with every signature: one mismatch does not end the comparison."""
         content = b"" if self._needs_secret else template.fill(request)
         if isinstance(content, Refusal):
             return content
@@ -282,8 +281,7 @@ class Declared(Verifier):
         return kit.Signed(headers=draft.headers, body=draft.body, url=draft.url)
 
     def _made_up(self) -> Iterator[str]:
-        """Yield the headers and query fields that need an invented value, because no rule computes
-        one."""
+        """Yield the headers and query fields whose values no rule computes."""
         computed = {self.place.text, self._profile.secret.key_id}
         if self.timestamp is not None:
             computed.add(self.timestamp.place.text)

@@ -89,8 +89,7 @@ NewEvent = tuple[Event, tuple[Any, ...]]
 """Event and the row to insert for it, whose `order_key` is set later."""
 
 Bodies = dict[str, tuple[str | None, str | None]]
-"""Bodies of one event id, by digest. Each has the order under which it is stored, and the order
-that it names."""
+"""By digest of each body of an event id: the order it is stored under, and the order it names."""
 
 
 @dataclass(slots=True)
@@ -215,11 +214,8 @@ def append_ahead(
 
 
 def _mark_ahead(connection: PlainConnection, arrivals: Sequence[Arrival]) -> Appended:
-    """Set orders due, and write seal marks, for events that `append_ahead` has stored. Another
-    process may have stored them, and then ended.
-
-    Raises StoreUnavailable if some of the events are not visible yet.
-    """
+    """Set orders due and write seal marks for events that a process stored before it ended. Raises
+    StoreUnavailable if some of the events are not visible yet."""
     settle(connection)
     given = [each.delivery_id for each in arrivals]
     found: dict[str, StoredVerdict] = dict(select_rows(connection, sql=_VERDICTS, values=given))
@@ -256,11 +252,8 @@ Came = TypeVar("Came", Arrival, Rejection)
 
 
 def _unknown(connection: PlainConnection, came: Sequence[Came]) -> list[Came]:
-    """Return the arrivals whose ids are not stored yet, each id once.
-
-    After a restore, a delivery in the inbox may be stored already. Then it is not a redelivery. A
-    rejected arrival that is verified again may be stored already, too.
-    """
+    """Return the arrivals whose ids are not stored yet, each id once. A delivery can be stored
+    already, without being a redelivery, after a restore or if a rejected one is verified again."""
     if not came:
         return []
     ids = [each.delivery_id for each in came]
@@ -320,8 +313,7 @@ READ: Final = "read "
 duplicate`."""
 
 READ_END: Final = "read!"
-"""Upper end of the range of names with the prefix READ, because `!` is the character after the
-blank."""
+"""Upper end of the range of names with the prefix READ: `!` follows the blank."""
 
 
 def count_read(connection: PlainConnection, appended: Appended) -> None:
@@ -374,8 +366,7 @@ def append(
 
 
 def _stored(connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory) -> Judged:
-    """Decide the verdict on each arrival, and store the arrivals. The caller must write seal marks
-    and due marks."""
+    """Decide verdicts and store the arrivals. The caller must write seal marks and due marks."""
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
     linking, known = Linking(memory), KnownEvents()
     guessed, any_known = None, False
@@ -487,8 +478,6 @@ def _unconfirmed(arrivals: Sequence[Arrival]) -> list[ToAsk]:
 
 
 def _awaits(arrival: Arrival) -> bool:
-    """Return whether to ask the provider about the event. Kinds of events that are ignored are not
-    asked about."""
     event = arrival.event
     if event is None or event.claim == "ignored":
         return False
@@ -508,11 +497,8 @@ _LEFT_AS_IT_IS = "ON CONFLICT (digest) DO NOTHING"
 
 
 def _keep_whole(connection: PlainConnection, arrivals: Sequence[Arrival]) -> None:
-    """Store each body that holds several events, once.
-
-    If the body was deleted earlier, store it again only if one of its events can be read now.
-    Otherwise each redelivery of an unreadable body would restore the deleted body.
-    """
+    """Store each body that holds several events, once. Store a deleted body again only if one of
+    its events can be read now, so that no redelivery restores an unreadable body."""
     bodies = {a.whole.digest: a.whole.body for a in arrivals if a.whole is not None}
     read = {a.whole.digest for a in arrivals if a.whole is not None and a.event is not None}
     for digests, conflict in ((read, _KEPT_AGAIN), (bodies.keys() - read, _LEFT_AS_IT_IS)):
@@ -554,8 +540,7 @@ _PRUNED: Final = (
 
 
 def _of_pruned(connection: PlainConnection, repeats: Sequence[Arrival]) -> set[str]:
-    """Return the ids of redeliveries whose first delivery was pruned or erased. Their headers and
-    addresses must not be stored."""
+    """Return ids of redeliveries of pruned deliveries. Their headers must not be stored."""
     events = {each.event.event_id for each in repeats if each.event is not None}
     if not events:
         return set()

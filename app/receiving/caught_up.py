@@ -15,20 +15,17 @@ from app.core.errors import NotAllRead
 from reconcile.instants import MILLISECOND, SECOND, Duration, Instant, format_duration
 
 READ_WITHIN_S: Final = 2.0
-"""Seconds after which an accepted delivery counts as unread. A question about one order waits up to
-that long."""
+"""Seconds after which an accepted delivery counts as unread: the longest wait of a question."""
 
 SOON_S: Final = 0.1
-"""Maximum wait in seconds of an API call that stores a fact about an order and then returns the
-order. The call must not wait for a burst of deliveries."""
+"""Maximum wait in seconds of a call that stores a fact. It must not wait for a burst."""
 
 FAR_BEHIND: Final = 200 * MILLISECOND
 """Maximum age of the oldest unread delivery at which a call with SOON_S still waits. If the
 delivery is older, the reader will not catch up in time."""
 
 COPY_LATE: Final[Duration] = 10 * SECOND
-"""Maximum age of the newest commit of a standby. If the commit is older, the standby's data counts
-as incomplete. The maximum is twice the interval of the reader's heartbeat."""
+"""Maximum age of a standby's newest commit: two heartbeats. An older one means missing data."""
 
 _PAUSE_S: Final = 0.02
 """Seconds between two checks while another process reads."""
@@ -78,9 +75,8 @@ async def behind_s(
 
 
 async def _copy_behind_s(context: AppContext, asked: Instant) -> int:
-    """Wait until a standby has all data up to the instant `asked`. If that takes longer than
-    COPY_LATE, return the age of its newest data in seconds. Otherwise, and on a primary, return
-    0."""
+    """Wait until a standby has all data up to `asked`, and return 0. After COPY_LATE, return the
+    age of its newest data in seconds."""
     ends = asyncio.get_running_loop().time() + COPY_LATE / SECOND
     while context.database.shared:
         copied = (await context.inbox.backlog()).copied_up_to

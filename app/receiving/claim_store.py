@@ -26,21 +26,17 @@ from app.database.statements import PlainConnection, statement
 from app.receiving.inbox_store import SUSPECT_COLUMNS, Suspect, Unread, items_of, suspect_of
 
 CLAIM_S: Final = 45.0
-"""Seconds after which a claim expires. This is three times the duration of the longest append on a
-busy machine. Reading 1,024 deliveries takes about 100 ms. Appending them takes at most 15 seconds:
-5 for this process and 10 for waiting for others. A claim does not expire during its append."""
+"""Seconds after which a claim expires: three times the longest append on a busy machine, so that
+none expires during its append. An append takes up to 15 s: 5 for itself, 10 for others."""
 
 LOOKS_S: Final = 3.0
-"""Longest time in seconds between two looks of a reader at the claims. After a longer time, it
-starts to count again."""
+"""Longest time in seconds between two looks of a reader at claims. Then its count restarts."""
 
 MOST_SEEN: Final = 1_000
-"""Maximum number of remembered claims. If there are more, a reader forgets the claims that are
-gone."""
+"""Maximum remembered claims. Beyond it, a reader forgets the claims that are gone."""
 
 MOST_CLAIMS: Final = 2
-"""Number of expired claims on a row after which its records are read one by one. One claim may
-expire because a reader died. If a second one expires, the row itself may be the cause."""
+"""Expired claims on a row after which its records are read singly: the row may be the cause."""
 
 HEADS: Final = 512
 """Maximum number of rows or suspects listed at a time."""
@@ -165,8 +161,7 @@ UPDATE inbox SET taken_by=?, tries=inbox.tries + free.ran_out FROM (
 ) AS free WHERE inbox.seq = free.seq
 RETURNING inbox.seq, inbox.count, inbox.received_at, inbox.records, inbox.tries
 """
-"""SQL that claims those rows that have not changed since they were listed. It skips rows that other
-processes are claiming."""
+"""SQL that claims rows that are unchanged since they were listed, and skips locked rows."""
 
 
 def claim_suspect(connection: PlainConnection, claimant: Claimant, head: Head) -> Suspect | None:

@@ -32,13 +32,11 @@ from reconcile.ledger.outcome_attempts import LONGEST_WINDOW
 from reconcile.ledger.positions import REPEATED_AFTER
 
 AT_ONCE: Final = 8
-"""Maximum number of concurrent questions to one provider. Every provider's rate limit allows
-this."""
+"""Maximum concurrent questions to one provider. Every provider's rate limit allows this."""
 
 MAX_WAITING: Final = 10_000
-"""Maximum number of waiting events of one source that were asked about before. If there are more,
-the events that were asked about most often are given up. Events that were never asked about are not
-limited here, because the receiver limits them."""
+"""Maximum waiting events of one source that were asked about before. With more, the events asked
+about most often are given up. The receiver limits events that were never asked about."""
 
 LEASE: Final[Duration] = 2 * MINUTE
 """Time for which a confirmation that was taken is reserved. Asking takes at most 20 seconds."""
@@ -48,16 +46,14 @@ LONGEST_PAUSE: Final[Duration] = HOUR
 """Longest pause between two questions about one event. Pauses double up to this."""
 
 ASK_FOR: Final[Duration] = LONGEST_WINDOW + 5 * DAY
-"""Time for which the provider is asked about an event. It exceeds the time limit of the slowest
-payment method. Afterwards, the ledger stays pending, and states why."""
+"""Time for which to ask about an event. It exceeds the slowest payment method's time limit."""
 
 ASK_AGAIN: Final[tuple[Duration, ...]] = (10 * SECOND, MINUTE, 10 * MINUTE, HOUR)
 """Pauses before the provider is asked the same question again. An unchanged answer may come from an
 outdated copy at the provider, and a changed answer must be confirmed by a second one."""
 
 SURE_NOT_FOUND: Final = 5
-"""Number of `not found` answers after which the provider is believed. Some providers know an event
-only after a while."""
+"""Number of `not found` answers that are believed. Some providers know an event late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,11 +251,8 @@ def _read(
 async def _later(
     context: AppContext, due: confirmation_store.Confirmation, asked: Duration, *, answered: bool
 ) -> None:
-    """Postpone the next question. The pause doubles each time, up to LONGEST_PAUSE. Give up if
-    there is no final answer after ASK_FOR.
-
-    asked  a longer pause that the provider asked for. It is limited by LONGEST_PAUSE, too
-    """
+    """Postpone the next question, doubling the pause up to LONGEST_PAUSE, or to the pause `asked`
+    for. Give up after ASK_FOR without a final answer."""
     now = context.clock.now()
     if now - due.asked_since > ASK_FOR:
         await _give_up(context, due, f"the provider gave no final answer in {ASK_FOR // DAY} days")
@@ -272,16 +265,14 @@ async def _later(
 
 
 async def _give_up(context: AppContext, due: confirmation_store.Confirmation, why: str) -> None:
-    """Stop asking about an event, and log the reason once. The ledger of its order stays
-    pending."""
+    """Stop asking about an event, and log why. The ledger of its order stays pending."""
     log.error("an event was not confirmed", event_id=due.event.event_id, reason=why)
     async with context.database.writing() as connection:
         await confirmation_store.settle(connection, due)
 
 
 MOST_ASKED_BEFORE: Final = 200
-"""Maximum number of events that are asked about again before a month is closed. That many fit into
-10 seconds. Further events count as unanswered."""
+"""Maximum events asked about before a month is closed, in 10 s. Others count as unanswered."""
 
 PATIENCE_S: Final = 15.0
 """Seconds to wait for these answers. Events without an answer by then count as unanswered."""
@@ -332,8 +323,7 @@ IDLE_S: Final = 1.0
 """Seconds between two checks for due events. A check costs one index lookup."""
 
 BETWEEN_S: Final = 0.05
-"""Seconds of pause after each question. They limit the rate to 20 questions a second for one
-provider."""
+"""Seconds of pause after each question: at most 20 questions a second for one provider."""
 
 
 def confirming(confirmer: Confirmer) -> TaskGroup:

@@ -147,8 +147,7 @@ def put_named_first(connection: PlainConnection, links: Mapping[tuple[str, str, 
 
 
 MOST_PUT_FIRST: Final = 10
-"""Maximum number of events of one reference that are moved to the front. A provider sends one or
-two before the shop names the reference, but anyone can send more."""
+"""Maximum events of a reference moved to the front. A provider sends two, others any number."""
 
 _ANY_UNNAMED: Final = "SELECT 1 FROM confirmations WHERE source=? AND named=0 LIMIT 1"
 _PUT_FIRST: Final = (

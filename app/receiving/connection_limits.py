@@ -16,8 +16,7 @@ from typing import Final, Protocol
 from app.receiving.refusals import network_of
 
 SWEEP_S: Final = 1.0
-"""Seconds between two checks of all connections. A connection can exceed its deadline by this
-time."""
+"""Seconds between two checks of all connections, which may exceed their deadline by as much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +86,6 @@ class ConnectionLimits:
                 del self._of_address[network]
 
     def _is_proxy(self, address: str) -> bool:
-        """Return whether the address belongs to a proxy, whose connections come from many
-        senders."""
         try:
             found = ipaddress.ip_address(address)
         except ValueError:

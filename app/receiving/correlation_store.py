@@ -34,15 +34,12 @@ LinkKey = tuple[str, str, str]
 """Reference, kind and source."""
 
 Links = dict[LinkKey, str]
-"""Order of each linked reference."""
 
 RETURNED: Final = "_returned"
-"""Suffix of the kind of a link that an event about returned money has stored: `payment_returned`,
-`session_returned`."""
+"""Suffix of a link's kind if an event about returned money stored it: `payment_returned`."""
 
 LINKS_REMEMBERED = 20_000
-"""Maximum number of links in the cache, which take about 7 MB. If there are more, the cache is
-cleared."""
+"""Maximum links in the cache, about 7 MB. Beyond it, the cache is cleared."""
 
 ORPHANS = (
     'SELECT "row", source, event_id, payment, session, standing FROM events '
@@ -63,7 +60,6 @@ _BROUGHT = (
     "WHERE deliveries.verdict = 'duplicate' /* events WHERE \"row\" = ANY($1) */ "
     "/* deliveries WHERE event_id IN (SELECT event_id FROM events) */"
 )
-"""SQL that selects the ids of all deliveries of these events."""
 
 Orphan = tuple[int, str, str, str | None, str | None, str]
 """Row, source, event id, payment, session and standing of an event that waits for an order."""
@@ -220,8 +216,7 @@ class Linking:
                 self.contest(order, linked)
 
     def _note_return(self, keys: Iterable[LinkKey], order: str) -> None:
-        """Store the order that a refund or chargeback names. If a reference is linked to another
-        order, contest the two orders."""
+        """Store the order that a refund or chargeback names; contest a different linked order."""
         for key in keys:
             self.contest(order, self.links.get(key))
             noted = _of_return(key)
@@ -230,8 +225,7 @@ class Linking:
             self.contest(order, self.links[noted])
 
     def _assign_nameless(self, nameless: Sequence[tuple[Event, Sequence[LinkKey]]]) -> None:
-        """Assign nameless events by their references. Repeat this until there is no new link,
-        because an assigned event can add links for other events."""
+        """Assign nameless events by their references until no new link appears for the others."""
         known = -1
         while known != len(self.links):
             known = len(self.links)
@@ -246,8 +240,7 @@ class Linking:
         return next((self.links[key] for key in keys if key in self.links), None)
 
     def _adopt(self, connection: PlainConnection) -> None:
-        """Assign orphans to the orders of new links. An adopted orphan may create further links,
-        and their orphans are adopted, too."""
+        """Assign orphans to the orders of new links, including links that the orphans create."""
         if not self.orphans:
             return
         tried: set[LinkKey] = set()
@@ -269,8 +262,7 @@ class Linking:
                     self.join(keys, order)
 
     def _contest_bodies(self, connection: PlainConnection) -> None:
-        """Contest all orders that have a body with the same event id, including bodies that name no
-        order."""
+        """Contest all orders with a body of the same event id, even bodies that name no order."""
         if not self.torn:
             return
         rows = select_rows(

@@ -24,7 +24,6 @@ _REFUSED_SHOWN: Final = (
 )
 _ACCEPTED_HALF: Final = sa.select(*_DELIVERIES.c)
 _REFUSED_HALF: Final = sa.select(*_REFUSED_SHOWN)
-"""Query for rejected arrivals. It has the same columns as the query for accepted ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +145,6 @@ _BROUGHT: Final = sa.union_all(
     .select_from(EVENTS.join(_AGAIN, _event_of(_AGAIN)))
     .where(EVENTS.c.order_key == sa.bindparam("order"), sa.text("again.verdict = 'duplicate'")),
 )
-"""SQL that selects the ids of all deliveries of an order's events. Each branch has an index."""
 
 
 async def list_log(
@@ -362,11 +360,8 @@ def _raw(row: Sequence[Any]) -> RawDelivery:
 async def _by_arrival(
     partitions: AsyncIterator[Rows],
 ) -> AsyncIterator[Rows]:
-    """Sort rows by arrival. The order of their ids is exact only to the millisecond.
-
-    Rows of the last millisecond of a partition are yielded with the next partition, which may have
-    more of them.
-    """
+    """Sort rows by arrival: ids order them only to the millisecond. Rows of the last millisecond of
+    a partition are yielded with the next partition."""
     waiting: Rows = []
     async for rows in partitions:
         waiting = sorted([*waiting, *rows], key=lambda row: int(row[1]))

@@ -20,8 +20,7 @@ from reconcile.instants import Instant
 from reconcile.matching.books import match_key
 
 NEXT_DUE: Final = "SELECT min(due_at) FROM order_due WHERE due_at IS NOT NULL"
-"""SQL that selects the next due instant. The condition makes the query use the index of waiting
-marks; without it, SQLite reads every mark."""
+"""SQL for the next due instant. Without its condition, SQLite reads every mark."""
 
 _RIGHT_MARKS = (
     "INSERT INTO order_due (order_key, due_at, generation) "

@@ -43,12 +43,10 @@ _DETAILS: Final = {
 
 
 FREE_BYTES: Final = 65_536
-"""Maximum size in bytes of a body that does not count as long. It exceeds the size of any event, so
-events always have room."""
+"""Maximum bytes of a body that does not count as long. It exceeds the size of any event."""
 
 TOO_MANY_RETRY_S: Final = 60
-"""Seconds for Retry-After with a 429. After this time, the address may again send its full number
-of rejected requests."""
+"""Seconds for Retry-After with a 429. Then the address has its full allowance again."""
 
 _RETRY_AFTER: Final[dict[int, Header]] = {
     429: (b"retry-after", b"%d" % TOO_MANY_RETRY_S),
@@ -126,8 +124,7 @@ class Webhooks:
         return (b"allow", ", ".join(methods).encode("ascii"))
 
     def _by_headers(self, headers: list[Header]) -> tuple[int | None, int]:
-        """Return a status code and the declared length of the body. The status is None if the
-        headers are acceptable. The length is 0 if it is not declared."""
+        """Return a status, None if acceptable, and the body's declared length, 0 if undeclared."""
         size = declared = 0
         for name, value in headers:
             size += len(name) + len(value)
@@ -138,8 +135,7 @@ class Webhooks:
         return (431 if size > self._limits.max_header_bytes else None), declared
 
     def _refusal(self, status: int, address: str) -> tuple[int, str]:
-        """Return status and code of the answer to a request whose body was not read. The status
-        becomes 429 if the address has used up its allowed rejections."""
+        """Return status and code for an unread body; 429 if the address used up its rejections."""
         if status == 503:
             return status, "no_room"
         decided = self.receiver.rejection_rate.decide(address)
@@ -158,8 +154,8 @@ class Webhooks:
         return await self._long_body(message, receive)
 
     async def _long_body(self, message: Message, receive: Receive) -> bytes | None:
-        """Read a body that arrives in several parts. Raises NoRoom if all unfinished bodies
-        together exceed their limit."""
+        """Read a body that arrives in parts. Raises NoRoom if unfinished bodies exceed their
+        limit."""
         body, counted = bytearray(), 0  # separate tiny parts take twenty times the memory
         try:
             while True:
@@ -186,10 +182,7 @@ def _address(scope: Scope) -> str:
 
 
 def _url(scope: Scope, source: str) -> str:
-    """Return the requested path and query, with the source's name in place of a secret address.
-
-    This does not affect signatures: schemes that sign a URL take it from the profile.
-    """
+    """Return path and query, with the source's name in place of a secret address."""
     query = scope.get("query_string", b"")
     path: str = scope["path"]
     if scope["path_params"]["source"] != source:
@@ -206,8 +199,7 @@ class Written(NamedTuple):
 
 
 def _written(answer: ReceiverAnswer) -> Written:
-    """Convert an acknowledgement to an HTTP answer. A reply in the provider's own format is not
-    changed."""
+    """Return the HTTP answer; a reply in the provider's own format is not changed."""
     status, verdict, delivery_id, reply, _ = answer
     if status >= 300:
         return _problem(status)

@@ -14,8 +14,7 @@ from app.receiving.refusal_store import Rejection
 from reconcile.instants import Instant
 
 _HEADS: Final = json.JSONEncoder(separators=(",", ":"))
-"""JSON encoder for heads. It is created only once, because `json.dumps` would create one for each
-head."""
+"""JSON encoder for heads, because `json.dumps` would create one for each head."""
 
 _SIZES: Final = struct.Struct(">II")
 """Sizes in bytes of a head and of its body."""

@@ -27,29 +27,21 @@ from app.receiving.receive import RETRY_AFTER_S
 _HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=-]+(?::\d{0,5})?|\[[0-9A-Fa-f:.]+\](?::\d{0,5})?")
 
 UNREAD_BYTES: Final = 16_384
-"""Maximum number of bytes of an answer that wait for a client. Then writing pauses, and the client
-must read these bytes within its deadline."""
+"""Maximum bytes of an answer that wait for a client. Beyond it, writing pauses."""
 
 LINGER_S: Final = 2.0
 LINGER_BYTES: Final = 12 * 1024 * 1024
-"""Maximum number of bytes that are read and discarded if an answer was sent before the end of the
-body. It suffices for a body of ten million bytes.
-
-Closing a socket with unread bytes discards the answer, and most senders write the whole body before
-they read (RFC 9112, 9.6).
-"""
+"""Maximum bytes discarded after an early answer, enough for a body of ten million. Closing a socket
+with unread bytes discards the answer, and most senders write first (RFC 9112, 9.6)."""
 
 KERNEL_BYTES: Final = 65_536
-"""Maximum number of bytes of answers that the kernel buffers for one client. The kernel's default
-is several megabytes."""
+"""Maximum bytes of answers in the kernel for one client; its default is several megabytes."""
 
 LAST_S: Final = 1.0
-"""Seconds for which an idle connection stays open after the service is told to stop. Otherwise a
-request that is just arriving would be lost."""
+"""Seconds an idle connection stays open at a stop, so that an arriving request is not lost."""
 
 MAX_PIPELINED: Final = 2
-"""Maximum number of requests of a connection that wait for an earlier answer. Webhook senders do
-not pipeline, and each request takes over two kilobytes before it is verified."""
+"""Maximum waiting requests of a connection. Webhook senders do not pipeline."""
 
 
 @lru_cache(maxsize=64)  # a service has one name, or a few
@@ -58,8 +50,6 @@ def _is_host(value: bytes) -> bool:
 
 
 def _answer(status: int, code: str, detail: str, *, more: bytes = b"") -> bytes:
-    """Build the bytes of an answer in advance, so that each refused request costs only one
-    write."""
     body = problem_body(status, code, detail)
     lines = [
         b"HTTP/1.1 %d %b" % (status, HTTPStatus(status).phrase.encode()),
@@ -84,9 +74,8 @@ _BUSY = _answer(
 
 
 HUNG_UP: Final = "tallyhook.hung_up"
-"""Key that is added to a request's scope when its sender has stopped sending or disconnected. A
-handler that only waits should then answer at once, because the connection is counted as open until
-it does."""
+"""Key in a request's scope after its sender stopped or disconnected. A handler that only waits must
+then answer, because the connection counts as open until it does."""
 
 
 class AmbiguousRequest(Exception):
@@ -102,11 +91,9 @@ _LENGTH_STATED: Final = b"\r\ncontent-length: "
 
 
 class _Answering:
-    """Transport for the handler of one request. Closing it closes the connection.
-
-    If the answer has a declared length, its head is sent together with the first part of the body,
-    in one packet. Otherwise the head is sent at once, because the answer may never end.
-    """
+    """Transport for one request's handler. Closing it closes the connection. With a declared
+    length, the head is sent with the first part of the body; otherwise at once, as it may never
+    end."""
 
     __slots__ = ("_connection", "_head", "_transport")
 
@@ -127,7 +114,6 @@ class _Answering:
             self._transport.write(data)
 
     def flush(self) -> None:
-        """Send the head of the answer, if it waits for a body that will not follow."""
         if self._head:
             self.write(b"")
 
@@ -341,8 +327,7 @@ class GuardedConnection(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, answer: bytes, reason: str) -> None:
-        """Refuse a request with at most one answer, and read no further requests. Earlier complete
-        requests get their answers."""
+        """Refuse with at most one answer. Earlier complete requests still get their answers."""
         self._deaf = True
         self.connection_limits.refused[reason] += 1
         cycle = cast("RequestResponseCycle | None", self.cycle)

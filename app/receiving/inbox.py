@@ -144,8 +144,7 @@ class Inbox(inbox_store.InboxRows):
         return list(zip(appended.arrivals, appended.verdicts, strict=True))
 
     async def _append_ahead(self, ready: Sequence[append_store.Ready]) -> Links:
-        """Run `append_ahead`. Raises StoreUnavailable if an unfinished commit conflicts, so that
-        the reader waits."""
+        """Run `append_ahead`. Raises StoreUnavailable if an unfinished commit conflicts."""
         try:
             return await self.database.writer.commit(
                 append_store.append_ahead, ready, memory=self._memory
@@ -254,8 +253,7 @@ class Inbox(inbox_store.InboxRows):
         return inbox_store.found_gap(connection, facts_at(path), now=now)
 
     def _check_gap(self, connection: PlainConnection) -> None:
-        """Raise ConfigurationError if the database has lost commits, because a new commit or a
-        migration would hide the loss."""
+        """Raise ConfigurationError if the database lost commits, which new commits would hide."""
         found = self._found_gap(connection)
         if found is not None:
             what = (
@@ -391,12 +389,9 @@ class Inbox(inbox_store.InboxRows):
         await file.make_way()
 
     async def _conclude(self, file: InboxFile, kept: InboxWriter) -> None:
-        """Record in the database whether the inbox file was closed properly or lost. If it is lost,
-        save its readable rows.
-
-        If the database has lost its own write-ahead log, record this loss in the inbox file, and
-        nothing else.
-        """
+        """Record in the database whether the inbox file was closed properly or lost; save a lost
+        file's readable rows. If the database lost its own write-ahead log, record only this, in the
+        file."""
         if kept.writer.poison is None:
             last = await file.on_snapshot(inbox_store.last_number)
             await self.database.writer.commit(inbox_loss_store.note_closed, last)

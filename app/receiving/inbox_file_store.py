@@ -47,18 +47,15 @@ from app.receiving.inbox_store import (
 from reconcile.instants import EARLIEST
 
 CHECKPOINT_PAGES: Final = 1_000
-"""Number of 4 KiB pages in the file's write-ahead log that triggers a checkpoint: 4 MB. Read rows
-are deleted within a second, so the same few pages change, and a checkpoint hardly delays
-senders."""
+"""Number of 4 KiB pages in the file's write-ahead log that triggers a checkpoint. Read rows are
+deleted within a second, so few pages change, and senders hardly wait."""
 
 SUFFIX: Final = ".inbox"
 
 CHECKED_BEFORE_SERVING: Final = 64 * MIB
-"""Maximum size in bytes of a file that is checked completely before any delivery is
-acknowledged."""
+"""Maximum bytes of a file that is checked completely before a delivery is acknowledged."""
 
 ENVIRONMENT: Final = "environment"
-"""Name of the fact that has the file's environment."""
 
 READERS: Final = 2
 
@@ -231,7 +228,7 @@ def facts_at(database: Path) -> FileFacts | None:
 
 
 def _is_bare(path: Path) -> bool:
-    """Return whether the file has no table. An unreadable file is not considered empty."""
+    """Return whether the file has no table; False if it is unreadable."""
     if not path.stat().st_size:
         return True
     try:

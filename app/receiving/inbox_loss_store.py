@@ -38,8 +38,7 @@ AT_ONCE: Final = 8
 """Number of rows that are saved in one transaction. A row has up to 8 MiB."""
 
 UNWRITTEN: Final = bytes(32)
-"""Zero bytes that show that a page was truncated. No head or JSON body has as many zero bytes in a
-row."""
+"""Zero bytes that show a truncated page. No head or JSON body has as many in a row."""
 
 
 class Kept(NamedTuple):
@@ -307,8 +306,7 @@ def loss_after(
 
 _MAGIC: Final = b"SQLite format 3\0"
 _SIZES: Final = struct.Struct(">H10xI")
-"""Fields of the header of an SQLite file after its first 16 bytes: page size in bytes, and number
-of pages."""
+"""Header of an SQLite file after its first 16 bytes: page size in bytes, number of pages."""
 
 
 def mend_length(path: Path) -> None:

@@ -22,21 +22,17 @@ from app.receiving.inbox_writer_store import InboxWriter
 from reconcile.instants import EARLIEST
 
 PATIENCE_S: Final = 2.5
-"""Seconds that a batch may take before its senders are asked to try again. Some providers
-disconnect after five seconds, and a delivery may have to wait for two batches."""
+"""Seconds that a batch may take. Some providers wait five, and a delivery may need two batches."""
 
 FAULTS: Final = 3
-"""Number of consecutive failed batches after which the store counts as faulty. A single batch may
-fail because of its content."""
+"""Consecutive failed batches after which the store is faulty. One may fail by its content."""
 
 SPACING_S: Final = 0.005
-"""Minimum number of seconds between the starts of two commits under load. At 1,000 deliveries a
-second, this saves a third of the receiver's processor time. A sender that sends one delivery at a
-time is never delayed by it."""
+"""Minimum seconds between two commits under load. At 1,000 deliveries a second, this saves a third
+of the receiver's processor time. A single sender is never delayed."""
 
 ROW_BYTES: Final = 8 * 1024 * 1024
-"""Maximum total size in bytes of the bodies in a row with several deliveries. A reader has several
-rows in memory."""
+"""Maximum bytes of bodies in a row of several deliveries. A reader has several rows in memory."""
 
 _SLOW: Final = "the store has not finished a write for some seconds; try again"
 
@@ -117,8 +113,7 @@ class InboxQueue:
                 await self._keep_distance(began_at)
 
     async def _keep_distance(self, began_at: float) -> None:
-        """Wait until SPACING_S has passed since the last commit began. Do not wait if the batch is
-        full or empty, or if the queue is closing."""
+        """Wait until SPACING_S after the last commit began; not if full, empty or closing."""
         early = began_at + SPACING_S - asyncio.get_running_loop().time()
         if early > 0 and 0 < len(self._waiting) < self._batch_limit and not self._closing:
             await asyncio.sleep(early)
@@ -226,8 +221,7 @@ class InboxQueue:
             )
 
     def _lose_patience(self) -> None:
-        """Ask all waiting senders to try again, including those of the running batch, and drop the
-        waiting items. Accept no more items until the running batch ends."""
+        """Ask all waiting senders to try again. Accept no items until the running batch ends."""
         self.stalled = _SLOW
         log.error("the store is slow to answer", batch=len(self._under_way), queue=self.depth)
         waiting = [*self._under_way, *self._waiting]
@@ -251,14 +245,12 @@ _TRIAL: Final = Received(
 
 
 def _class_of(error: Exception) -> str:
-    """Return the class name of the driver's error. Its message is not used, because it may quote a
-    row."""
+    """Return the class name of the driver's error, whose message may quote a row."""
     return type(error.__cause__ or error).__name__
 
 
 def _brings_deliveries(batch: Sequence[_Waiting]) -> bool:
-    """Return whether a batch has deliveries. Storing only rejections does not prove that deliveries
-    can be stored."""
+    """Return whether a batch has deliveries: rejections do not prove that they can be stored."""
     return any(isinstance(item, Received) for item, _ in batch)
 
 

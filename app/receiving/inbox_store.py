@@ -46,8 +46,7 @@ POSITION: Final = "inbox position"
 """Counter in the database: number of the last row of the file that was read."""
 
 COVERED: Final = "inbox covered"
-"""Counter in the database: number of the last row whose content is in the database's file, and not
-only in its write-ahead log."""
+"""Counter in the database: last row that is in its file, not only in its write-ahead log."""
 
 RECORDS_READ: Final = "inbox records"
 """Counter in the database: number of records of the file that were read."""
@@ -59,30 +58,25 @@ RECORDS_DELETED: Final = "records deleted"
 """Counter in the inbox file: number of records in its deleted rows."""
 
 TIDY: Final = "inbox tidy"
-"""Counter in the database: number of the row up to which an erasure requested the deletion of all
-traces."""
+"""Counter in the database: row up to which an erasure requested that all traces be deleted."""
 
 TIDIED: Final = "tidied"
 """Counter in the inbox file: number of the row up to which all traces are deleted."""
 
 BEAT: Final = "reader beat"
-"""Counter in the database: time of a reader's last heartbeat. Receivers that run without a reader
-check it."""
+"""Counter in the database: a reader's last heartbeat, for receivers without a reader."""
 
 CLOSED: Final = "inbox closed"
-"""Counter in the database: number of the file's last row when the file was closed properly, plus
-one. It is absent or 0 while the file is open for writing."""
+"""Counter in the database: the file's last row at its proper close, plus one; 0 while open."""
 
 OPENED: Final = "inbox opened"
 """Counter in the database: when the file was last opened without unread rows."""
 
 LAST_BACKUP: Final = "last backup"
-"""Counter in the database: time of the last backup, in microseconds of Unix time.
-deploy/compose/compose.yaml sets it, too."""
+"""Counter in the database: time of the last backup in Unix µs. compose.yaml sets it, too."""
 
 IDENTITY: Final = "inbox"
-"""Name of the fact with the id of the inbox file to which POSITION refers. The file stores its id,
-too."""
+"""Fact with the id of the inbox file that POSITION refers to. The file has its id, too."""
 
 _NEW_SUSPECT: Final = ("received_at", "tries", "aside", "orders", "record")
 
@@ -652,8 +646,7 @@ def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Bac
 
 
 def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backlog, int, bool]:
-    """Count the file's unread rows above `after`. Also return its last number, and whether all rows
-    above `after` are still there."""
+    """Count unread rows above `after`. Return also the last number, and whether none is missing."""
     last = last_number(connection)
     ((first,),) = connection.ask("SELECT min(seq) FROM inbox WHERE seq > ?", (after,))
     complete = (last if first is None else first - 1) <= after
@@ -685,5 +678,4 @@ SELECT coalesce(max(seq), 0), CASE WHEN pg_is_in_recovery() THEN CAST(1000000 * 
     epoch FROM coalesce(pg_last_xact_replay_timestamp(), pg_postmaster_start_time())
 ) AS bigint) END FROM inbox
 """
-"""SQL that selects the last number in the table, and the time up to which a standby has the data of
-its primary."""
+"""SQL for the last number, and the time up to which a standby has its primary's data."""

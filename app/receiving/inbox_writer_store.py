@@ -35,29 +35,23 @@ LOOK_SHARED_S: Final = 1.0
 """LOOK_S for PostgreSQL, where the check only measures the backlog."""
 
 IDLE_S: Final = 1.0
-"""Seconds after which read rows are deleted in a transaction of their own. Otherwise they are
-deleted when a delivery is written."""
+"""Seconds until read rows are deleted on their own, if no delivery is written meanwhile."""
 
 NOTE_S: Final = 1.0
-"""Seconds after which a new LAST_COMMIT is recorded in a transaction of its own. Otherwise it is
-recorded when a delivery is written."""
+"""Seconds until a new LAST_COMMIT is recorded on its own, if no delivery is written meanwhile."""
 
 QUIET_S: Final = 5.0
-"""Seconds without a commit after which the database's write-ahead log is checkpointed, or the
-checkpoint is tried again."""
+"""Seconds without a commit until the database's write-ahead log is checkpointed."""
 
 ROOM_TIMES: Final = 3
-"""Factor by which the unread bytes are multiplied to estimate the free space that they need: in the
-write-ahead log, in the database and in its indexes."""
+"""Factor from unread bytes to free space: in the write-ahead log, the database and indexes."""
 
 ROOM_FLOOR: Final = 4_096
-"""Minimum number of bytes that an unread record still needs for its rows, its leaf, and the ledger
-of its order."""
+"""Minimum bytes that an unread record needs: its rows, leaf, and the ledger of its order."""
 
 DELETED_BYTES: Final = 256 * 1024
-"""Maximum size in bytes of the read rows that are deleted while a row is written. If the new row is
-larger, its size is the maximum. The limit exists because the sender has to wait for the
-deletion."""
+"""Maximum bytes of read rows deleted while a row is written, or the row's size if larger: the
+sender waits for the deletion."""
 
 DELETED_IDLE_BYTES: Final = 4 * 1024 * 1024
 """DELETED_BYTES for a transaction that no sender waits for."""
@@ -240,8 +234,7 @@ class InboxWriter:
             self._wrote(last, note)
 
     async def _tidy(self, progress: inbox_store.Progress) -> None:
-        """Delete all traces of read rows in the file and its write-ahead log, up to the number that
-        an erasure requested."""
+        """Delete all traces of read rows up to the number that an erasure requested."""
         up_to = progress.tidy_up_to
         if progress.covered < min(up_to, progress.position):
             await self._database.try_checkpoint("PASSIVE")  # the next look sees how far it got
@@ -260,8 +253,7 @@ class InboxWriter:
             await self.writer.commit(_keep, (), None, newer)
 
     async def _note(self, last_commit: int) -> None:
-        """Store the database's last commit in the inbox file. If there was no new commit for
-        QUIET_S, checkpoint the database's write-ahead log."""
+        """Store the database's last commit in the file; after QUIET_S without one, checkpoint."""
         now = monotonic()
         if last_commit != self._seen:
             self._seen, self._seen_at = last_commit, now

@@ -16,12 +16,10 @@ from app.database.database import Database
 from app.database.engine import Connection
 
 SHORT_S: Final = 0.025
-"""Seconds that a transaction should take, including its commit. Others should wait at most 50 ms.
-Half of that is allowed here, because durations vary."""
+"""Seconds for a transaction with commit: half of the 50 ms that others wait, since it varies."""
 
 _GROWTH: Final = 2
-"""Maximum growth factor from one transaction to the next. A single quick transaction proves
-little."""
+"""Maximum growth factor between transactions. A single quick transaction proves little."""
 
 
 class Pace:

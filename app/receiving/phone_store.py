@@ -19,12 +19,10 @@ PhoneNote = tuple[bytes, str, str, Instant]
 `delivery` or RECIPIENT. The subject is the reference of the order, or the id of the delivery."""
 
 RECIPIENT: Final = "recipient"
-"""Kind of a note on the person who gets a payment, according to a statement. The subject of the
-note is `stm:` followed by the reference of the payment."""
+"""Kind of a note on a statement's payee. Its subject is `stm:` and the payment's reference."""
 
 NOTES_OF: Final = "SELECT digest, kind, thing, noted_at FROM phones WHERE thing IN ({})"
-"""SQL that selects the notes of some orders and deliveries. It must be fast, because retention uses
-it for every order that it deletes."""
+"""SQL for the notes of orders and deliveries. Retention uses it for every deleted order."""
 
 KEY: Final = "phone key"
 """Name of the stored fact that tells which phone key the database uses."""

@@ -45,21 +45,18 @@ _log_delivery = LogLine(
 )
 
 AT_ONCE: Final = 512
-"""Number of records appended in one transaction. This takes about 15 ms on an idle machine, and ten
-times that on a busy machine. If another process waits for the transaction, fewer records are
-appended (see `Pace`)."""
+"""Records appended per transaction: 15 ms idle, ten times that if busy. Fewer are appended if
+another process waits (see `Pace`)."""
 
 AT_ONCE_SHARED: Final = 1_024
 """AT_ONCE for PostgreSQL. There, readers append one after the other, and each commit may wait 10 ms
 for a standby. A `PUT` waits about 50 ms for each reader that is before it."""
 
 AT_ONCE_BYTES: Final = 4 * 1024 * 1024
-"""Maximum size in bytes of the bodies appended in one transaction, because it writes them once
-more."""
+"""Maximum bytes of bodies appended per transaction, because it writes them once more."""
 
 LOOK_S: Final = 1.0
-"""Maximum pause in seconds between two checks for deliveries on SQLite, where the receiver also
-signals new deliveries."""
+"""Maximum seconds between checks on SQLite, where the receiver also signals new deliveries."""
 
 LOOK_SHARED_S: Final = 0.05
 """LOOK_S for PostgreSQL, where receivers on other machines fill the inbox without a signal."""
@@ -68,12 +65,10 @@ TURN_S: Final = 0.5
 """Seconds between two attempts to become the only reader on SQLite."""
 
 TRY_AGAIN_S: Final = 0.5
-"""Seconds of pause if the store could not append, because the disk is full or the database is
-busy."""
+"""Seconds of pause if the store could not append: the disk is full, or the database busy."""
 
 LEFT_S: Final = 60.0
-"""Seconds between two checks for orders that a dead reader left held, if there are several
-readers."""
+"""Seconds between checks for orders that a dead reader held, with several readers."""
 
 BEAT_S: Final = 5.0
 """Seconds between two heartbeats while there is nothing to read, if there are several processes."""
@@ -219,8 +214,7 @@ class Reader:
                 await self._database.writer.commit(inbox_store.suspect, rows)
 
     async def _end(self) -> None:
-        """Record that the reader ended normally, so that its claimed rows do not become
-        suspects."""
+        """Record a normal end, so that the reader's claimed rows do not become suspects."""
         if self._began:
             try:
                 await self._database.writer.commit(_end, self._reading.claimant)
@@ -235,7 +229,6 @@ class Reader:
             self._seen_at = now
 
     async def _read_suspect(self) -> int:
-        """Read one suspect in a transaction of its own, unless another reader has claimed it."""
         heads = await self._database.on_snapshot(claim_store.heads_of_suspects)
         claimant, writer = self._reading.claimant, self._database.writer
         for head in claimant.free(heads)[:1]:
@@ -328,8 +321,7 @@ def _pace(database: Database) -> Pace:
 
 
 async def _claimed(reading: ReaderContext, limit: int) -> list[inbox_store.Unread]:
-    """Claim rows to read. If the inbox was empty last time, first check it in a snapshot, so that
-    nothing is written without need."""
+    """Claim rows to read. After an empty inbox, look in a snapshot first, to avoid a write."""
     claimant, database = reading.claimant, reading.context.database
     quiet = reading.context.signals.drained.is_set()
     if quiet and not claimant.free(await database.on_snapshot(claim_store.heads_of_rows)):

@@ -31,16 +31,14 @@ from app.receiving.unsigned import UnsignedAllowance
 from reconcile.instants import Instant
 
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
-"""Status codes of rejections. All other rejections get 401, so that the sender cannot distinguish a
-wrong signature from a wrong age."""
+"""Statuses of rejections. All others get 401, so that a sender cannot tell them apart."""
 
 
 _log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest", "peer")
 
 MAX_UNSIGNED_BYTES: Final = 64 * 1024
 MAX_UNSIGNED_VALUES: Final = 2_000
-"""Maximum number of values in an unsigned body. A real callback has some dozens, but anyone can
-send one."""
+"""Maximum values in an unsigned body. A callback has some dozens, but anyone can send one."""
 
 RETRY_AFTER_S: Final = 5
 """Seconds for Retry-After with a 503. A restart is usually finished by then."""
@@ -88,8 +86,7 @@ class Unstored:
 
 
 LEAST_SECRET_END: Final = 16
-"""Minimum length in characters of a source's secret address. An unknown address that is at least
-this long may be a secret address with a typing error, or a retired one."""
+"""Minimum characters of a secret address. An unknown one as long may be mistyped or retired."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,8 +168,7 @@ async def receive_delivery(receiver: Receiver, incoming: Incoming) -> ReceiverAn
 
 
 def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected | Received:
-    """Do steps 1 to 5 of the module's docstring. Return a delivery to store, a rejection, or an
-    answer to a request that is not stored."""
+    """Do steps 1 to 5 of the module's docstring. Return a delivery, a rejection or an answer."""
     now = receiver.clock.now()
     delivery_id = new_id("dlv_", now)
     source = receiver.sources.get(incoming.source)
@@ -223,8 +219,8 @@ def _accepted(receiver: Receiver, incoming: Incoming, received: Received) -> Rec
 def _not_stored(
     receiver: Receiver, received: Received, error: StoreUnavailable | StorePoisoned
 ) -> ReceiverAnswer:
-    """Return the answer after storing has failed. If the delivery was stored nevertheless, the
-    sender's next attempt will be a duplicate."""
+    """Return the answer after storing failed. If it was stored after all, a retry is a
+    duplicate."""
     receiver.unstored.note(error.reason)
     return ReceiverAnswer(503, None, received.delivery_id, reason=error.reason)
 
@@ -271,8 +267,7 @@ def _log_not_kept(
 
 
 async def _count_not_kept(receiver: Receiver, source: str, delivery_id: str) -> None:
-    """Log and store, at most once a second, how many requests of an unsigned source were not
-    stored."""
+    """Log and store, at most once a second, how many unsigned requests were not stored."""
     count = receiver.unsigned.to_note(source)
     if not count:
         return

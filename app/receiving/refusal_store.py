@@ -29,8 +29,7 @@ _COLUMNS = (
 _REJECTIONS = table("rejections", *map(column, _COLUMNS))
 
 _SLACK = 0.9
-"""Share of its limits to which a full ring is trimmed. There is then room for more, so trimming is
-rare."""
+"""Share of its limits to which a full ring is trimmed, so that trimming is rare."""
 
 _ROW_OVERHEAD = 400
 """Bytes that a row counts in addition to its body and headers, for ids, digest and indexes."""
@@ -204,6 +203,5 @@ def _rejection(row: Sequence[Any]) -> Rejection:
 
 
 def _kept(body: int, headers: int, *, rows: int = 1) -> int:
-    """Return how many bytes these bodies, headers and rows count toward the limit of the ring.
-    Headers count twice, because a Latin-1 character takes up to two bytes in UTF-8."""
+    """Return the bytes counted toward the ring's limit. Headers count twice for UTF-8."""
     return body + 2 * headers + rows * _ROW_OVERHEAD

@@ -26,12 +26,7 @@ MAX_ADDRESSES: Final = 4096
 with its full allowance again, so there is also an allowance for all addresses together."""
 
 Decision = Literal["kept", "counted", "too_many"]
-"""Decision about one rejection.
-
-kept      write and log it
-counted   only count it
-too_many  make its address wait
-"""
+"""`kept`: write and log it; `counted`: only count it; `too_many`: make its address wait."""
 
 
 class Allowance:
@@ -101,8 +96,7 @@ def network_of(address: str) -> str:
 
 
 LANES: Final = 4_096
-"""Number of lanes between which questions to a provider alternate. It is small, so that a stored
-lane does not identify one of a million IPv4 addresses."""
+"""Lanes between which questions alternate: too few to identify one of all IPv4 addresses."""
 
 
 def lane_of(address: str) -> int:
@@ -127,16 +121,13 @@ AGES: Final = ("timestamp_too_old", "timestamp_too_new")
 """Verdicts on a genuine delivery whose timestamp is too old or too new."""
 
 WINDOW: Final[Duration] = 15 * MINUTE
-"""Time for which a rejection counts. Providers usually send again within this time, and older
-rejections say little about the present clock."""
+"""Time for which a rejection counts. Older rejections say little about the present clock."""
 
 REFUSALS: Final = 3
-"""Minimum number of rejections of one source that raise the alarm, if no delivery is accepted
-between them. Fewer may simply be late deliveries."""
+"""Minimum rejections without an acceptance between them for an alarm. Fewer may be late ones."""
 
 BODIES: Final = 2
-"""Minimum number of different bodies among these rejections. Replays of a single request prove
-nothing."""
+"""Minimum different bodies among these rejections. Replays of one request prove nothing."""
 
 KEPT: Final = 100
 """Maximum number of bodies remembered for each source: those that were rejected last."""

@@ -51,8 +51,7 @@ _AGAIN: Final = (
     "look_at = excluded.look_at, erasure = excluded.erasure "
     "WHERE excluded.erasure > restrictions.erasure"
 )
-"""Conflict clause that keeps the first `since` of a restriction. So `since` stays the same if a
-journal line is carried out again after a restore."""
+"""Conflict clause that keeps a restriction's `since` if a journal line is carried out again."""
 _BESIDE: Final = (
     "SELECT min(thing) FROM restrictions WHERE kind = 'order' AND erasure = ? "
     "AND why NOT IN ('accounts', 'in_the_reference')"

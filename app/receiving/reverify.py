@@ -123,8 +123,7 @@ async def _pages(context: AppContext) -> AsyncIterator[list[Rejection]]:
 
 
 async def _spans_ahead(context: AppContext) -> list[tuple[Instant, Instant]]:
-    """Return the time spans in which this machine's clock was ahead, according to the audit
-    trail."""
+    """Return time spans in which this machine's clock was ahead, by the audit trail."""
     async with context.database.reading() as connection:
         entries = await acts_since(
             connection, EARLIEST, who=SERVICE.name, actions=["clock_put_right"]
@@ -199,11 +198,8 @@ async def _judge_page(
 def _judged(
     context: AppContext, rejection: Rejection, spans: Sequence[tuple[Instant, Instant]]
 ) -> verify.RefusedDelivery | list[Arrival] | None:
-    """Verify a rejection as of its arrival, with the present sources and rules. Return None if only
-    a part of its body was stored.
-
-    spans  times in which the clock was ahead, so that the real arrival may have been earlier
-    """
+    """Verify a rejection as of its arrival with the present sources and rules; None if only a part
+    of its body was stored. In `spans` the clock was ahead, so that it may have arrived earlier."""
     source, environment = context.sources.get(rejection.source), context.database.environment or ""
     if source is None:
         return verify.RefusedDelivery("source_unknown", "no source with this name is configured")
@@ -239,11 +235,8 @@ def _refusal_within(
     *,
     environment: str,
 ) -> verify.RefusedDelivery | ProviderReply | None:
-    """Return why a request would be rejected at an instant.
-
-    If only its timestamp is invalid, search the bounds by bisection for an instant at which it is
-    valid, because only the verifier can read the timestamp.
-    """
+    """Return why a request would be rejected at `at`. If only its timestamp is invalid, bisect
+    `bounds` for a valid instant, because only the verifier can read the timestamp."""
     earliest, latest = bounds
     while True:
         refused = verify.refusal_of(source, incoming, now=at, environment=environment)

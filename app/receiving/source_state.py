@@ -41,12 +41,10 @@ LOOKED_AT: Final = 200
 """Number of latest deliveries of a source among which payments are searched."""
 
 PAYMENTS: Final = 20
-"""Number of latest payment events, among these deliveries, that decide the state. A single one may
-have no order by chance."""
+"""Latest payment events that decide the state. A single one may have no order by chance."""
 
 EXPLAINED: Final = 3
-"""Number of latest rejected deliveries of a source that are examined by the signature doctor, which
-tries hundreds of mistakes on each. There are several, because some may come from strangers."""
+"""Latest rejections examined by the doctor: several, because some may come from strangers."""
 
 
 class SourceStateDocument(TypedDict):

@@ -17,13 +17,11 @@ if TYPE_CHECKING:
     from app.providers.source import Source
 
 REFUSALS_KEPT: Final = 90 * DAY // HOUR
-"""Number of hours for which rejections are counted, with at most nine rows for each source and
-hour."""
+"""Hours for which rejections are counted: at most nine rows for each source and hour."""
 
 ACCEPTED: Final = "last accepted "
 READ_AT: Final = "last read "
-"""Prefix of the counter with the last arrival of a readable delivery, by source. `ACCEPTED` is the
-prefix of the counter with the last arrival of any accepted delivery."""
+"""Prefix of the counter of a source's last readable arrival. `ACCEPTED`: any accepted one."""
 
 
 class Accepted(NamedTuple):

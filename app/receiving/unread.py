@@ -18,8 +18,7 @@ week, and older deliveries, such as a test from a dashboard, may never become re
 DAYS: Final = counted(WINDOW // DAY, "day")
 
 ENOUGH: Final = 1000
-"""Number up to which unreadable deliveries are counted. One mistake in a profile may make all
-deliveries unreadable."""
+"""Limit up to which unreadable deliveries are counted: one bad profile may affect all."""
 
 
 def unread(sources: Mapping[str, int]) -> Alarm | None:

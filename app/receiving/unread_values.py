@@ -17,12 +17,10 @@ from app.providers.source import Source
 from app.receiving.unread_store import NO_VALUE
 
 LEAST_LENGTH: Final = 4
-"""Minimum length in characters of a value that may be a reference. Shorter values, such as `KES`,
-occur in most messages. The member of the order may have any length."""
+"""Minimum characters of a possible reference: shorter ones, such as `KES`, are in most messages."""
 
 MOST_VALUES: Final = 2_000
-"""Maximum number of values stored for one message, about 200 kB. An event has a few dozen. If a
-message has more, its values count as unreadable."""
+"""Maximum values stored for a message, about 200 kB; with more, they count as unreadable."""
 
 _TOKENS: Final = re.compile(
     rb'"((?:[^"\\]++|\\.)*+)"(\s*+:)?|(?<![\w.+-])(\d{1,40})(?![\w.])', re.DOTALL

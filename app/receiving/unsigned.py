@@ -29,38 +29,31 @@ MAX_BYTES_PER_MINUTE: Final = 2 * 1024 * 1024
 callbacks of 1.7 kB. A provider can be asked about that many in a minute."""
 
 PER_REFERENCE: Final = 10
-"""Maximum number of requests a minute that name the same known session or payment. A provider sends
-one or two. The customer knows the session, and could send any number."""
+"""Maximum requests a minute for a known reference. A provider sends two, a customer any number."""
 
 MAX_REFERENCES: Final = 100_000
-"""Maximum number of references that are remembered, which take about 20 MiB. The references that
-were named last are kept."""
+"""Maximum remembered references, about 20 MiB. The last named ones are kept."""
 
 MAX_NAMING_BYTES: Final = 8 * 1024
 MAX_NAMING_VALUES: Final = 200
-"""Maximum number of values of a body that are compared with the known references. Further values
-are ignored. A callback has dozens."""
+"""Maximum values compared with known references; others are ignored. A callback has dozens."""
 
 MAX_UNASKED: Final = 100_000
-"""Maximum number of events of one source that were never asked about. That many take 83 minutes of
-questions and about 100 MB. If there are more, only requests with a known session or payment are
-stored."""
+"""Maximum events of one source never asked about: 83 minutes of questions, about 100 MB. With more,
+only requests with a known session or payment are stored."""
 
 EVERY_S: Final = 1.0
 """Seconds between two log lines on how many requests were not stored."""
 
 
 NAMED_FOR: Final[Duration] = ASK_FOR
-"""Maximum age of the references that a receiver loads when it starts. Events are asked about for
-this time."""
+"""Maximum age of references loaded at a start: events are asked about for this time."""
 
 LOOK_BACK: Final[Duration] = MINUTE
-"""Overlap of two lookups in time. Records are not committed in the order of their ids, so a record
-may become visible late."""
+"""Overlap of two lookups: records are not committed in the order of their ids."""
 
 LOOK_S: Final = 1.0
-"""Seconds between two lookups of references. A customer needs longer to type a PIN, and a flood
-stores at most 40 MiB meanwhile."""
+"""Seconds between lookups of references. A customer needs longer to type a PIN."""
 
 
 class UnsignedAllowance:

@@ -121,7 +121,7 @@ def _several(
 
 
 def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
-    """Return bytes, event and problem of each event. Either event or problem is None."""
+    """Return bytes, and event or problem (the other is None), of each event."""
     read = zip(reading.raws, reading.events, strict=True)
     return [(raw, event, None) for raw, event in read] + [
         (raw, None, why) for raw, why in reading.unread

@@ -99,7 +99,6 @@ def read_script(path: Path, *, secret: str) -> Script:
 
 
 EXPECTED: Final = ("outcome", "fulfillable", "findings", "explanation")
-"""Members of the ledger that must have the expected values after a replay."""
 
 
 def _step(step: Mapping[str, Any]) -> ScriptStep:
@@ -197,7 +196,6 @@ class _Player:
         self.differences: list[str] = []
 
     async def send(self, step: ScriptStep) -> str:
-        """Send an event, signed now."""
         url = self._stage.target(step.source, several=len(self._script.signers) > 1)
         signed = self._script.signers[step.source].signed(
             step.body(self._moved), event_id=step.event_id, now=self._stage.clock.now(), url=url
@@ -218,7 +216,6 @@ class _Player:
         return f"event {step.event_id}: {verdict}"
 
     async def tell(self, step: ScriptStep) -> str:
-        """Send a record of the shop to the API."""
         record, token = step.record, self._stage.token
         assert record is not None
         word = record.kind.removeprefix("order_")
@@ -243,7 +240,6 @@ class _Player:
         return f"the shop: {word}"
 
     async def compare(self) -> None:
-        """Note how the order's ledger differs from the expected one."""
         headers = [("authorization", f"Bearer {self._stage.token}")]
         answer = await self._ask("GET", self._stage.order(self._script.order), headers=headers)
         document = _json(answer)

@@ -33,8 +33,7 @@ _RANKS: Final = (
     ("payment.timed_out", "timed_out"),
     ("payment.pending", "timed_out"),
 )
-"""Outcome of a payment for each kind of event, the strongest kind first. A payment that stays
-pending times out."""
+"""Outcome of a payment by kind of event, the strongest first. A pending payment times out."""
 
 _CAPTURED: Final = frozenset({"payment.succeeded"})
 _REFUNDED: Final = frozenset({"payment.refunded"})
