@@ -135,7 +135,6 @@ def outcome_of(order: Money, happenings: list[Happening]) -> str:
 
 
 def _outcome_unpaid(happenings: list[Happening]) -> str:
-    """Return the outcome of the payment that ended last, if no payment has money."""
     ends = {h.payment: payment_outcome(happenings, h.payment) for h in happenings}
     if "authorized" in ends.values():
         return "authorized"

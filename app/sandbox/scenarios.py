@@ -12,14 +12,12 @@ from typing import Final, Literal
 from reconcile.money import Money
 
 AmountRule = Literal["order", "other", "third", "rest"]
-"""Rule for an amount: the order's amount, some minor units less, a third of it, or the rest of
-it."""
+"""Amount rule: the order's amount, some minor units less, a third of it, or the rest of it."""
 
 Copy = Literal["true", "other_amount", "tampered"]
 """Kind of a delivered copy: unchanged, signed with another amount, or changed after signing."""
 
 Start = Literal["opening", "expiry"]
-"""Instant from which the time of a delivery is counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +73,7 @@ def _rest(money: Money) -> Money:
 
 
 def _other(money: Money) -> Money:
-    """Return a different amount: 100 minor units less. If that is not possible, return one unit
-    less, or 100 more than a single unit."""
+    """Return a different amount: 100 minor units less, or one less, or 100 more than one unit."""
     change = -100 if money.minor > 100 else -1 if money.minor > 1 else 100
     return Money(minor=money.minor + change, currency=money.currency)
 
@@ -84,7 +81,6 @@ def _other(money: Money) -> Money:
 AMOUNTS: Final[Mapping[AmountRule, Callable[[Money], Money]]] = MappingProxyType(
     {"order": lambda money: money, "other": _other, "third": _third, "rest": _rest}
 )
-"""Rules as functions of the order's money."""
 
 PENDING: Final = ScenarioStep(kind="payment.pending", at=1)
 SUCCEEDED: Final = ScenarioStep(kind="payment.succeeded", at=3)

@@ -154,8 +154,7 @@ def build_sandbox(
 
 
 class _Server(uvicorn.Server):
-    """Server that stops normally on SIGTERM and SIGINT once its port is open. Uvicorn's own would
-    raise the signals again."""
+    """Server that stops normally on SIGTERM and SIGINT. Uvicorn's own raises the signals again."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -224,8 +224,7 @@ def _without_numbers(value: Any, depth: int) -> Any:
 
 
 def _number_text(value: Decimal) -> str:
-    """Return equal text for equal numbers, such as 1500, 1500.00 and 15e2. It is fast even for
-    1e999999999."""
+    """Return equal text for equal numbers, such as 1500 and 15e2; fast even for 1e999999999."""
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     written = "".join(map(str, digits)).lstrip("0")

@@ -15,8 +15,7 @@ from reconcile.instants import Instant
 from reconcile.transparency.merkle import Hash
 
 DepartureWay = Literal["published", "folder", "mail", "post"]
-"""Channels of publication without a cosignature: `published` is shown to the public, and the others
-are ways of delivery."""
+"""Ways of publication without a cosignature. `published` means that it is shown to the public."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,7 +91,6 @@ class Leaf(NamedTuple):
 
 
 LEAF_SELECT: Final = ", ".join(Leaf._fields)
-"""Columns of `log_leaves` that make a Leaf."""
 
 
 def began_before(chain: Sequence[Leaf], instant: Instant) -> bool:
@@ -206,8 +205,7 @@ def _delivery(row: Sequence[Any]) -> Sealable:
 
 
 def _event_parts(row: Sequence[Any]) -> commitments.Written:
-    """Return the parts of an event from a row of EVENT_COLUMNS. This must be fast, because every
-    delivery is sealed. A test compares the result with the event's document."""
+    """Return an event's parts, fast, since every delivery is sealed. A test compares the result."""
     values = (*row, *[_money(row[place - 1], row[place]) for place in _CURRENCIES])
     members = [
         f'"{name}":{write(value)}'
@@ -235,7 +233,6 @@ _PLACES: Final = {
     name: place
     for place, name in enumerate((*mapping.EVENT_COLUMNS, "money", "order_money", "refunded_total"))
 }
-"""Positions of the values in an event's parts: first its columns, then its amounts."""
 
 _CURRENCIES: Final = [_PLACES[f"{of}currency"] for of in ("", "order_", "refunded_")]
 """Columns with currencies. The column before each has the amount."""
@@ -250,14 +247,12 @@ _WRITE: Final[Mapping[str, Callable[[Any], str]]] = {
     "standalone": lambda flag: "true",
 }
 _SAID_MEMBERS: Final = [(name, _PLACES[name], _WRITE[name]) for name in sorted(_WRITE)]
-"""Members of the part `said`: name, position among the values, and how the value is written."""
 
 _PARTS: Final = [
     (name, _PLACES[{"order": "order_ref", commitments.SAID: "digest"}.get(name, name)])
     for name in sorted({commitments.SAID, *commitments.TEXTS})
 ]
-"""Parts of an event with the positions of their values. `said` has the position of the digest,
-which is never empty."""
+"""Parts of an event with the positions of their values; for `said`, of the digest."""
 
 
 def reading_again(delivery: Sealable) -> Sealable:
@@ -278,8 +273,7 @@ def delivery_sealed_by(subject: str) -> str:
 
 
 def _record(row: Sequence[Any]) -> Sealable:
-    """Return the sealed content of a record, in the form of history.json. It includes the digest of
-    the record's stored text."""
+    """Return a record's sealed content as in history.json, with the digest of its stored text."""
     columns = dict(zip(mapping.RECORD_COLUMNS, row, strict=True))
     said = None
     with suppress(TypeError, ValueError):  # a kind of a later release, or an altered row
@@ -293,7 +287,6 @@ def _record(row: Sequence[Any]) -> Sealable:
 
 
 def _revision(row: Sequence[Any]) -> Sealable:
-    """Return the sealed content of a revision, in the form of revisions.json."""
     seq, order, at, outcome, fulfillable, substance, before, before_fulfillable, because = row
     document = {
         "seq": seq,
@@ -312,12 +305,10 @@ def _revision(row: Sequence[Any]) -> Sealable:
 
 _SET: Final = (None, 1)
 _FLAGS: Final = {0: False, 1: True}
-"""Values of flags as stored. Any other number means that the row was altered, and is sealed
-unchanged."""
+"""Values of flags as stored. Any other number was altered, and is sealed unchanged."""
 
 
 def _audit_entry(row: Sequence[Any]) -> Sealable:
-    """Return the sealed content of an audit entry, in the form of attachments.json."""
     *entry, order = row
     document = dict(zip(AUDIT_COLUMNS, entry, strict=True))
     members = {"id": document["number"], "at": document["at"]}

@@ -19,19 +19,15 @@ from app.sealing import leaf_store
 from app.sealing.order_store import read_leaves
 
 MARKS_AT_ONCE: Final = 256
-"""Number of marks read at a time. A mark is for all rows of one transaction, which can be some
-thousands."""
+"""Marks read at a time. A mark is for all rows of one transaction, which may be thousands."""
 
 ALL: Final = 2**62
-"""A limit above any number of rows."""
 
 SWEPT: Final = "sealed ids"
-"""Prefix of a fact's name; the name of a kind of rows follows. The fact is the id up to which this
-kind was swept, or "" when the sweep is complete."""
+"""Prefix of a fact by kind of rows: the id up to which it was swept, or "" when complete."""
 
 SEALED: Final = "sealed"
-"""Prefix of a counter's name; the name of a kind of rows follows. The counter is the number up to
-which this kind is sealed."""
+"""Prefix of a counter by kind of rows: the number up to which this kind is sealed."""
 
 
 def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Sequence[str]) -> None:

@@ -27,8 +27,7 @@ from reconcile.instants import Instant
 from reconcile.transparency.merkle import Hash, Node
 
 Ranges = Iterable[tuple[int, int, int]]
-"""Ranges of stored hashes. Each has the level, the first position and the position after the last
-(see `reconcile.transparency.merkle`)."""
+"""Ranges of hashes (`merkle`): level, first position and the position after the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,8 +213,7 @@ _ORIGIN: Final = "log origin"
 _EARLIER: Final = "log earlier origins"
 
 ORIGIN_ROWS: Final = (_ORIGIN, _EARLIER)
-"""Names of the rows of the table meta that have the origins. The second has pairs of origin and
-size in JSON."""
+"""Rows of the table meta with the origins. The second has JSON pairs of origin and size."""
 
 
 def earlier_origins(rows: Mapping[str, str]) -> tuple[EarlierOrigin, ...]:

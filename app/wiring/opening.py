@@ -62,12 +62,9 @@ async def open_context(
 
 
 async def _check_phone_key(database: Database, path: Path) -> None:
-    """Raise ConfigurationError if the database uses another phone key than the key in the file, or
-    if the file is missing.
-
-    With a new key, earlier numbers could neither be found nor erased. A database without a key uses
-    the key in the file from now on.
-    """
+    """Raise ConfigurationError if the database uses a phone key other than the file's, or the file
+    is missing: earlier numbers could not be found or erased. A database without a key adopts the
+    file's."""
     key = read_phone_key(path)
     async with database.reading() as connection:
         used = await key_in_use(connection)
@@ -102,8 +99,7 @@ async def _follow_takeover(context: AppContext, connection: Connection) -> None:
 
 
 async def _begin_erasure_journal(context: AppContext) -> None:
-    """Create the journal of erasures with the database. If this fails, deliveries are still
-    received, and an erasure reports it."""
+    """Create the erasure journal with the database. Do not raise: deliveries must be received."""
     from app.privacy.fit_journal import begin_journal
 
     try:

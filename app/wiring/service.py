@@ -56,8 +56,7 @@ from app.wiring.worker import (
 )
 
 LOOK_AFTER_S: Final = 10.0
-"""Seconds from the start until a large database file is checked, so that deliveries left by a crash
-are read first."""
+"""Seconds after which a large database is checked. Deliveries left by a crash come first."""
 
 
 def gate_limits(settings: Settings) -> GateLimits:
@@ -98,8 +97,6 @@ def _receiver(context: AppContext, ages: RefusedAges) -> Receiver:
 def _watchdog(
     context: AppContext, ages: RefusedAges, client: httpx2.AsyncClient | None
 ) -> tuple[Watchdog, list[tuple[str, Part]]]:
-    """Build the watchdog and its task. If people are notified of alarms, also build the task that
-    notifies them."""
     alarms, messages = context.settings.alarms, None
     if client is not None and (alarms.url or alarms.mail_to):
         from app.monitoring.alarm_messages import alarm_messages_of
@@ -126,8 +123,7 @@ def _watchdog(
 def _looking_at_certificate(
     settings: Settings, client: httpx2.AsyncClient | None
 ) -> tuple[PublicCertificate | None, list[tuple[str, Part]]]:
-    """Return the probe of the public URL's certificate, and its task. Return no probe and no task
-    if the URL does not use https, or if there is no client."""
+    """Return the probe of the public URL's certificate and its task; neither without https."""
     address = settings.public_url
     if client is None or address is None or not address.startswith("https://"):
         return None, []

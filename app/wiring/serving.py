@@ -119,10 +119,7 @@ async def serve(
 
 
 async def _say_what_it_is(service: Service, *, new: str | None) -> None:
-    """Log a description of the service.
-
-    new  path of a database that this start created; None if it existed before
-    """
+    """Log a description of the service. `new`: path of a database that this start created."""
     if new is not None:
         log.info("there was no database, so a new one is created", database=new)
     if await unfinished(service.context) is not None:
@@ -151,7 +148,6 @@ def _uvicorn(service: Service, settings: Settings, *, host: str, port: int) -> u
 
 
 def _stop(service: Service, server: uvicorn.Server) -> None:
-    """Accept no more requests. Requests that wait for news get the present state."""
     service.context.signals.closing.set()
     server.should_exit = True
 
@@ -171,12 +167,10 @@ async def _stop_when_broken(service: Service, server: uvicorn.Server) -> None:
 
 
 NOTE_AGAIN_S: Final = 5.0
-"""Seconds until another attempt to store the note for `doctor`, for example after the disk was
-full."""
+"""Seconds until the note for `doctor` is stored again, for example after a full disk."""
 
 
 async def _announce(service: Service, server: uvicorn.Server) -> None:
-    """Wait until the server listens, log its addresses, and store the last address for `doctor`."""
     # Uvicorn announces its start only by a flag.
     while not server.started:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
@@ -262,8 +256,7 @@ def console_of(context: AppContext, *, host: str, port: int, elsewhere: Elsewher
 
 
 AT_ONCE: Final = 2
-"""Maximum number of processes for a console's jobs of one kind. Each uses a core and about 100
-MiB."""
+"""Maximum processes for a console's jobs of one kind. Each uses a core and about 100 MiB."""
 
 MADE_MOST_S: Final = 180.0
 """Seconds that a bundle, a letter or proofs may take. An exhibit takes at most 20, a letter 60."""
@@ -351,13 +344,11 @@ async def serve_console(
 
 
 LOOK_S: Final = 2.0
-"""Maximum number of seconds for which a console may show a database that was replaced, for example
-by `restore`."""
+"""Maximum seconds for which a console may show a replaced database, as after `restore`."""
 
 
 async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> None:
-    """Call `end` when another database has replaced this one. Otherwise the pages would still show
-    the old database."""
+    """Call `end` when another database has replaced this one: pages would show the old one."""
     while context.database.poison is None:
         await asyncio.sleep(LOOK_S)
         with suppress(StorePoisoned):
@@ -366,8 +357,8 @@ async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> No
 
 
 def _end_on_demand(server: uvicorn.Server, parent: socket | None, live: Live) -> Callable[[], None]:
-    """End the server when its parent process ends. If it has no parent, end it at a signal. Return
-    the function that ends it."""
+    """End the server with its parent process or else at a signal. Return the function that ends
+    it."""
     loop, ending = asyncio.get_running_loop(), list[asyncio.Task[None]]()
 
     def end() -> None:

@@ -77,7 +77,6 @@ def _in_process(
     args: tuple[Any, ...],
     words: Mapping[str, Any],
 ) -> tuple[Refused | None, Any]:
-    """Run a use case. Return (None, result), or (refusal, None)."""
     configure_logging(format=settings.log_format, level="warning")
 
     async def work() -> Any:

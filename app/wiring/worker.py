@@ -42,13 +42,11 @@ from app.receiving.reader import Reader, ReaderContext
 from app.wiring.opening import open_context
 
 NOTICES_REST_S = 5.0
-"""Seconds between two checks for due notices: notices of alarms, and notices to operators about
-work."""
+"""Seconds between two checks for due notices."""
 
 Part = Reader | FoldWorker | TaskGroup | PeriodicTask
 
 Parts = Sequence[tuple[str, Part]]
-"""Background parts, with their names for error messages."""
 
 
 def reading_parts(
@@ -207,8 +205,7 @@ async def _work(settings: Settings, *, parent: Parent | None) -> None:
 async def _until_asked(
     context: AppContext, parts: Sequence[Part], *, parent: Parent | None
 ) -> None:
-    """Run all parts until a signal or the parent stops them, or until a part fails. Log a
-    failure."""
+    """Run all parts until a signal, the parent or a failed part ends them. Log a failure."""
     reader, others = parts[0], parts[1:]
     assert isinstance(reader, Reader)
     loop = asyncio.get_running_loop()
