@@ -41,7 +41,6 @@ GROUPS: Final[Mapping[import_store.ImportKind, str]] = {
     "statement": "statement",
     "bank": "bank",
 }
-"""Command group of each kind of import."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

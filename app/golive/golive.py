@@ -171,7 +171,6 @@ CHECKED: Final = (
 ITEMS: Final = (*CHECKED, *REHEARSED, *STATED)
 
 UNTRIED: Final = " (not run yet)"
-"""Suffix of items that a run could not check, in its stored result."""
 
 MAX_NOTE: Final = 2_000
 """Maximum length in characters of a note: a paragraph, and where the documents are."""
@@ -400,7 +399,6 @@ def _assembled(
 
 
 ASKED_FOR: Final = "to sign for: "
-"""Prefix of the note with the sources for which a signature was requested."""
 
 
 def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:

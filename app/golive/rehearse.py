@@ -271,7 +271,6 @@ class _Stage:
     async def _start_again(
         self, request: CheckoutRequest, first: CheckoutResult
     ) -> RehearsedScenario:
-        """Start a payment again and repeat its request; pass if all answers name one session."""
         began = monotonic()
         found = await open_checkout(self._context, self._client, request=request)
         assert first.key is not None, "the rehearsal's orders are its own, and new"
@@ -297,7 +296,6 @@ class _Stage:
     async def _wait(
         self, order: str, expected: Expected, *, result: CheckoutResult
     ) -> LedgerDocument:
-        """Return the order's document once it is as expected and published, or time runs out."""
         patience_s, policy, now = (
             self._plan.patience_s, self._context.policy, self._context.clock.now(),
         )  # fmt: skip

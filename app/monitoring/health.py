@@ -30,7 +30,6 @@ AGAIN_S: Final = 86_400.0
 """Seconds from an answer to the next probe. Certificates are renewed weeks before expiry."""
 
 UNANSWERED_S: Final = 3_600.0
-"""Seconds until the next probe if there was no answer."""
 
 Look = Callable[[str], Awaitable[Instant | None]]
 Found = TypeVar("Found")
@@ -112,7 +111,6 @@ ANSWER_S: Final = 10.0
 
 
 _left: Final = set[asyncio.Task[Any]]()
-"""Checks that took longer than ANSWER_S and are still running."""
 
 
 async def bounded(look: Coroutine[Any, Any, Found]) -> Found:

@@ -42,7 +42,6 @@ PAID: Final = (
     "ON events.event_id = latest.event_id AND events.delivery_id = latest.id "
     "WHERE claim = 'succeeded' ORDER BY id DESC"
 )
-"""Query for payments. It limits the searched deliveries, because few may be payments."""
 
 TIED_SINCE: Final = (
     'SELECT DISTINCT source FROM (SELECT * FROM events ORDER BY "row" DESC LIMIT :looked_at) '

@@ -45,7 +45,6 @@ REST_S: Final = 45.0
 """Maximum number of seconds between rounds, so that a wrong clock is reported within a minute."""
 
 AGAIN_S: Final = 2.0
-"""Minimum number of seconds between two requested rounds of checks."""
 
 UNREAD_MONEY: Final[FindingCode] = "unread_money_event"
 

@@ -47,7 +47,6 @@ _ATTACHING: Final = statement(
     redated=statement(_REDATED, thing="'deed:' || audit.number"),
     at=AUDIT_AT,
 )
-"""Audit entries that an evidence bundle of their order contains: a file was attached or removed."""
 _DATED_SO: Final = (
     "SELECT count(occurred_at), coalesce(sum(CASE WHEN occurred_at > ? THEN 1 ELSE 0 END), 0) "
     "FROM (SELECT events.occurred_at FROM deliveries "

@@ -20,7 +20,6 @@ from reconcile.instants import EARLIEST, MINUTE, Instant
 
 _SECRETS: Final = ("api-key", "apikey", "token", "secret", "password")
 _TIMES: Final = ("time", "date", "length")
-"""Words in a header's name that show that a number in the header is no phone number."""
 
 Verdict = Literal[
     "stored",

@@ -208,7 +208,6 @@ async def _refused_notes(context: AppContext, names: Collection[str]) -> list[st
 
 
 def _no_order(connection: PlainConnection, history: History, until: Instant) -> str:
-    """Return a sentence on why no order has the reference."""
     aside = of_another_shop(connection, history, until=until)
     gaps = gaps_until(connection, until)
     said = str(nothing_known(history, None, gaps=gaps, aside=aside))

@@ -42,13 +42,12 @@ BEHIND: Final = 1_000
 """Unread deliveries beyond which a second process starts. About 200 wait if one keeps up."""
 
 LOOK_S: Final = 0.25
-"""Seconds between two checks of how many deliveries wait."""
 
 LOOKS: Final = 2
 """Consecutive checks that must find more than BEHIND, because a short burst soon ends."""
 
 SILENT_S: Final = 60.0
-"""Seconds without a finished round until a child is killed. A slow disk needs a few."""
+"""Seconds without a finished round until a child is killed. A slow disk needs a few seconds."""
 
 ENDING_S: Final = 2.0
 """Seconds that a child has to end after closing its connection, before it is killed."""
@@ -60,7 +59,6 @@ REFUSED_S: Final = 60.0
 """Seconds until the next start after a child found that the program's files were replaced."""
 
 QUIET_S: Final = 30.0
-"""Seconds over which a child measures how busy it is."""
 
 QUIET_SHARE: Final = 0.25
 """Share of one core below which the reader can do the child's work."""

@@ -188,7 +188,6 @@ def contests_of(connection: PlainConnection, orders: Iterable[str]) -> list[set[
 
 
 def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dict[str, History]:
-    """Add to each history the deliveries of its contest that share a mark with it."""
     contested = sorted(contest_of(connection, found))
     if not contested:
         return found
@@ -250,7 +249,6 @@ def _with_touching(history: History, pool: list[Delivery], naming: list[Record])
 def _reached(
     marks: "set[Mark]", pool: list[Delivery], *, through_other_orders: bool
 ) -> list[Delivery]:
-    """Return the deliveries that share a mark with `marks` or with a delivery already found."""
     known, left, found = set(marks), pool, list[Delivery]()
     while new := [delivery for delivery in left if known & _marks(delivery.event)]:
         found += new

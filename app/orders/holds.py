@@ -81,7 +81,6 @@ def judged_histories(
 def _of_other_rules(
     connection: PlainConnection, orders: Iterable[str], *, policy: Policy
 ) -> dict[str, LastPublished]:
-    """Return the last publication of orders published as not fulfillable under earlier rules."""
     rules = rules_of(policy_text(policy))
     published = last_published(connection, orders)
     return {

@@ -78,7 +78,6 @@ ALL_PUBLISHED = (
     "LEFT JOIN ledgers ON ledgers.order_key = revisions.order_key "
     "ORDER BY revisions.order_key, revisions.seq"
 )
-"""SQL for all publications, sorted by order. The last row of an order is its latest."""
 
 
 def positions_of(condition: str) -> str:
@@ -304,7 +303,6 @@ async def times_released(connection: AsyncConnection, order: str) -> int:
 PUBLISHED_BETWEEN: Final = (
     "order_key IN (SELECT revisions.order_key FROM revisions WHERE at >= :since AND at < :until)"
 )
-"""Condition for orders with a publication in a time span. It uses the index of `at`."""
 
 
 async def listed_orders(
@@ -361,7 +359,6 @@ _LATEST: Final = (
     "(SELECT 1 FROM order_listings AS other WHERE other.word = :word_1 "
     "AND other.seq = listed.seq) ORDER BY listed.seq DESC LIMIT :limit",
 )
-"""SQL for the last revisions of all orders, of orders in one list, and of orders in two lists."""
 
 
 async def latest_orders(

@@ -72,7 +72,6 @@ _HEADS: Final = (
     # SQLite has no such lock, and one process writes there: SQLAlchemy omits the clause.
     .with_for_update(of=_NOTIFICATIONS, skip_locked=True)
 )
-"""SQL for the first waiting row of each order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -176,7 +176,6 @@ def _regrouped(history: History, chance: Chance) -> History:
 
 
 def _redelivered(history: History, chance: Chance, as_of: Instant) -> History:
-    """Add a later redelivery, which may change counts but not the ledger's position."""
     if not history.deliveries:
         return history
     first = chance.choice(sorted(history.deliveries, key=lambda d: d.delivery_id))

@@ -50,7 +50,6 @@ from reconcile.ledger.unheard import (
 from reconcile.transparency.evidence import value_document
 
 NotItsOwn = Aside | Literal["standalone"]
-"""Reasons why a payment that names an order does not belong to it."""
 
 
 class PrunedDocument(TypedDict):

@@ -180,7 +180,6 @@ async def _folding(context: AppContext, jobs: int, *, now: Instant) -> AsyncIter
 
 
 begun_with: Final[list[tuple[Settings, Policy]]] = []
-"""Settings and policy of this process, if `processes` has started it."""
 
 
 def _begin(settings: Settings, policy: Policy) -> None:

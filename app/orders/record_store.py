@@ -56,7 +56,6 @@ def keep_records(
 
 
 _CONCERN_OTHERS: Final = frozenset[RecordKind](("payment_assigned", "order_placed", "redated"))
-"""Kinds that may change orders that share evidence with the record's order."""
 
 
 def reference_links(records: Iterable[Record]) -> Links:

@@ -125,7 +125,6 @@ async def reindex(context: AppContext, *, progress: Callable[[int], None] = sile
 
 
 def _own_readings(settings: Settings) -> dict[str, str]:
-    """Return a digest by source of the settings, and own profile, by which deliveries are read."""
     shipped = shipped_profiles()
     return {
         name: hashlib.sha256(

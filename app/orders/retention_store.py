@@ -20,7 +20,6 @@ _WHOLE = (
     "(SELECT envelope FROM deliveries WHERE envelope IS NOT NULL AND id IN ({})) AND NOT EXISTS "
     "(SELECT 1 FROM deliveries WHERE deliveries.envelope = envelopes.digest AND pruned_at IS NULL)"
 )
-"""SQL that deletes the whole body of a request after all its deliveries were pruned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

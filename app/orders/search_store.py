@@ -390,7 +390,6 @@ _LINES: Final = (
     text(statement(_SETTLED, which="match_key = :key", in_force=_IN_FORCE)),
     text(statement(_SETTLED, which="subject = :subject", in_force=_IN_FORCE)),
 )
-"""SQL for imported lines: of order books by order, of statements by order and by payment."""
 
 
 PAID_OUT: Final = statement(

@@ -225,7 +225,6 @@ def understood(text: str, *, countries: Iterable[str] = (), zone: tzinfo = UTC) 
 
 
 def _message(text: str) -> Sought | None:
-    """Return receipt, account and amount of a mobile money SMS; None for any other text."""
     text = " ".join(text.split())
     if not (len(text.split()) > 4 and len(text) <= MAX_MESSAGE and text.isprintable()):
         return None

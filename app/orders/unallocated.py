@@ -83,7 +83,6 @@ SIGNED: Final[Mapping[Standing, Signed]] = {
     "fetched": "fetched",
     "answered": "answered",
 }
-"""Words for how far the evidence of a payment can be trusted, the most trusted first."""
 
 
 class UnallocatedReasonDocument(TypedDict):
@@ -385,7 +384,6 @@ def _unallocated(
 
 
 def _as_renewal(payment: Unallocated, renewals: Collection[tuple[str, str]]) -> Unallocated:
-    """Return the payment. If it renews an agreement, change its order into a suggestion."""
     if tuple(payment.key) not in renewals:
         return payment
     why: Why = payment.why if payment.why == "assignment_withdrawn" else "renewal"
@@ -693,7 +691,6 @@ def _of_shop(
 async def _with_phone(
     context: AppContext, connection: Connection, payment: Unallocated
 ) -> Unallocated:
-    """Return the payment, with the customer's masked number unless it is restricted or absent."""
     if await run(connection, restricted_deliveries, payment.deliveries):
         return payment
     for delivery_id in payment.deliveries[:READ_FOR_PHONE]:

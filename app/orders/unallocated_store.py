@@ -49,7 +49,6 @@ _LAST: Final = statement(
     later=mapping.LATER_AT,
     this=mapping.RECORD_AT,
 )
-"""Condition: the record is a person's last decision about its payment."""
 
 _ALONE: Final = (
     "events.standalone = 1 AND events.order_key IS NOT NULL "
@@ -362,7 +361,6 @@ def _marks(event: Event) -> list[PaymentKey]:
 def _joined(
     deliveries: Iterable[Delivery], keys: Collection[PaymentKey]
 ) -> dict[PaymentKey, frozenset[Delivery]]:
-    """Return each payment's deliveries, and others linked by shared payments or sessions."""
     whole: dict[PaymentKey, set[Delivery]] = {}
     for each in deliveries:
         marks = _marks(each.event)

@@ -21,7 +21,6 @@ IDLE_S: Final = 1.0
 """Maximum sleep in seconds. Other processes, such as commands, set orders due without a signal."""
 
 PAUSE_S: Final = 0.01
-"""Minimum sleep in seconds after an idle round."""
 
 TRY_AGAIN_S: Final = 1.0
 """Seconds of pause if the database could not be written, because its disk is full or it is busy."""
@@ -31,7 +30,7 @@ BACKLOG_S: Final = 0.25
 sealed once for each of its deliveries."""
 
 LONG_BACKLOG_S: Final = 5.0
-"""Maximum pause in seconds in a backlog, up to which it is a quarter of the oldest's age."""
+"""Maximum pause in seconds in a backlog. The pause is a quarter of the oldest delivery's age."""
 
 
 class FoldWorker:

@@ -61,7 +61,6 @@ _OURS: Final = (
     ),
     *(".serving", ".writing", ".waiting", ".reading", MADE),
 )
-"""Names of files that belong to a database, which no backup may overwrite."""
 
 
 async def rewrite(context: AppContext) -> None:

@@ -53,7 +53,6 @@ COMPANIONS: Final = ("-journal", "-wal", "-shm")
 """Files that SQLite may leave beside a database, and would apply to another one put there."""
 
 _LOCKS: Final = (".serving", ".writing", ".waiting", ".reading", MADE)
-"""Files that a store leaves beside an opened database."""
 
 Progress = Callable[[int, int], None]
 """Function called with the pages done and the total. Its exception ends the copy."""

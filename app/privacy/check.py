@@ -394,7 +394,6 @@ class _Check:
         self.report.add(await self._erasures())  # 7
 
     async def _sample(self, connection: Any) -> DigestRange | None:
-        """Choose the digests whose deliveries are read again; None for all."""
         deliveries = await facts_store.count_deliveries(connection)
         rows = deliveries + await import_digest_store.count_lines(connection)
         if self.deep is not None or deliveries <= SAMPLE:
@@ -473,7 +472,6 @@ class _Check:
     async def _verdicts(
         self, connection: Any, scratch: Any, doing: Rebuilder, digests: DigestRange | None
     ) -> None:
-        """Read deliveries again, build the scratch index, and compare the verdicts."""
         progress, now = (self.progress if digests is None else silent), self.context.clock.now()
         bodies = raw_deliveries(connection, at_once=AT_ONCE, digests=digests or EVERY_DIGEST)
         async for rereads in in_order(bodies, doing.read, ahead=AHEAD * (self.deep or 1)):
@@ -497,7 +495,6 @@ class _Check:
     async def _ledgers(
         self, connection: Any, doing: Rebuilder, orders: Sequence[str] | None
     ) -> None:
-        """Compare the ledgers of these orders, unless they were folded with other settings."""
         noted = await policy_version_store.noted_policy(connection)
         if noted is not None and noted != policy_text(self.context.policy):
             self.report.add([_OTHER_POLICY])

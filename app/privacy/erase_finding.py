@@ -406,7 +406,6 @@ class ErasureFinder:
     async def _attachments(
         self, connection: Connection, erasure: Erasure
     ) -> list[attachment_store.AttachmentRecord]:
-        """Return attachments of erased orders, and others that name the number, that may go."""
         found = await erase_texts.attachments_with(connection, erasure.brought, erasure.holding)
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
         found = [each for each in found if each.order not in staying]
@@ -436,7 +435,6 @@ class ErasureFinder:
     async def _judged(
         self, connection: Connection, history: History
     ) -> tuple[Ledger, erase_rules.KeptData | None]:
-        """Return an order's ledger as of now, and why the order must be kept, or None."""
         now = history.instant_at(self._context.clock.now())
         ledger = fold(history, policy=self._context.policy, as_of=now)
         to_do = await erase_rules.left_to_settle(connection, history, ledger)
@@ -505,7 +503,6 @@ class ErasureFinder:
         *,
         only: str | None = None,
     ) -> None:
-        """Mark set-aside deliveries as kept if they match `named`, or have the id `only`."""
         suspects = await run(
             connection, inbox_store.next_suspects, aside=True, limit=erase_store.MOST_ASIDE
         )

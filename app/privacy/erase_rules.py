@@ -205,7 +205,6 @@ OTHERWISE: Final[Mapping[ToSettle, str]] = {
     "held_back": "find out why it is held, then `tallyhook orders release {}`",
     "unread_money_event": "name the event's kind in the source's profile, then `tallyhook reindex`",
 }
-"""Findings without a break, and what settles them."""
 
 
 def errors_of(ledger: Ledger) -> list[FindingCode]:

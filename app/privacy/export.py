@@ -248,10 +248,8 @@ _MONEY: Final = frozenset({"minor", "amount", "order_amount", "refunded", "refun
 LEFT_OUT: Final = (
     "left out ({}, {}): it cannot be masked, and may show other people; ask the shop for it"
 )
-"""Text in place of an attached file that the copy excludes."""
 
 _SHOWN: Final = (CODES.what, COUNTS.what)
-"""Kinds of content that name nobody. The copy shows them beside personal data."""
 
 
 async def files_of(

@@ -21,7 +21,6 @@ from app.privacy.erase_store import MOST_INFLATED
 from app.providers.identifiers import name_words
 
 OTHERS: Final = "(left out: it is about others)"
-"""Text in place of other people's data in a body."""
 
 STAFF: Final = "(a staff member)"
 
@@ -191,7 +190,6 @@ class PersonalCopy:
         )
 
     def _passage(self, line: str) -> str:
-        """Return a line with masked names; if long, the part that first mentions the person."""
         if len(line) <= PASSAGE:
             return self.text(line)
         start = min(f.start() for p in self._own if (f := p.search(line)) is not None)

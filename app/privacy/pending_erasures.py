@@ -76,7 +76,6 @@ class PendingErasures:
         return len(pending)
 
     async def _dated_ahead(self, now: Instant, due: list[RestrictionRow]) -> bool:
-        """Return whether due restrictions must wait: stored data are dated later than now."""
         if not due:
             return False
         newest = await self._context.database.on_snapshot(newest_ahead, now)

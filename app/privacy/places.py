@@ -137,10 +137,8 @@ class ReportedPlace:
 
 
 WAITS: Final = f"this order's data is kept for another reason ({marks.GROUNDS['claims']})"
-"""Reason that data stay for now in a place that an erasure empties."""
 
 UNEXPECTED: Final = "no number should be here: report this to the program's maintainer"
-"""Message about personal data in a place that is marked as free of them."""
 
 
 def is_emptied(mark: marks.Mark) -> bool:

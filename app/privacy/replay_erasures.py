@@ -64,7 +64,6 @@ TRIES: Final = 20
 """Maximum number of tries to empty the write-ahead log while a reader holds it."""
 
 PAUSE_S: Final = 0.25
-"""Pause in seconds between two of these tries."""
 
 # --- what the ids in a line refer to --------------------------------------------------------------
 
@@ -139,7 +138,6 @@ _KEPT: Final[Mapping[erasure_journal.Kind, Kind]] = {
 }
 
 _NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
-"""Kind of line with the same digests as ids, by kind of line about restricted data."""
 
 
 def restricted_by(
@@ -418,7 +416,6 @@ class ErasureReplay:
         return why or beside
 
     async def _is_set_aside(self, connection: Connection, deliveries: set[str]) -> bool:
-        """Return whether one of these deliveries may be an unreadable suspect."""
         for aside in (True, False):
             suspects = await run(
                 connection, inbox_store.next_suspects, aside=aside, limit=erase_store.MOST_ASIDE

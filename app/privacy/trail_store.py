@@ -113,7 +113,6 @@ _IMPORTS: Final = Acts(
 def _one_of_each(
     name: str, stated: Callable[[TrailEntry], Facts]
 ) -> Callable[[Sequence[TrailEntry]], list[tuple[str, Facts]]]:
-    """Return a function that makes one act, with the facts of `stated`, from each entry."""
     return lambda entries: [
         (name.format(each.subject), {"at": each.at, "who": each.who} | stated(each))
         for each in entries

@@ -38,11 +38,9 @@ def setup_facts(profile: Profile) -> SetupFacts:
 
 
 APART: Final = ("several shops", "several sellers")
-"""Words that mark a trap which explains how to separate several shops on one account."""
 
 
 def _apart(profile: Profile) -> list[str]:
-    """Return sentences on how to distinguish shops on one account, unless a trap explains it."""
     said = " ".join(profile.setup.traps).casefold()
     if profile.verifies_only or any(words in said for words in APART):
         return []

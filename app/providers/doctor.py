@@ -93,7 +93,6 @@ ANY_AGE_S: Final = 100 * 365 * 24 * 3600
 """Tolerance of a trial in seconds. The age is judged separately."""
 
 PORTS: Final = (":80", ":443", ":8080", ":8443")
-"""Ports that a proxy may have added to the address or removed from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +306,6 @@ def _addresses(account: Account, request: Incoming) -> Iterator[_Trial]:
 
 
 def _other_addresses(account: Account, request: Incoming) -> Iterator[tuple[str, str]]:
-    """Yield (difference, address) with another scheme, host, port or path ending."""
     own = account.address if request.url.startswith("/") else ""
     split = urlsplit(own + request.url)
     named = [

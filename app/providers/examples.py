@@ -210,7 +210,6 @@ class _Shape:
         return signed._replace(headers=[*signed.headers, *((name, value) for name, value in kept)])
 
     def put_reference(self, name: str, reference: str) -> None:
-        """Set the event's order or session; its payment, if events name a payment and no order."""
         for place in self._carriers[name]:
             if place in self.changes:
                 continue
@@ -271,7 +270,6 @@ class _Shape:
 
     @cached_property
     def _carriers(self) -> Mapping[str, list[LeafPath]]:
-        """Return the places in the example of each field that does not also decide the kind."""
         found: dict[str, list[LeafPath]] = {name: [] for name in (*_FIELDS, "environment")}
         for place, old in self._leaves.items():
             for changed in _others(old, self._profile):

@@ -133,7 +133,6 @@ def _table_of(kind: Any) -> type[TomlTable]:
 
 
 def _read_free(kind: Any, values: Values, prefix: str) -> Iterator[TomlMistake]:
-    """Make each section with free keys checked pairs. Yield mistakes, and remove their section."""
     for name, key in _keys_of(kind).items():
         if key.section is not None and values.get(name):
             yield from _read_free(key.section, values[name], f"{prefix}{name}.")

@@ -475,7 +475,6 @@ class EventReader:
         return phone_digits(value, self._country)
 
     def _several(self, data: fields.EventData, items: list[documents.BodyItem]) -> reading.Reading:
-        """Read each event separately, so that an unreadable event does not affect the others."""
         foreign = self._are_foreign([data.of(i.document, digest=i.digest) for i in items])
         events, raws, read = [], [], []
         unread: list[tuple[bytes, str]] = []

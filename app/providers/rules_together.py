@@ -28,7 +28,6 @@ PRICES: Final[dict[str, tuple[str, ...]]] = {
     "order": ("order_currency",),
     **dict.fromkeys(PART_KINDS, ("parts_currency", "payment_currency")),
 }
-"""Amounts of a profile with the keys of their currency. The first stated key counts."""
 
 
 class SignatureCoverage:
@@ -174,7 +173,6 @@ class FieldBoundaries:
         return left.name == "ts" and self._digits and right.name in _NOT_DIGITS_FIRST
 
     def _is_closed(self, reference: template.TemplateReference) -> bool:
-        """Return whether a value shows where it ends, as a secret, digest or JSON document does."""
         if reference.filters:
             return reference.filters[-1] in _FIXED_LENGTH
         document = self._json and reference.name in _DOCUMENTS and not reference.argument

@@ -330,6 +330,5 @@ SCHEMES: Final[Mapping[str, Scheme]] = {
 }
 
 TOKENS: Final = frozenset(name for name, scheme in SCHEMES.items() if not scheme.covers)
-"""Schemes in which a request contains the secret itself."""
 
 UNSIGNED: Final = "none"

@@ -83,13 +83,11 @@ class SlowMethods:
         )
 
     def _method_in(self, data: fields.EventData) -> str | None:
-        """Return the event's slow method; None if it names none that the profile knows."""
         word = self._word(data)
         known = word in self._vouchers or (word is not None and self._windows.get(word, 0) > 0)
         return word if known else None
 
     def _word(self, data: fields.EventData) -> str | None:
-        """Return the provider's word for the payment method, from a text or a list of one text."""
         value: Any = _lenient(self._method, data)
         if type(value) is list and len(value) == 1:
             value = value[0]

@@ -171,8 +171,6 @@ def _body_or_query(request: Request) -> bytes | Refusal:
 
 
 def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Piece]:
-    """Return a compiler for references to a JSON member or, without a name, the whole document."""
-
     def make(name: str) -> Piece:
         path = paths.compile_path(name) if name else ()
         absent = _absent(f"{what} {name}".strip())

@@ -281,7 +281,6 @@ class Declared(Verifier):
         return kit.Signed(headers=draft.headers, body=draft.body, url=draft.url)
 
     def _made_up(self) -> Iterator[str]:
-        """Yield the headers and query fields whose values no rule computes."""
         computed = {self.place.text, self._profile.secret.key_id}
         if self.timestamp is not None:
             computed.add(self.timestamp.place.text)

@@ -28,10 +28,8 @@ COPY_LATE: Final[Duration] = 10 * SECOND
 """Maximum age of a standby's newest commit: two heartbeats. An older one means missing data."""
 
 _PAUSE_S: Final = 0.02
-"""Seconds between two checks while another process reads."""
 
 _COPY_PAUSE_S: Final = 0.1
-"""Seconds between two checks of whether a standby has caught up."""
 
 Patience = Literal["long", "short", "none"]
 """Longest wait of a question: READ_WITHIN_S, SOON_S, or none. With `none`, only deliveries older

@@ -265,7 +265,6 @@ async def _later(
 
 
 async def _give_up(context: AppContext, due: confirmation_store.Confirmation, why: str) -> None:
-    """Stop asking about an event, and log why. The ledger of its order stays pending."""
     log.error("an event was not confirmed", event_id=due.event.event_id, reason=why)
     async with context.database.writing() as connection:
         await confirmation_store.settle(connection, due)

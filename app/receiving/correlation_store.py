@@ -50,7 +50,6 @@ ADOPTED = (
     "UPDATE events SET order_key=adopted.order_key FROM unnest($1::bigint[], $2::text[]) "
     'AS adopted ("row", order_key) WHERE events."row"=adopted."row"'
 )
-"""SQL that assigns orphans to their orders by row, in one statement on PostgreSQL."""
 
 _BROUGHT = (
     "WITH adopted AS (SELECT delivery_id, event_id, source, digest FROM events "
@@ -216,7 +215,6 @@ class Linking:
                 self.contest(order, linked)
 
     def _note_return(self, keys: Iterable[LinkKey], order: str) -> None:
-        """Store the order that a refund or chargeback names; contest a different linked order."""
         for key in keys:
             self.contest(order, self.links.get(key))
             noted = _of_return(key)
@@ -225,7 +223,6 @@ class Linking:
             self.contest(order, self.links[noted])
 
     def _assign_nameless(self, nameless: Sequence[tuple[Event, Sequence[LinkKey]]]) -> None:
-        """Assign nameless events by their references until no new link appears for the others."""
         known = -1
         while known != len(self.links):
             known = len(self.links)
@@ -240,7 +237,6 @@ class Linking:
         return next((self.links[key] for key in keys if key in self.links), None)
 
     def _adopt(self, connection: PlainConnection) -> None:
-        """Assign orphans to the orders of new links, including links that the orphans create."""
         if not self.orphans:
             return
         tried: set[LinkKey] = set()
@@ -262,7 +258,6 @@ class Linking:
                     self.join(keys, order)
 
     def _contest_bodies(self, connection: PlainConnection) -> None:
-        """Contest all orders with a body of the same event id, even bodies that name no order."""
         if not self.torn:
             return
         rows = select_rows(

@@ -220,7 +220,6 @@ async def delivery_before(
 
 
 LAST: Final = "\U0010ffff"
-"""Text that sorts after every id."""
 
 
 async def newest_arrival(connection: AsyncConnection) -> str:

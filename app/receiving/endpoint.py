@@ -135,7 +135,6 @@ class Webhooks:
         return (431 if size > self._limits.max_header_bytes else None), declared
 
     def _refusal(self, status: int, address: str) -> tuple[int, str]:
-        """Return status and code for an unread body; 429 if the address used up its rejections."""
         if status == 503:
             return status, "no_room"
         decided = self.receiver.rejection_rate.decide(address)
@@ -154,8 +153,7 @@ class Webhooks:
         return await self._long_body(message, receive)
 
     async def _long_body(self, message: Message, receive: Receive) -> bytes | None:
-        """Read a body that arrives in parts. Raises NoRoom if unfinished bodies exceed their
-        limit."""
+        """Read a body in several parts. Raises NoRoom if all such bodies exceed their limit."""
         body, counted = bytearray(), 0  # separate tiny parts take twenty times the memory
         try:
             while True:
@@ -182,7 +180,6 @@ def _address(scope: Scope) -> str:
 
 
 def _url(scope: Scope, source: str) -> str:
-    """Return path and query, with the source's name in place of a secret address."""
     query = scope.get("query_string", b"")
     path: str = scope["path"]
     if scope["path_params"]["source"] != source:
@@ -199,7 +196,6 @@ class Written(NamedTuple):
 
 
 def _written(answer: ReceiverAnswer) -> Written:
-    """Return the HTTP answer; a reply in the provider's own format is not changed."""
     status, verdict, delivery_id, reply, _ = answer
     if status >= 300:
         return _problem(status)

@@ -21,7 +21,6 @@ _LEFT_OUT: Final = frozenset({b"authorization", b"cookie", b"proxy-authorization
 
 
 _PLACE_OF = re.compile(rb"\(left out(?:, sha256 [0-9a-f]{64})?\)")
-"""Pattern of the placeholder for a value that is not stored."""
 
 METHOD: Final = ":method"
 URL: Final = ":url"

@@ -113,7 +113,6 @@ class InboxQueue:
                 await self._keep_distance(began_at)
 
     async def _keep_distance(self, began_at: float) -> None:
-        """Wait until SPACING_S after the last commit began; not if full, empty or closing."""
         early = began_at + SPACING_S - asyncio.get_running_loop().time()
         if early > 0 and 0 < len(self._waiting) < self._batch_limit and not self._closing:
             await asyncio.sleep(early)
@@ -221,7 +220,6 @@ class InboxQueue:
             )
 
     def _lose_patience(self) -> None:
-        """Ask all waiting senders to try again. Accept no items until the running batch ends."""
         self.stalled = _SLOW
         log.error("the store is slow to answer", batch=len(self._under_way), queue=self.depth)
         waiting = [*self._under_way, *self._waiting]

@@ -52,7 +52,6 @@ RECORDS_READ: Final = "inbox records"
 """Counter in the database: number of records of the file that were read."""
 
 DELETED: Final = "deleted"
-"""Counter in the inbox file: number of the last row that was deleted."""
 
 RECORDS_DELETED: Final = "records deleted"
 """Counter in the inbox file: number of records in its deleted rows."""

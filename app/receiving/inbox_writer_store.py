@@ -29,7 +29,6 @@ from app.receiving.inbox_loss_store import Kept, kept_of
 from reconcile.instants import Instant
 
 LOOK_S: Final = 0.1
-"""Seconds between two checks of how far the inbox has been read."""
 
 LOOK_SHARED_S: Final = 1.0
 """LOOK_S for PostgreSQL, where the check only measures the backlog."""
@@ -234,7 +233,6 @@ class InboxWriter:
             self._wrote(last, note)
 
     async def _tidy(self, progress: inbox_store.Progress) -> None:
-        """Delete all traces of read rows up to the number that an erasure requested."""
         up_to = progress.tidy_up_to
         if progress.covered < min(up_to, progress.position):
             await self._database.try_checkpoint("PASSIVE")  # the next look sees how far it got
@@ -253,7 +251,6 @@ class InboxWriter:
             await self.writer.commit(_keep, (), None, newer)
 
     async def _note(self, last_commit: int) -> None:
-        """Store the database's last commit in the file; after QUIET_S without one, checkpoint."""
         now = monotonic()
         if last_commit != self._seen:
             self._seen, self._seen_at = last_commit, now

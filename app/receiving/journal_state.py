@@ -25,7 +25,6 @@ WAITS: Final[Mapping[str, str]] = {
     "unread": "their data is unreadable in this database but was read before the erasure: correct "
     "the profile, then run `tallyhook reindex`",
 }
-"""Text on why lines are pending, and what to do, by the stored code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

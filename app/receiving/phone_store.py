@@ -25,7 +25,6 @@ NOTES_OF: Final = "SELECT digest, kind, thing, noted_at FROM phones WHERE thing 
 """SQL for the notes of orders and deliveries. Retention uses it for every deleted order."""
 
 KEY: Final = "phone key"
-"""Name of the stored fact that tells which phone key the database uses."""
 
 _COLUMNS: Final = ("digest", "kind", "thing", "noted_at")
 

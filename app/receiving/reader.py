@@ -62,7 +62,6 @@ LOOK_SHARED_S: Final = 0.05
 """LOOK_S for PostgreSQL, where receivers on other machines fill the inbox without a signal."""
 
 TURN_S: Final = 0.5
-"""Seconds between two attempts to become the only reader on SQLite."""
 
 TRY_AGAIN_S: Final = 0.5
 """Seconds of pause if the store could not append: the disk is full, or the database busy."""
@@ -71,7 +70,6 @@ LEFT_S: Final = 60.0
 """Seconds between checks for orders that a dead reader held, with several readers."""
 
 BEAT_S: Final = 5.0
-"""Seconds between two heartbeats while there is nothing to read, if there are several processes."""
 
 
 class Holding(NamedTuple):
@@ -187,7 +185,6 @@ class Reader:
                 return
 
     async def _round(self) -> int:
-        """Read one suspect, or else the next rows. Return how many were found."""
         if not self._began:
             await self._begin()
         await self._beat()
@@ -321,7 +318,6 @@ def _pace(database: Database) -> Pace:
 
 
 async def _claimed(reading: ReaderContext, limit: int) -> list[inbox_store.Unread]:
-    """Claim rows to read. After an empty inbox, look in a snapshot first, to avoid a write."""
     claimant, database = reading.claimant, reading.context.database
     quiet = reading.context.signals.drained.is_set()
     if quiet and not claimant.free(await database.on_snapshot(claim_store.heads_of_rows)):

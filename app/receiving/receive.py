@@ -219,8 +219,6 @@ def _accepted(receiver: Receiver, incoming: Incoming, received: Received) -> Rec
 def _not_stored(
     receiver: Receiver, received: Received, error: StoreUnavailable | StorePoisoned
 ) -> ReceiverAnswer:
-    """Return the answer after storing failed. If it was stored after all, a retry is a
-    duplicate."""
     receiver.unstored.note(error.reason)
     return ReceiverAnswer(503, None, received.delivery_id, reason=error.reason)
 
@@ -267,7 +265,6 @@ def _log_not_kept(
 
 
 async def _count_not_kept(receiver: Receiver, source: str, delivery_id: str) -> None:
-    """Log and store, at most once a second, how many unsigned requests were not stored."""
     count = receiver.unsigned.to_note(source)
     if not count:
         return
@@ -292,5 +289,4 @@ async def _count_not_kept(receiver: Receiver, source: str, delivery_id: str) -> 
 
 
 def _shown_source(name: str) -> str:
-    """Return a source name from the path, shortened and printable, so that it can be stored."""
     return "".join(c if c.isascii() and c.isprintable() else "?" for c in name[:40])

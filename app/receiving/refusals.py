@@ -118,7 +118,6 @@ def kind_of(address: str) -> str:
 
 
 AGES: Final = ("timestamp_too_old", "timestamp_too_new")
-"""Verdicts on a genuine delivery whose timestamp is too old or too new."""
 
 WINDOW: Final[Duration] = 15 * MINUTE
 """Time for which a rejection counts. Older rejections say little about the present clock."""

@@ -123,7 +123,6 @@ async def _pages(context: AppContext) -> AsyncIterator[list[Rejection]]:
 
 
 async def _spans_ahead(context: AppContext) -> list[tuple[Instant, Instant]]:
-    """Return time spans in which this machine's clock was ahead, by the audit trail."""
     async with context.database.reading() as connection:
         entries = await acts_since(
             connection, EARLIEST, who=SERVICE.name, actions=["clock_put_right"]

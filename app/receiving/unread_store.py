@@ -14,7 +14,6 @@ from app.database.statements import PlainConnection, insert_rows, select_rows
 from reconcile.instants import Instant
 
 NO_VALUE: Final = ""
-"""Value that stands for a message whose values cannot all be read."""
 
 
 class UnreadMessage(NamedTuple):

@@ -43,7 +43,6 @@ MAX_UNASKED: Final = 100_000
 only requests with a known session or payment are stored."""
 
 EVERY_S: Final = 1.0
-"""Seconds between two log lines on how many requests were not stored."""
 
 
 NAMED_FOR: Final[Duration] = ASK_FOR

@@ -131,7 +131,6 @@ _PASSING: Final = (
     re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"),
     re.compile(r"\b\d+ (?:d|h|min|s|ms)\b"),
 )
-"""Patterns of what differs between runs of one order: record ids, moments, durations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

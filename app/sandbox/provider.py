@@ -304,7 +304,6 @@ def acts_of(session: sessions.CheckoutSession) -> list[ProviderAct]:
 # --- the provider ---------------------------------------------------------------------------------
 
 TRUTH_PAUSE_S = 0.05
-"""Seconds between two checks whether the truth file is up to date."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,7 +73,6 @@ def _rest(money: Money) -> Money:
 
 
 def _other(money: Money) -> Money:
-    """Return a different amount: 100 minor units less, or one less, or 100 more than one unit."""
     change = -100 if money.minor > 100 else -1 if money.minor > 1 else 100
     return Money(minor=money.minor + change, currency=money.currency)
 
@@ -223,7 +222,6 @@ _ROWS: Final = (
 )
 
 SCENARIOS: Final[Mapping[str, Scenario]] = MappingProxyType({row.ending: row for row in _ROWS})
-"""Scenarios by the two digits that select them."""
 
 
 def scenario_for(phone: str | None) -> Scenario:

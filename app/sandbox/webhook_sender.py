@@ -17,7 +17,6 @@ from app.sandbox.settings import SandboxSettings
 from reconcile.instants import Instant
 
 Sleep = Callable[[float], Awaitable[None]]
-"""Function that waits a number of seconds: anyio.sleep, or a test's replacement."""
 
 USER_AGENT: Final = "tallyhook-sandbox/1"
 

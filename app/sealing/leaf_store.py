@@ -34,7 +34,6 @@ from reconcile.transparency.evidence import value_document
 from reconcile.transparency.merkle import Hash, leaf_hash
 
 Members = dict[str, Any]
-"""A JSON object of texts, whole numbers and null."""
 
 READING: Final = "reading"
 """Kind of a leaf that records a later reading of a delivery. There are no rows of this kind."""
@@ -235,7 +234,6 @@ _PLACES: Final = {
 }
 
 _CURRENCIES: Final = [_PLACES[f"{of}currency"] for of in ("", "order_", "refunded_")]
-"""Columns with currencies. The column before each has the amount."""
 
 _TEXTS: Final = ("claim", "digest", "kind", "method", "shop", "source", "standing", "unclear")
 _JSON: Final = ("money", "order_money", "parts", "refunded_total", "revocable_days", "states")
@@ -252,7 +250,6 @@ _PARTS: Final = [
     (name, _PLACES[{"order": "order_ref", commitments.SAID: "digest"}.get(name, name)])
     for name in sorted({commitments.SAID, *commitments.TEXTS})
 ]
-"""Parts of an event with the positions of their values; for `said`, of the digest."""
 
 
 def reading_again(delivery: Sealable) -> Sealable:

@@ -123,7 +123,6 @@ def _watchdog(
 def _looking_at_certificate(
     settings: Settings, client: httpx2.AsyncClient | None
 ) -> tuple[PublicCertificate | None, list[tuple[str, Part]]]:
-    """Return the probe of the public URL's certificate and its task; neither without https."""
     address = settings.public_url
     if client is None or address is None or not address.startswith("https://"):
         return None, []

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from app.console.view import Console
 
 SHUTDOWN_S = 10
-"""Number of seconds that running requests have to finish when the service is asked to stop."""
 
 BACKLOG = 2048
 """Maximum number of connections that may wait to be accepted."""
@@ -119,7 +118,6 @@ async def serve(
 
 
 async def _say_what_it_is(service: Service, *, new: str | None) -> None:
-    """Log a description of the service. `new`: path of a database that this start created."""
     if new is not None:
         log.info("there was no database, so a new one is created", database=new)
     if await unfinished(service.context) is not None:
@@ -192,7 +190,6 @@ async def _announce(service: Service, server: uvicorn.Server) -> None:
 # --- the console ----------------------------------------------------------------------------------
 
 CONSOLE_SHUTDOWN_S: Final = 3
-"""Number of seconds that running requests have to finish when the console is asked to stop."""
 
 UPLOAD_S: Final = 300.0
 """Seconds within which a whole request must have arrived: 32 MiB at 1 Mbit/s."""
@@ -262,7 +259,6 @@ MADE_MOST_S: Final = 180.0
 """Seconds that a bundle, a letter or proofs may take. An exhibit takes at most 20, a letter 60."""
 
 RULES_MOST_S: Final = 1_800.0
-"""Seconds that trying a person's rules may take."""
 
 UNCHANGED: Final = (
     "its process ended unexpectedly and nothing was changed: check whether memory ran out, and "
@@ -348,7 +344,6 @@ LOOK_S: Final = 2.0
 
 
 async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> None:
-    """Call `end` when another database has replaced this one: pages would show the old one."""
     while context.database.poison is None:
         await asyncio.sleep(LOOK_S)
         with suppress(StorePoisoned):
@@ -357,8 +352,7 @@ async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> No
 
 
 def _end_on_demand(server: uvicorn.Server, parent: socket | None, live: Live) -> Callable[[], None]:
-    """End the server with its parent process or else at a signal. Return the function that ends
-    it."""
+    """End the server with its parent or else at a signal. Return the function that ends it."""
     loop, ending = asyncio.get_running_loop(), list[asyncio.Task[None]]()
 
     def end() -> None:

@@ -42,7 +42,6 @@ from app.receiving.reader import Reader, ReaderContext
 from app.wiring.opening import open_context
 
 NOTICES_REST_S = 5.0
-"""Seconds between two checks for due notices."""
 
 Part = Reader | FoldWorker | TaskGroup | PeriodicTask
 
@@ -205,7 +204,6 @@ async def _work(settings: Settings, *, parent: Parent | None) -> None:
 async def _until_asked(
     context: AppContext, parts: Sequence[Part], *, parent: Parent | None
 ) -> None:
-    """Run all parts until a signal, the parent or a failed part ends them. Log a failure."""
     reader, others = parts[0], parts[1:]
     assert isinstance(reader, Reader)
     loop = asyncio.get_running_loop()
