@@ -53,7 +53,7 @@ ASK_AGAIN: Final[tuple[Duration, ...]] = (10 * SECOND, MINUTE, 10 * MINUTE, HOUR
 outdated copy at the provider, and a changed answer must be confirmed by a second one."""
 
 SURE_NOT_FOUND: Final = 5
-"""Number of `not found` answers that are believed. Some providers know an event late."""
+"""`not found` answers until the provider is believed. Some providers know an event late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,8 +251,8 @@ def _read(
 async def _later(
     context: AppContext, due: confirmation_store.Confirmation, asked: Duration, *, answered: bool
 ) -> None:
-    """Postpone the next question, doubling the pause up to LONGEST_PAUSE, or to the pause `asked`
-    for. Give up after ASK_FOR without a final answer."""
+    """Postpone the next question. The pause doubles, or is the longer one that the provider `asked`
+    for, up to LONGEST_PAUSE. Give up after ASK_FOR without a final answer."""
     now = context.clock.now()
     if now - due.asked_since > ASK_FOR:
         await _give_up(context, due, f"the provider gave no final answer in {ASK_FOR // DAY} days")
