@@ -17,7 +17,6 @@ from app.database.statements import PlainConnection, Rows, insert_rows, run, sel
 OUTCOME: Final = "outcome "
 FINDING: Final = "finding "
 FEED: Final = "revisions"
-"""Counter of the feed's last number."""
 
 LedgerWords = tuple[str, str]
 """Outcome and findings of a cached ledger, the findings written as `|one|other|`."""

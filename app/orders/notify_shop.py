@@ -263,7 +263,6 @@ def judge(
 def _result(
     sent: Notification, answer: Exchange, *, now: Instant, again_at: Instant | None = None
 ) -> SendResult:
-    """Return one notification's result. If `again_at` is None, the tries decide the next time."""
     if answer.taken:
         return SendResult(sent=sent, delivered=True)
     until = again_at

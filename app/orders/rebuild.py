@@ -127,7 +127,6 @@ async def in_order(
 
 
 Elsewhere = Callable[..., Awaitable[Any]]
-"""Function that runs a module's function in another process, and returns its result."""
 
 
 @asynccontextmanager

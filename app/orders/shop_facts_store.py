@@ -119,7 +119,6 @@ def _facts(filed: Filed, *, lost_at: Instant | None) -> ShopFacts:
 def _began_after(
     connection: PlainConnection, filed: dict[str, Filed], lost_at: Instant
 ) -> set[str]:
-    """Return the orders whose events, and placing if known, are dated after the loss."""
     rows = select_rows(connection, sql=_DATES, values=filed)
     dated = {order for order, undated, first in rows if not undated and first > lost_at}
     placed = {order: each.placed_at for order, each in filed.items()}

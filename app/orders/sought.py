@@ -80,7 +80,6 @@ _KINDS: Final = frozenset(EXPONENTS.values())
 
 
 _BARE_NATIONAL: Final = re.compile(r"[1-9]\d{6,9}", re.ASCII)
-"""Pattern of a phone number without country code and leading zero, such as 712 345 678."""
 
 _CARD: Final = re.compile(
     r"(?:(?:card|visa|mastercard|amex|ending|in) +)*[*xX.\u2022 -]*(?P<last>\d{4})", re.ASCII | re.I
@@ -101,7 +100,6 @@ _ACCOUNT: Final = re.compile(
     r"\b(?:for account|account(?: number)?|acc\.?(?: no\.?)?)[.: ]+(?=[\w#/-]*\d)([\w#/-]{1,40})",
     re.ASCII | re.I,
 )
-"""Pattern of the account in an SMS, as the customer typed it: usually the order's number."""
 
 _PRICED: Final = re.compile(r"(?<![^\W_])[A-Za-z\u00a2\u20b5]{2,5}\.? ?\d(?:[\d.,]*\d)?", re.ASCII)
 _MONEY_AFTER: Final = re.compile(r"(?<![\w.,])\d(?:[\d.,]*\d)? ?[A-Z]{3}\b", re.ASCII)

@@ -437,7 +437,6 @@ class _Check:
     async def _index(
         self, connection: Any, doing: Rebuilder, digests: DigestRange | None
     ) -> list[str] | None:
-        """Build the index again and compare it with the stored one. Return the sample's orders."""
         progress = self.progress if digests is None else silent
         orders = None if digests is None else await consistency_store.orders_of(connection, digests)
         async with consistency_store.scratch_index(connection, sampled=bool(digests)) as scratch:

@@ -264,7 +264,6 @@ async def rewrite_reasons(connection: AsyncConnection, reasons: Iterable[tuple[i
 
 
 Rows = Mapping[str, set[Key]]
-"""Keys of rows, by `table` or by `table.column`."""
 
 OWNED: Final[Mapping[str, str]] = {
     "deliveries": "SELECT id FROM deliveries WHERE pruned_at IS NULL AND id IN ({})",
@@ -302,7 +301,6 @@ FILES_AT_ONCE: Final = 8
 """Rows with bytes in memory at a time. A body has up to a MiB, an attached file several."""
 
 _DEFLATED: Final = b"\x78"
-"""First byte of zlib data, such as the parts of a stored report."""
 
 MOST_INFLATED: Final = 64 * 1024 * 1024
 """Maximum number of bytes searched in one decompressed part."""

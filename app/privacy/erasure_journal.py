@@ -75,7 +75,6 @@ code of the reason, and the end of the restriction, or `-` if that is unknown.
 """
 
 Rule = Literal["begun", "asked"]
-"""Reason for a line: `begun` for line 0, and `asked` if a person asked for the erasure."""
 
 _KEY: Final = "a key of a journal of erasures"
 _KEY_CHARS: Final = 64

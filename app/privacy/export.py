@@ -317,7 +317,6 @@ async def files_of(
 
 
 def _retention(context: AppContext) -> Mapping[str, str]:
-    """Return a phrase for each table on how long its data are kept without an erasure."""
     kept = retention_of(context.settings, context.sources)
     days = {} if kept is None else kept.classes()
     classes = {"bodies": ("deliveries", "envelopes"), "phones": ("phones",),

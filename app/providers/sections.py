@@ -18,7 +18,6 @@ Locations = Annotated[tuple[str, ...], rules.locations]
 """Locations `json:PATH`, `header:NAME`, … of a field; the first present one counts."""
 
 FreeKeys = tuple[tuple[str, Any], ...]
-"""Section whose keys the file chooses, in its order."""
 
 Claims = Annotated[tuple[tuple[str, ClaimKind], ...], Free(rules.claims)]
 """Pairs (the provider's word, the claim that it means), in the order of the file."""

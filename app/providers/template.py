@@ -118,7 +118,6 @@ def references(tokens: tuple[Token, ...]) -> list[TemplateReference]:
 
 
 Piece = Callable[[Request], bytes | Refusal]
-"""Function that returns a piece of the signed content, or the refusal if the request lacks it."""
 
 
 class Meaning(NamedTuple):

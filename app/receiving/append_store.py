@@ -86,7 +86,6 @@ class Arrival(NamedTuple):
 
 
 NewEvent = tuple[Event, tuple[Any, ...]]
-"""Event and the row to insert for it, whose `order_key` is set later."""
 
 Bodies = dict[str, tuple[str | None, str | None]]
 """By digest of each body of an event id: the order it is stored under, and the order it names."""
@@ -268,7 +267,6 @@ _REFUSED: Final = "SELECT id FROM rejections WHERE id IN ({})"
 
 
 ARRIVALS_KEPT: Final = 90 * DAY // MINUTE
-"""Number of minutes for which arrivals are counted."""
 
 _MORE_ARRIVALS: Final = (
     "ON CONFLICT (minute, source) DO UPDATE SET taken=arrivals.taken+excluded.taken, "

@@ -323,7 +323,6 @@ def mend_length(path: Path) -> None:
 
 
 LOST_AS: Final = ".lost-"
-"""Part that is inserted into the name of a lost file when it is renamed. A number follows."""
 
 
 def move_aside(path: Path) -> Path | None:

@@ -49,12 +49,10 @@ COVERED: Final = "inbox covered"
 """Counter in the database: last row that is in its file, not only in its write-ahead log."""
 
 RECORDS_READ: Final = "inbox records"
-"""Counter in the database: number of records of the file that were read."""
 
 DELETED: Final = "deleted"
 
 RECORDS_DELETED: Final = "records deleted"
-"""Counter in the inbox file: number of records in its deleted rows."""
 
 TIDY: Final = "inbox tidy"
 """Counter in the database: row up to which an erasure requested that all traces be deleted."""
