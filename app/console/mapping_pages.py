@@ -31,13 +31,11 @@ NUMBERS: Final = (
 """Number formats, each as (decimal mark and thousands separator, example)."""
 
 SIGNS: Final = (
-    ("", "as in files with the usual columns"), ("none", 
-        "500.00; the type or the column shows that it is outgoing"
-    ),
-    ("minus", "-500.00"), ("any", 
-        "with any sign; the type or the column shows that it is outgoing"
-    ),
-)  # fmt: skip
+    ("", "as in files with the usual columns"),
+    ("none", "500.00; the type or the column shows that it is outgoing"),
+    ("minus", "-500.00"),
+    ("any", "with any sign; the type or the column shows that it is outgoing"),
+)
 """Ways in which a file can mark outgoing money."""
 
 DATES: Final = (
