@@ -37,7 +37,6 @@ OrderReference = Annotated[
         examples=["ORD-1"],
     ),
 ]
-"""The merchant's reference for an order, as checked by `app.core.references`."""
 
 Cites = Annotated[list[str], "Ids of the events, deliveries and records that it rests on."]
 _NEXT: Final = "Send it to get the next page; null if there is none."

@@ -70,8 +70,7 @@ def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
 
 
 Link = tuple[str | None, Heard]
-"""Pair of a reference and an event. The event links other events about the refund or dispute with
-this reference to an attempt. If the reference is None, the event links events of its session."""
+"""Reference of a refund or dispute, and an event that names its attempt. None means the session."""
 
 
 @dataclass(slots=True)
@@ -347,12 +346,7 @@ def _hear(
     placed: Sequence[Record],
     always: bool,
 ) -> tuple[list[Heard], list[Heard], list[Heard], list[Heard]]:
-    """Divide the events into four lists: own, foreign, moved to another order, and not of our shop.
-
-    claims  records that assign a payment or session to an order
-    placed  records that the shop placed an order
-    always  whether to apply `claims` even if no event or record concerns another order
-    """
+    """Return events in four lists: own, foreign, moved to another order, not of our shop."""
     order = history.order
     by_key: dict[tuple[str, str, str], Heard] = {}
     own: list[Heard] = []
@@ -395,8 +389,7 @@ def _hear(
 
 
 def _not_ours(by_key: dict[tuple[str, str, str], Heard], claims: Sequence[Record]) -> list[Heard]:
-    """Remove and return the events of payments not known to be our shop's. An assigned payment
-    counts as ours."""
+    """Remove and return events of payments that are neither known as ours nor assigned."""
     events = [each.event for each in by_key.values()]
     shops = judge_shops(events)
     for key, ids in shops.rests_on.items():
@@ -416,8 +409,7 @@ def _not_ours(by_key: dict[tuple[str, str, str], Heard], claims: Sequence[Record
 def _placed(
     order: str, heard: list[Heard], claims: Sequence[Record]
 ) -> tuple[list[Heard], list[Heard], list[Heard]]:
-    """Divide events into own, foreign and moved events. If an assignment was withdrawn, the event
-    belongs to the order that the event names."""
+    """Divide events into own, foreign and moved events."""
     own: list[Heard] = []
     foreign: list[Heard] = []
     moved: list[Heard] = []
@@ -458,11 +450,7 @@ def _payment_of(heard: Heard) -> tuple[str, str]:
 
 
 def _renewals(own: Sequence[Heard], claims: Sequence[Record]) -> frozenset[tuple[str, str]]:
-    """Return the payments that renew an agreement first captured in this order.
-
-    Of an agreement's payments, only the first captured one pays the order that its events name.
-    Later payments belong to an order only if they are assigned.
-    """
+    """Return renewals of agreements first captured here. They pay this order only if assigned."""
     agreements: dict[tuple[str, str], list[Heard]] = {}
     for each in own:
         event = each.event
@@ -589,8 +577,7 @@ def _attempts(order: str, heard: list[Heard], filed: Filed) -> list[AttemptEvide
 def _with_unconfirmed(
     order: str, attempts: list[AttemptEvidence], unconfirmed: list[Heard]
 ) -> list[AttemptEvidence]:
-    """Add each unconfirmed event to the only known attempt that it can mean, else to a new
-    attempt."""
+    """Add each unconfirmed event to the only attempt that it can mean, else to a new attempt."""
     known = {(attempt.source, attempt.reference): attempt for attempt in attempts}
     for each in unconfirmed:
         event = each.event
@@ -617,10 +604,7 @@ def _with_unconfirmed(
 def _with_coarse(
     order: str, attempts: list[AttemptEvidence], level: list[Heard]
 ) -> list[AttemptEvidence]:
-    """Add each coarse event to the only known attempt that it can mean, else to a new attempt.
-
-    level  events that are equally coarse
-    """
+    """Add equally coarse events to the only attempts that they can mean, else to new attempts."""
     own: dict[tuple[str, str], AttemptEvidence] = {}
     additions: list[tuple[AttemptEvidence, Heard]] = []
     for each in level:
@@ -648,7 +632,6 @@ def _with_coarse(
 
 
 def _finer(attempts: list[AttemptEvidence], event: Event) -> list[AttemptEvidence]:
-    """Return the attempts that a coarse event may mean, by source and session."""
     session = event.session
     return [
         attempt
@@ -676,11 +659,7 @@ def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> Att
 
 
 def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence | None:
-    """Return the attempt on which a refund or dispute returns money; None if unknown.
-
-    The first match counts: the attempt that names the refund or dispute, the only captured attempt,
-    a captured attempt with an equal claim and amount.
-    """
+    """Return the attempt on which a refund or dispute returns money; None if unknown."""
     if event.movement is not None:
         named = [a for a in finer if any(h.event.movement == event.movement for h in a.heard)]
         if len(named) == 1:
@@ -698,11 +677,7 @@ def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence
 
 
 def _says_nothing_new(finer: list[AttemptEvidence], event: Event) -> bool:
-    """Return whether a coarse event adds no information.
-
-    This is so in two cases: the event states neither a final result nor refunded money, or it
-    states a captured amount that is the sum of the attempts' captures.
-    """
+    """Return whether a coarse event adds no information."""
     if event.refunded_total is not None and event.refunded_total.minor:
         return False
     if event.claim in SAYS_NOTHING_FINAL:
@@ -727,7 +702,6 @@ def _repeats(event: Event, attempt: AttemptEvidence) -> bool:
 def _with_sessions(
     order: str, attempts: list[AttemptEvidence], filed: Filed
 ) -> list[AttemptEvidence]:
-    """Add the records of each session to its attempts, or to a new attempt."""
     known = {(attempt.source, attempt.reference): attempt for attempt in attempts}
     for file in filed.sessions.values():
         source = next((record.source for record in file.records() if record.source), "")

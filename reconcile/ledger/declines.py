@@ -84,7 +84,6 @@ Card` and `Restricted Card`. This table has none of them.
 """
 
 WITHOUT_REASON: Final = "The customer's bank can say more, and another way to pay may work."
-"""Advice for a customer if the reason for the decline is hidden or unknown."""
 
 _BETWEEN: Final = re.compile(r"[^a-z0-9]+")
 

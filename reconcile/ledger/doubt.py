@@ -18,7 +18,6 @@ from reconcile.ledger.records import Record
 from reconcile.money import Money, exponent_of
 
 TAKES_MONEY: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | {"succeeded"}
-"""Claims that say that money moved."""
 
 Doubts = dict[int, list[Reason]]
 """Reasons for doubt about payments, by the `id()` of the attempt's evidence."""
@@ -95,8 +94,7 @@ def doubts_of(
 # --- amounts of payments that only their order number links ---------------------------------------
 
 MOST_TOGETHER: Final = 8
-"""Maximum number of payments of one order for which all sums are compared with its prices. Eight
-payments have 255 sums. If there are more payments, each is compared alone."""
+"""Maximum number of payments whose sums are all compared with the prices: eight have 255 sums."""
 
 
 def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Payment], list[str]]:
@@ -128,8 +126,7 @@ def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Paymen
 
 
 def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
-    """Return the first price that these payments add up to. Only prices valid since the first
-    capture count."""
+    """Return the first price since the first capture that these payments add up to."""
     captures = [capture for payment in payments for capture in payment.captures]
     since = min([each.at for capture in captures for each in capture.heard])
     prices = case.filed.prices
@@ -147,11 +144,7 @@ def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
 
 
 def _makes_up(payments: Sequence[Payment], due: Money, *, percent: int) -> bool:
-    """Return whether these captures pay exactly the price. Amounts on top are subtracted from the
-    captures, and discounts from the price.
-
-    percent  largest share of the price that the shop's discount may take off
-    """
+    """Return whether captures without extras pay the price, less a discount of up to `percent`."""
     shares = [counted_of(each, due.currency, kept=each.captured(due.currency)) for each in payments]
     captured = sum([share.captured - share.beyond for share in shares])
     price = due.minor - sum(discounted(shares, due.minor, percent=percent))
@@ -252,10 +245,7 @@ def _reasons(
     priced_by: tuple[str, ...],
     unclear: bool,
 ) -> list[Reason]:
-    """Return a payment's own reasons for doubt.
-
-    unclear  whether an event states an inexact amount, so that a missing amount is no second reason
-    """
+    """Return a payment's own reasons. If `unclear`, a missing amount is no second reason."""
     found = []
     named = ("attempt", payment.attempt.reference)
     for movement in (*payment.captures, *payment.returns):
@@ -281,7 +271,6 @@ def _reasons(
 
 
 def _other_currency(payment: Payment) -> Iterable[Reason]:
-    """Yield a reason if money was returned or disputed in a currency that was never captured."""
     came = {m.money.currency for m in payment.captures if m.money is not None}
     if not came:
         return

@@ -30,7 +30,6 @@ ClaimKind = Literal[
     "unrecognized",
     "ignored",
 ]
-"""Closed vocabulary of an event's claims about an attempt."""
 
 CLAIM_KINDS: Final[tuple[ClaimKind, ...]] = get_args(ClaimKind)
 
@@ -45,7 +44,6 @@ FOLLOWS_SUCCESS: Final[frozenset[ClaimKind]] = frozenset(
         "dispute_lost",
     )
 )
-"""Claims that presuppose a capture."""
 
 Standing = Literal["said", "unconfirmed", "fetched", "answered"]
 """Trust in an event.
@@ -57,20 +55,17 @@ answered     also read from the API, but without an amount; the unconfirmed even
 """
 
 UNCLEAR_AMOUNT: Final = "amount"
-"""Value of `unclear` for an amount that is not exact in its currency."""
 
 UNKNOWN_METHOD: Final = "unknown"
 """Value of `method` for a slow payment whose method the event does not name."""
 
 ANSWERS: Final[frozenset[Standing]] = frozenset(("fetched", "answered"))
-"""Standings of events that we fetched from the provider."""
 
 UNCONFIRMED: Final[Standing] = "unconfirmed"
 """Standing of an event that can only make an order pending."""
 
 Shop = Literal["ours", "other", "unstated"]
-"""Shop that an event's payment belongs to. `unstated` means that the event names no shop. Used only
-if the source's settings ask for the shop."""
+"""Shop of an event's payment. Used only if the source's settings ask for the shop."""
 
 PartKind = Literal[
     "base",
@@ -84,12 +79,8 @@ PartKind = Literal[
     "financed_discount",
     "presented",
 ]
-"""Parts of an amount that a provider names.
-
-`base` was charged for the price. `discount` was given by the shop, `financed_discount` by the
-provider. `presented` is the whole amount as the customer saw it, in another currency. All other
-parts came on top of the price.
-"""
+"""Parts of an amount. `base` is for the price, `discount` is the shop's, `financed_discount` the
+provider's, `presented` the whole in the customer's currency. Others are on top of the price."""
 
 PART_KINDS: Final[tuple[PartKind, ...]] = get_args(PartKind)
 
@@ -99,7 +90,6 @@ StateMember = Literal["captured", "refunded", "charged_back", "refund", "chargeb
 STATE_MEMBERS: Final[tuple[StateMember, ...]] = get_args(StateMember)
 
 StateWord = Literal["done", "pending", "undone"]
-"""State of a member: the money has moved, is under way, or turned out not to have moved."""
 
 STATE_WORDS: Final[tuple[StateWord, ...]] = get_args(StateWord)
 

@@ -68,7 +68,6 @@ def finding_sentence(code: FindingCode, facts: Facts) -> str:
 
 
 AWAITS_CONFIRMATION: Final = "The provider's own answer would change this"
-"""Sentence for an order that waits for the provider without a deadline."""
 
 _MAY_BE_MISSING: Final = {
     "reason": " ({})",
@@ -82,15 +81,13 @@ _MAY_BE_MISSING: Final = {
     "refused_discount": "; a discount of {} at the provider does not count, as "
     "TALLYHOOK_ACCEPT_PROVIDER_DISCOUNTS does not accept it",
 }
-"""Optional facts, with their surrounding words."""
 
 _AMOUNTS: Final = frozenset(("disputed", "failed", "lost", "pending", "returned"))
 """Facts shown as `an unknown amount` if the amount is not known."""
 
 
 class _Words(dict[str, str]):
-    """Texts of facts by name. A missing fact has the text UNFILLED; a missing optional fact has an
-    empty text."""
+    """Texts of facts by name. A missing fact reads UNFILLED; a missing optional fact is empty."""
 
     def __missing__(self, name: str) -> str:
         return "" if name in _MAY_BE_MISSING else UNFILLED
@@ -346,10 +343,7 @@ def _sides(balance: Balance) -> ledger_documents.BalanceDocument:
 def _timeline_row(
     heard: Heard, ledger: Ledger, attempt: str | None
 ) -> ledger_documents.TimelineRowDocument:
-    """Return one event of the timeline.
-
-    attempt  attempt that the event belongs to; None if it could belong to several
-    """
+    """Return a row of the timeline. `attempt` is None if the event could belong to several."""
     event = heard.event
     notes = []
     if event.occurred_at is None:

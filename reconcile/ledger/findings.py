@@ -92,8 +92,7 @@ def of_attempts(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def _arrived_late(heard: list[Heard]) -> bool:
-    """Return whether an event arrived before one that is dated earlier.
-    Equal dates have no order."""
+    """Return whether an event arrived before an earlier one. Equal dates have no order."""
     date = EARLIEST - TICK
     earlier = same = 0
     for each in heard:
@@ -120,7 +119,6 @@ def _early(heard: list[Heard], *, latest: Callable[[Instant, Instant], Instant])
 
 
 def _contradictions(attempt: AttemptEvidence) -> list[Finding]:
-    """Find claims about the end of one attempt that exclude each other."""
     claims = attempt.claims
     found: list[Finding] = []
     against: dict[str, list[Heard]]
@@ -162,8 +160,7 @@ def _after_all(heard: Heard, captured: list[Heard]) -> bool:
 
 
 def _same_end(won: Heard, lost: Heard) -> bool:
-    """Return whether a win and a loss of one dispute contradict each other. If their dates differ,
-    the later event is a new decision."""
+    """Return whether a win and a loss contradict. If dates differ, the later one decides."""
     names = (won.event.movement, lost.event.movement)
     if None not in names and names[0] != names[1]:
         return False
@@ -193,7 +190,6 @@ def _contradiction(attempt: AttemptEvidence, claims: str, heard: list[Heard]) ->
 def _after_deadline(
     evidence: AttemptEvidence, captured: list[Heard], deadline: Instant | None
 ) -> list[Finding]:
-    """Find a capture after the attempt's deadline, or after the attempt timed out or expired."""
     known = captured[0].first if len(captured) == 1 else min([h.first for h in captured])
     if captured[0].event.standing in ANSWERS:
         # Not given up: the provider has been asked since the unconfirmed event arrived.
@@ -390,7 +386,6 @@ _PAID_ONCE: Final = frozenset(
 
 
 _ALL_GONE: Final = frozenset(("refunded_in_full", "reversal_amount_unclear", "charged_back"))
-"""Reasons of an order whose money has all gone back."""
 
 
 def fulfilled_but_not_paid(case: Case, judgement: Judgement) -> list[Finding]:
@@ -478,11 +473,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     findings_money.amounts_that_are_no_price,
     findings_money.unread_money_event,
 )
-"""Checks that need no record of the merchant.
-
-To add a finding, write one function, list it here or in CHECKS_OF_RECORDS, and add its code and
-words to `vocabulary`.
-"""
+"""Checks that need no merchant's record. List a new check here or in CHECKS_OF_RECORDS, and add its
+code and words to `vocabulary`."""
 
 CHECKS_OF_RECORDS: Final[tuple[Check, ...]] = (
     assignment_contradicted,

@@ -85,11 +85,7 @@ FINAL: Final[frozenset[Outcome]] = frozenset(
         "timed_out",
     )
 )
-"""Outcomes that nobody needs to act on.
-
-`unresolved` needs a person, `disputed` and `authorized` the provider, `pending` and `not_attempted`
-the customer.
-"""
+"""Outcomes that nobody needs to act on."""
 
 
 def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:

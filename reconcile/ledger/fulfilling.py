@@ -40,11 +40,7 @@ def withheld(case: Case, judgement: Judgement) -> tuple[Reason, ...]:
 
 
 def _is_free(case: Case, judgement: Judgement) -> bool:
-    """Return whether the shop says that the order is free, and a signed or fetched event ended a
-    session with zero.
-
-    Tenders that leave nothing due are not enough.
-    """
+    """Return whether shop and provider call the order free. Tenders that pay all don't count."""
     placed = case.filed.placed
     return (
         placed is not None
@@ -59,8 +55,7 @@ def _is_free(case: Case, judgement: Judgement) -> bool:
 
 
 def _needs_a_record(case: Case) -> bool:
-    """Return whether the policy requires the shop to state the price of this order. Orders that
-    began before the requirement took effect are exempt."""
+    """Return whether the policy requires the shop's price. Orders that began earlier are exempt."""
     since = case.policy.require_order_record_since
     if since is None:
         return False
@@ -84,8 +79,6 @@ def is_unread(heard: Heard) -> bool:
 
 
 def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
-    """Yield a reason if refunds under way, unread events or disputes could leave the order
-    underpaid."""
     price = judgement.expected.money
     if price is None:
         return
@@ -108,8 +101,7 @@ def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
 
 
 def _on_hold(payment: Payment, currency: str) -> tuple[int, list[Heard]]:
-    """Return how much money of a payment is on hold, and the events that put it on hold. Disputes
-    that state an amount are not included."""
+    """Return the money on hold, without disputes that state an amount, and its events."""
     unstated = [d for d in payment.disputes if d.unstated and d.word != "won"]
     if not (payment.pending or payment.unread or unstated or payment.undos):
         return 0, []
@@ -140,11 +132,7 @@ def _unplaced(case: Case, judgement: Judgement) -> list[Heard]:
 
 
 def _reversals_of_others(payment: Payment, judgement: Judgement) -> list[Heard]:
-    """Return the reversals of an uncaptured payment that may in fact concern a captured payment.
-
-    This is possible if the reversal names no payment, or if no event of the captured payment states
-    that payment's reference.
-    """
+    """Return the reversals of an uncaptured payment that may in fact concern a captured payment."""
     found = []
     captured = [p.attempt for p in judgement.payments if p.captures]
     for heard in payment.attempt.claims.get("reversed", ()):

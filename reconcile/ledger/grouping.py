@@ -20,7 +20,6 @@ NAMED_CHARACTERS: Final = 240
 """Maximum number of characters of ids in a sentence. Keeps a row of a list below about 1 KB."""
 
 ALIKE: Final = "alike"
-"""Name of the fact that counts the combined findings or reasons."""
 
 
 def some(values: Sequence[str], *, most: int = NAMED) -> str:
@@ -41,8 +40,7 @@ Each = TypeVar("Each")
 
 
 def _alike(each: Sequence[Each], code: Callable[[Each], str]) -> Iterator[list[Each]]:
-    """Yield all items of a code together if there are more than ONE_BY_ONE of them. Otherwise yield
-    each item alone."""
+    """Yield a code's items together if they are more than ONE_BY_ONE, else each alone."""
     by_code: dict[str, list[Each]] = {}
     for one in each:
         by_code.setdefault(code(one), []).append(one)

@@ -66,11 +66,7 @@ class History:
         return [r for r in self.records if r.kind == "redated"]
 
     def _moved(self, moves: Iterable[tuple[str | None, Instant]]) -> History:
-        """Return a copy in which some deliveries and records have another instant.
-
-        moves  pairs of a delivery's or record's id and its new instant. If an id occurs several
-               times, the earliest instant counts
-        """
+        """Return a copy with new instants for these ids. An id's earliest instant counts."""
         instants: dict[str | None, Instant] = {}
         for thing, at in moves:
             instants[thing] = min(instants.get(thing, at), at)

@@ -39,12 +39,10 @@ Outcome = Literal[
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 
 EntryKind = Literal["captured", "refunded", "reversed", "dispute_lost"]
-"""Kinds of movements of money: one for money that came, three for money that went back."""
 
 FactValue = str | int | bool | Money | None
 Facts = tuple[tuple[str, FactValue], ...]
-"""Named values of a reason or finding. A name that ends in `_at` has an Instant, a name that ends
-in `_us` a Duration."""
+"""Named values. A name that ends in `_at` has an Instant, a name that ends in `_us` a Duration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +73,7 @@ class Finding:
 
 
 OVERDUE: Final = "overdue_at_provider"
-"""Reason code of a slow payment that is still pending after the end of its window. An order has
-this reason if all its pending payments have it."""
+"""Reason code of an order whose pending payments are all slow and past their windows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,12 +48,10 @@ _MOVES: Final[frozenset[ClaimKind]] = frozenset(
         "unrecognized",
     )
 )
-"""Claims that change the money of a payment, except captures."""
 
 _TRIES: Final[frozenset[ClaimKind]] = frozenset(
     ("pending", "authorized", "declined", "expired", "timed_out")
 )
-"""Claims about a customer's attempt to pay."""
 
 
 @dataclass(slots=True)
@@ -213,15 +211,7 @@ def _nothing_left(payment: Payment) -> bool:
 
 
 def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
-    """Return one capture of an attempt, or one per capture reference.
-
-    If there are several captures, an event without a capture reference is compared with their
-    total:
-
-    - if its amount is the total, the event adds nothing
-    - if its amount differs from the total, all captures become one movement with both amounts
-    - if the total is unknown, the event counts as evidence of each capture
-    """
+    """Return one capture, or one per reference. Events without a reference state the total."""
     if len(heard) == 1:
         return [Movement("captured", attempt, heard, _stated(heard))]
     named: dict[str, list[Heard]] = {}
@@ -246,14 +236,7 @@ def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
 def _as_named(
     captures: list[Movement], attempts: Sequence[AttemptEvidence], filed: Filed
 ) -> list[Movement]:
-    """Return the captures with an amount from the shop's records, if nothing else states the
-    amount.
-
-    This applies if only provider answers report the captures, and no answer states an amount. The
-    amount comes from an assignment that a statement line proves, or from the record in which the
-    shop named the session's amount. If several payments share a session, the session's amount
-    counts only for the payment with the earliest answer.
-    """
+    """Return the captures, with an amount from the shop's records if no event states one."""
     attempt = captures[0].attempt
     heard = [each for capture in captures for each in capture.heard]
     proved = filed.assigned.get(attempt.assignment or "")
@@ -350,8 +333,7 @@ class Refunds:
         return found + beyond
 
     def _taken_back(self, name: str) -> list[Movement]:
-        """Return a refund and the movement that takes it back. Return nothing if a signed event
-        reports that the refund failed."""
+        """Return a refund and its reversal; nothing if a signed event says that it failed."""
         done, failures = self._done.get(name, []), self._failed[name]
         stated = _stated(done)
         if len(stated) != 1 or any(not h.event.states for h in failures):
@@ -374,11 +356,7 @@ class Refunds:
     def _rises(
         self, stated: list[tuple[int, Heard]], found: list[Movement]
     ) -> list[tuple[int, list[Heard]]]:
-        """Return each rise of the running total, with the events that state it.
-
-        Return only the largest total if the rises cannot be told apart: if events report single or
-        failed refunds, if dates are missing, or if an event id has several bodies.
-        """
+        """Return each rise of a running total with its events; only the largest if unclear."""
         once = len({each.event.event_id for _, each in stated}) == len(stated)
         if found or self.failed or not once or not _all_dated([each for _, each in stated]):
             most = max([so_far for so_far, _ in stated], default=0)
@@ -393,8 +371,7 @@ class Refunds:
         return [*self._done.get(name, ()), *self._started.get(name, ())]
 
     def _so_far(self, each: Heard, currency: str) -> int:
-        """Return an event's running total in minor units, less those refunds in it that failed
-        later."""
+        """Return an event's running total in minor units, less refunds that failed later."""
         total = each.event.refunded_total
         if total is None or total.currency != currency:
             return 0
@@ -429,11 +406,7 @@ class Refunds:
         return found
 
     def _pending_unnamed(self, refunded: Sequence[Movement]) -> list[PendingRefund]:
-        """Return all refunds under way without a reference, as one pending refund.
-
-        Nothing shows which event ends such a refund. So every finished or failed refund is
-        deducted, except those with the reference of another refund under way.
-        """
+        """Return refunds under way without a reference as one, less those that may have ended."""
         heard = [h for group in self._started_unnamed for h in group]
         amounts = [_largest(group) for group in self._started_unnamed]
         known = [money for money in amounts if money is not None]
@@ -456,7 +429,6 @@ class Refunds:
         return [PendingRefund(heard, Money(minor=left, currency=currency))] if left > 0 else []
 
     def _ended(self, refunded: Sequence[Movement], currency: str) -> list[tuple[Instant, int]]:
-        """Return date and amount of each event that may have ended a refund without a reference."""
         done = [m for m in refunded if m.heard[0].event.movement not in self._started]
         ended = [(m.heard, m.money) for m in done]
         # A refund that was done and failed later ended the pending refund on the day it was done.
@@ -483,11 +455,7 @@ def _beyond(
     currency: str,
     undos: list[Undo],
 ) -> list[Movement]:
-    """Return movements for the part of a stated sum that exceeds the known movements of this kind.
-
-    Each change of the sum is one movement. If a sum has fallen and no later answer has confirmed
-    the fall, the difference is added to `undos`.
-    """
+    """Return movements for what a stated sum adds. Unconfirmed falls of the sum go to `undos`."""
     same = [m for m in returns if m.kind == kind]
     known, rests_on = _sum(same, currency), [h for m in same for h in m.heard]
     undone = [
@@ -514,8 +482,7 @@ def _beyond(
 
 
 def _capture_sum(payment: Payment, steps: Sequence[Step], currency: str, undos: list[Undo]) -> None:
-    """Add a capture for the part of a stated sum that exceeds the known captures. If the sum falls
-    later, add a reversal."""
+    """Add a capture for what a stated sum adds. A later fall of the sum becomes a reversal."""
     most, top, gone = _sum(payment.captures, currency), 0, 0
     rests_on = [h for m in payment.captures for h in m.heard]
     returns, falls = [*payment.returns], list[Step]()
@@ -544,7 +511,6 @@ def _capture_sum(payment: Payment, steps: Sequence[Step], currency: str, undos: 
 
 
 def _stated_loss(lost: Sequence[Movement], currency: str) -> Dispute:
-    """Convert a stated sum of chargebacks into a dispute of the same amount."""
     heard, amounts = list[Heard](), [0]
     for movement in lost:
         assert movement.money is not None
@@ -605,11 +571,7 @@ def _largest(heard: Sequence[Heard]) -> Money | None:
 
 
 def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
-    """Group the events of disputes by their reference.
-
-    Events without a reference belong to the only dispute. If there are several disputes or none,
-    these events form one.
-    """
+    """Group dispute events by reference. Those without one join the only dispute or form one."""
     heard = [
         h for claims in (attempt.claims, position.claims) for c in _RANK for h in claims.get(c, ())
     ]
@@ -622,8 +584,7 @@ def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
 
 
 def _dispute(heard: list[Heard]) -> Dispute:
-    """Build one dispute from its events. The last event decides. Exception: a win after a loss
-    counts only if both are dated."""
+    """Build a dispute by its last event. A win after a loss counts only if both are dated."""
     heard.sort(key=lambda h: (h.at, _RANK[h.event.claim], h.event.event_id, h.event.digest))
     last = heard[-1]
     word = _WORD[last.event.claim]
@@ -669,11 +630,7 @@ def lost_of(dispute: Dispute, payment: Payment) -> Money | None:
 def _loss(
     payment: Payment, dispute: Dispute, position: Position, undos: list[Undo]
 ) -> list[Movement]:
-    """Return movements for the money that a lost dispute took, less what a later win returned.
-
-    If only provider answers state the win, it becomes a separate movement. Until a later answer
-    confirms the win, it is also in `undos`.
-    """
+    """Return the movements of a lost dispute less a later win. Unconfirmed wins go to `undos`."""
     if dispute.word == "open" or not dispute.was_lost:
         return []
     amount, attempt = lost_of(dispute, payment), payment.attempt
@@ -707,7 +664,6 @@ def _loss(
 
 
 def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
-    """Return the captured money that reversals take back, one movement per currency."""
     taken, effective = dict[str, int](), dict[int, Heard]()
     names = {h.event.capture for capture in payment.captures for h in capture.heard}
     for capture in payment.captures:
@@ -732,8 +688,7 @@ def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
 
 
 def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> bool:
-    """Return whether a reversal may take back this capture. It may not if it names another capture
-    or is dated earlier."""
+    """Return whether a reversal neither names another capture nor is dated before this one."""
     own, event = {h.event.capture for h in capture.heard}, reversal.event
     named = event.capture or (event.movement if event.movement in names else None)
     if named is not None and any(own) and named not in own:

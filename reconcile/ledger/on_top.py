@@ -18,8 +18,7 @@ from reconcile.ledger.movements import Payment
 from reconcile.money import Money
 
 ON_TOP: Final[tuple[PartKind, ...]] = ("tip", "donation", "surcharge", "fee", "shipping", "tax")
-"""Kinds of parts on top of a price, in the order in which an amount is divided among them. Tax and
-shipping are last because shops often include them in the price."""
+"""Parts on top of a price, in order of division. Prices often include the last two."""
 
 
 @dataclass(slots=True)
@@ -83,8 +82,8 @@ def counted_of(payment: Payment, currency: str, *, kept: int) -> Counted:
 
 
 def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, int]:
-    """Return the parts of one capture by kind. If events state different amounts, the smallest base
-    counts, and the largest amount of every other kind."""
+    """Return a capture's parts by kind. Of different amounts, the smallest base counts, and the
+    largest amount of every other kind."""
     found: dict[PartKind, int] = {}
     for parts in events:
         own: dict[PartKind, int] = {}

@@ -203,8 +203,7 @@ Decision = tuple[Outcome, tuple[Reason, ...]]
 
 
 def _expected(case: Case) -> Expectation:
-    """Return the price from the shop's record, else from the last requested session, else from the
-    events."""
+    """Return the price of the shop's record, else of the last session, else of the events."""
     placed = case.filed.placed
     if placed is not None and placed.money is not None:
         return Expectation(placed.due, (placed.record_id,), by_shop=True, tendered=placed.tendered)
@@ -292,11 +291,7 @@ def _returning(judgement: Judgement, payments: Sequence[Payment]) -> int:
 
 
 def _weigh(judgement: Judgement) -> None:
-    """Set `currency`, `held`, `counted`, `surplus` and `owed`.
-
-    `counted` leaves out payments in doubt, but deducts what they returned beyond their smallest
-    stated capture.
-    """
+    """Set `currency`, `held`, `counted`, `surplus`, `owed`. Payments in doubt do not count."""
     price = judgement.expected.money
     if price is not None:
         currency = price.currency
@@ -351,8 +346,7 @@ def _weigh_parts(judgement: Judgement, currency: str) -> Money | None:
 
 
 def _money_moved(judgement: Judgement) -> Decision:
-    """Decide an order with moved money. The first match in the table in reconcile/README.md
-    decides."""
+    """Decide by the first match in the table in reconcile/README.md."""
     _weigh(judgement)
     gone = False
     if not judgement.plain:
@@ -377,8 +371,7 @@ def stands_alone(judgement: Judgement, payment: Payment) -> bool:
 
 
 def _capture_unknown(judgement: Judgement) -> Decision | None:
-    """Decide `unresolved` if money went back on a payment without a known capture; else return
-    None."""
+    """Decide `unresolved` if money went back without a known capture; else return None."""
     unknown = [
         p
         for p in judgement.payments
@@ -391,7 +384,6 @@ def _capture_unknown(judgement: Judgement) -> Decision | None:
 
 
 def _all_gone(judgement: Judgement) -> Decision | None:
-    """Decide the order if all captured money went back; else return None."""
     if judgement.doubts or any(_over(judgement, p) for p in judgement.payments):
         return None
     balances = judgement.balances
@@ -405,7 +397,6 @@ def _all_gone(judgement: Judgement) -> Decision | None:
 
 
 def _price_unknown(judgement: Judgement) -> Decision | None:
-    """Decide the order if nobody stated its price or statements disagree; else return None."""
     expected = judgement.expected
     if expected.money is not None:
         return None
@@ -426,7 +417,6 @@ def _price_unknown(judgement: Judgement) -> Decision | None:
 
 
 def _paid(judgement: Judgement) -> Decision | None:
-    """Decide `succeeded` if a capture counts and `counted` reaches the price; else return None."""
     price = judgement.expected.money
     assert price is not None
     if judgement.counted < price.minor or not _counting(judgement):
@@ -474,11 +464,7 @@ def times_paid(judgement: Judgement) -> int:
 
 
 def _doubtful(judgement: Judgement) -> Decision | None:
-    """Decide `unresolved` in two cases, else return None:
-
-    - payments are in doubt
-    - a payment returned more than its captures, and the order would be paid without that excess
-    """
+    """Decide `unresolved` if the payment depends on doubtful or excess money; else return None."""
     price, currency = judgement.expected.money, judgement.currency
     assert price is not None
     assert currency is not None
@@ -535,8 +521,7 @@ def _refunded(judgement: Judgement) -> Decision | None:
 
 
 def _all_given_back(judgement: Judgement) -> Reason:
-    """Return the reason for a full refund. If a reversal states an amount that fits no payment, the
-    reason names that amount."""
+    """Return the reason for a full refund."""
     for movement in judgement.movements:
         stated = reversal_mismatch(movement, judgement)
         if stated:
@@ -585,7 +570,6 @@ def _without_payment(judgement: Judgement) -> Decision | None:
 
 
 def _not_the_price(judgement: Judgement) -> Decision:
-    """Decide `unresolved`: the captured money does not make up the price."""
     decided = _without_payment(judgement)
     if decided is not None:
         return decided
@@ -621,7 +605,6 @@ def _doubts(judgement: Judgement) -> tuple[Reason, ...]:
 
 
 def _currencies(judgement: Judgement) -> Reason:
-    """Return the reason if all money moved in other currencies than the order's."""
     expected, movements = judgement.expected, judgement.movements
     moved = [m.money for m in movements if m.money is not None]
     facts: Facts = (*[("moved", money) for money in moved], *expected.facts())
@@ -636,11 +619,7 @@ def _money_reason(
     extra: tuple[str, ...] = (),
     returned_on: Sequence[Payment] | None = None,
 ) -> Reason:
-    """Return a reason with all amounts: expected, captured, returned by kind, surplus.
-
-    extra        further ids to cite
-    returned_on  payments summed up in the fact `returned`; None for all payments
-    """
+    """Return a reason with all amounts. `returned` sums `returned_on`, or all payments if None."""
     expected = judgement.expected
     facts: list[tuple[str, FactValue]] = list(expected.facts())
     if not judgement.balances:
@@ -688,8 +667,6 @@ def _union(*groups: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _no_money_moved(case: Case, judgement: Judgement) -> Decision:
-    """Decide an order without moved money: by its open attempts, by its last attempt, or by the
-    shop's records."""
     attempts, filed = judgement.attempts, case.filed
     if not attempts:
         canceled = filed.canceled

@@ -24,9 +24,8 @@ _RELEASES: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "reversed", "
 """Claims that end a reservation of money, if the provider dates the claim after the reservation."""
 
 LONGEST_WINDOW: Final[Duration] = 60 * DAY
-"""Maximum time for which a claim of a slow payment keeps an attempt open, counted from the claim's
-arrival. A voucher may be payable for longer, but a provider's date must not keep an order open for
-ever."""
+"""Longest time that a slow payment's claim keeps an attempt open, counted from its arrival. Without
+it, a provider's date could keep an order open for ever."""
 
 _SAYS: Final[dict[AttemptOutcome, str]] = {outcome: "event_says_" + outcome for outcome in RANKED}
 
@@ -78,8 +77,7 @@ def _slow_until(heard: Heard) -> Instant:
 
 
 def _method(evidence: AttemptEvidence) -> str | None:
-    """Return the latest slow payment method that events name. Return UNKNOWN_METHOD if events of a
-    slow payment name none, and None if no event is about a slow payment."""
+    """Return the last named slow method; UNKNOWN_METHOD if unnamed, None if none is slow."""
     if not evidence.slow:
         return None
     named = [h.event.method for h in evidence.heard if h.event.method is not None]
@@ -88,12 +86,7 @@ def _method(evidence: AttemptEvidence) -> str | None:
 
 
 def _revocable_until(evidence: AttemptEvidence, captures: list[Heard]) -> Instant | None:
-    """Return the instant until which the customer can revoke the last capture; None if no event
-    states a period.
-
-    The longest period counts. Periods from events that also name the payment method take
-    precedence.
-    """
+    """Return until when a customer can revoke the last capture; None if no event states it."""
     if not evidence.slow:
         return None
     spans = [h for h in evidence.heard if h.event.revocable_days is not None]
@@ -110,7 +103,6 @@ def _released(evidence: AttemptEvidence, reserved: list[Heard]) -> bool:
 
 
 def _undecided(evidence: AttemptEvidence, case: Case) -> Attempt:
-    """Describe an attempt without a final event: refused, waiting, or out of time."""
     files = evidence.files
     refused = [file.refused for file in files if file.refused is not None and file.opened is None]
     if files and not evidence.heard and len(refused) == len(files):

@@ -27,7 +27,6 @@ Key = tuple[str, Literal["payment", "session"], str]
 
 
 NAMINGS: Final[frozenset[RecordKind]] = frozenset(("reference_named", "session_opened"))
-"""Kinds of records by which the shop says which order a session or payment belongs to."""
 
 CLAIMS: Final[frozenset[RecordKind]] = NAMINGS | {"payment_assigned"}
 """Kinds of records that outrank the order that an event names."""
@@ -137,8 +136,7 @@ class Placing:
         return said.get(order, ()) if len(said) > 1 else ()
 
     def _said(self, keys: list[Key]) -> dict[str, tuple[str, ...]]:
-        """Return the orders that events name for these references, with the ids of the events that
-        name each order."""
+        """Return the orders that events name for these references, with the events' ids."""
         said: dict[str, tuple[str, ...]] = {}
         for key, path in self._tied(keys).items():
             for order, event_id in self._saying.get(key, {}).items():
@@ -146,8 +144,7 @@ class Placing:
         return said
 
     def _tied(self, keys: list[Key]) -> dict[Key, tuple[str, ...]]:
-        """Return these references and every reference that events connect with them, directly or in
-        several steps. Each reference is mapped to the ids of the events that connect it."""
+        """Return these and all connected references, each with the connecting events' ids."""
         found: dict[Key, tuple[str, ...]] = dict.fromkeys(keys, ())
         wanted = list(keys)
         while wanted:

@@ -36,8 +36,7 @@ NEXT: Final[dict[Outcome, str]] = {
     "timed_out": "As far as we have been told, no money was taken. The payment may still come "
     "through.",
 }
-"""Sentence for a customer on what follows, by outcome. An outcome has no entry if its reasons
-already say what follows."""
+"""Sentence for a customer on what follows; absent if the reasons already say it."""
 
 WAITING: Final[dict[Outcome, str]] = {
     "disputed": "The order waits until that is decided.",
@@ -61,8 +60,7 @@ SHIPPING: Final[dict[Outcome, str]] = {
     "timed_out": "Do not ship: no final word of the payment has come.",
     "not_attempted": "Do not ship: no payment for it is known.",
 }
-"""Instruction on shipping, by outcome. It is used for an order that is neither shipped nor
-canceled, if there is no reason against shipping."""
+"""Instruction on shipping, for orders neither shipped nor canceled and without a reason against."""
 
 IN_ANSWER: Final[tuple[FindingCode, ...]] = (
     "dispute_open",
@@ -112,58 +110,47 @@ _OPTIONAL: Final = {
     "on_top": " ({} of it on top)",
     "not_given_back": " but {} on top of the price",
 }
-"""Optional facts, with their surrounding words."""
 
 
 UNREAD: Final = "A message came that we cannot read yet; ask again later."
-"""Sentence for a customer if an unreadable message may be about the order."""
 
 REFUSED: Final = (
     "Messages of the payment service do not reach us at present, so we may not know of a payment; "
     "ask again later."
 )
-"""Sentence for a customer if every delivery of one of the order's sources is rejected."""
 
 NOT_KEPT: Final = (
     "So many messages came to us at once that not all were kept, so we may not know of a payment; "
     "we have to ask the payment service."
 )
-"""Sentence for a customer if one of the order's sources sends unsigned messages, and some of them
-were not stored because there were too many."""
 
 LOST: Final = (
     "Messages that reached us between {since} and {until} may be lost, so we may not know of a "
     "payment; we have to ask the payment service."
 )
-"""Sentence for a customer if an accepted gap overlaps the order's time."""
 
 UNALLOCATED: Final = (
     "A payment of {money} belongs to no order yet, and may be for this one: we are looking into it."
 )
-"""Sentence for a customer about an unallocated payment that may be for this order. Such a payment
-names the order, or has both the amount due and the customer's number."""
+"""Sentence on a payment that names the order, or has its amount due and customer's number."""
 
 NOT_SURELY_FOR_IT: Final = (
     "Money came with the number of this order. We are checking whether it is meant for this order."
 )
-"""Sentence for a customer if the payment may belong to another shop."""
 
 FORGOTTEN: Final = "It is not known at present whether the shop has shipped the order already."
-"""Sentence for a customer if a restore or an accepted gap lost what the shop stated."""
 
 STATE_AGAIN: Final = (
     "A restore or an accepted gap lost statements of the shop, so Tallyhook does not know "
     "whether this order was shipped: check the shop's own books, and state `fulfilled_at`, or "
     "null, before anything is shipped."
 )
-"""Instruction for staff if a restore or an accepted gap lost the shop's statements."""
 
 ASK_AFTER_GAP: Final = (
     "Do not ship: messages in an accepted gap may be lost, such as a refund. Look the payment up "
     "at the payment service, and check in the shop's own books whether the order was shipped; "
     "then release it on its page, or with `tallyhook orders release --held-for gap_accepted`."
 )
-"""Instruction for staff if an order is held because of an accepted gap."""
 
 ABSENT: Final = frozenset(
     (
@@ -173,8 +160,7 @@ ABSENT: Final = frozenset(
         "last_word_no_final_event_by_deadline",
     )
 )
-"""Reasons that say that no payment or event came. They are not shown if a message may be
-missing."""
+"""Reasons that say that no payment or event came; hidden if a message may be missing."""
 
 
 def with_plain(
@@ -346,8 +332,7 @@ _STILL_OPEN: Final[dict[Outcome, tuple[str, str]]] = {
         "Cancel the payment at the payment service, so that no money comes after all.",
     ),
 }
-"""Tasks of staff for an open payment, by outcome. The first applies if the order was shipped, the
-second if it was canceled."""
+"""Instruction on an open payment, by outcome: if the order was shipped, and if canceled."""
 
 _REFUNDS: Final = frozenset(("refund_pending", "refund_overdue", "refund_failed"))
 
@@ -355,8 +340,7 @@ _URGENCY: Final = ("error", "warning", "info")
 
 
 def _to_settle(ledger: Ledger) -> list[Finding]:
-    """Return the findings that need staff. Findings that are accepted, obsolete, or covered by
-    another finding are left out."""
+    """Return findings that need staff: not accepted, obsolete, or covered by another."""
     filed = ledger.case.filed
     stronger = {"refund_pending": "refund_overdue", "unrecognized_event": "unread_money_event"}
     known, is_accepted = {(each.code, each.cites) for each in ledger.findings}, acceptance(ledger)
@@ -371,11 +355,7 @@ def _to_settle(ledger: Ledger) -> list[Finding]:
 
 
 def _staff_of(finding: Finding, ledger: Ledger, codes: Collection[FindingCode]) -> str:
-    """Return the instruction about a finding; empty if the ledger shows that nothing needs to be
-    done.
-
-    codes  codes of all findings of the ledger
-    """
+    """Return the instruction about a finding; empty if nothing needs to be done."""
     filed = ledger.case.filed
     if finding.code == "held_back" and (
         filed.fulfilled or filed.canceled or ("hold", MAYBE_OTHERS) in finding.facts
@@ -411,8 +391,7 @@ def _staff_of(finding: Finding, ledger: Ledger, codes: Collection[FindingCode]) 
 
 
 def _of_code(ledger: Ledger, code: FindingCode) -> list[Finding]:
-    """Return the findings of a code. A `refund_pending` is left out if its refund also has a
-    `refund_overdue`."""
+    """Return a code's findings, without each `refund_pending` whose refund is overdue."""
     found = [each for each in ledger.findings if each.code == code]
     if code == "refund_pending":
         overdue = {each.cites for each in ledger.findings if each.code == "refund_overdue"}
@@ -421,7 +400,6 @@ def _of_code(ledger: Ledger, code: FindingCode) -> list[Finding]:
 
 
 def _owed_to_customer(ledger: Ledger) -> str:
-    """Return the amount owed to the customer, and the part that refunds under way return."""
     owed, returning = ledger.owed, ledger.returning
     if owed is None or not {MAYBE_OTHERS, GAP_ACCEPTED}.isdisjoint(ledger.case.filed.holds):
         return ""  # it is not known whose the payment is, or what went back already
@@ -439,7 +417,6 @@ def _owed_to_customer(ledger: Ledger) -> str:
 
 
 def _owed_by_staff(ledger: Ledger) -> str:
-    """Return the amount to give back, less refunds under way and amounts that a person accepted."""
     owed, returning = ledger.owed, ledger.returning
     surplus = [each for each in ledger.findings if each.code in ("paid_twice", "overpaid")]
     accepted = ledger.case.filed.canceled is None and any(map(acceptance(ledger), surplus))
@@ -585,7 +562,6 @@ def _filled(template: str, finding: Finding) -> str:
 
 
 def _after_deadline(finding: Finding) -> str:
-    """Return a sentence on whether the payment was made, or became known, too late."""
     facts = dict(finding.facts)
     words, deadline = _words(finding.facts), facts["deadline_at"]
     happened, known = facts["occurred_at"], facts["received_at"]
@@ -645,8 +621,7 @@ def _money(facts: Facts, name: str) -> list[Money]:
 
 
 def _differs(facts: Facts, words: dict[str, str]) -> str:
-    """Return a sentence on the amount that is missing from the price. If the kept money covers the
-    price, mention refunded money instead."""
+    """Return a sentence on the amount that the price lacks, or else on refunded money."""
     (expected,) = _money(facts, "expected")
     kept = 0
     for name, sign in (("captured", 1), ("on_top", -1), ("refunded", -1)):

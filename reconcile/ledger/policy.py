@@ -7,11 +7,8 @@ from reconcile.canonical import canonical_json
 from reconcile.instants import DAY, MINUTE, Duration, Instant
 
 FORM: Final = 4
-"""Version of `policy_text`. Raising it makes a database fold every order again.
-
-Raise it if the meaning of a setting changes, or if a fold gives another ledger for the same
-evidence. Raise it at most once for each release, and not before the first release.
-"""
+"""Version of `policy_text`. If a setting's meaning or a fold's result changes, raise it, at most
+once a release and not before the first release. Every order is then folded again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

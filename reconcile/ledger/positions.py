@@ -19,8 +19,7 @@ from reconcile.ledger.events import ANSWERS, STATE_WORDS, ClaimKind, State, Stat
 from reconcile.money import Money
 
 REPEATED_AFTER: Final[Duration] = HOUR
-"""Minimum time between an answer that withdraws an earlier statement and an answer that confirms
-the withdrawal."""
+"""Minimum time from an answer that withdraws a statement to one that confirms this."""
 
 _MEANS: Final[dict[tuple[StateMember, str], ClaimKind]] = {
     ("refund", "done"): "refunded",
@@ -86,8 +85,7 @@ class Position:
     def _name(
         self, member: StateMember, reference: str, stated: list[tuple[Instant, Heard, State]]
     ) -> None:
-        """Convert the answers' statements about one refund or chargeback into events, and append
-        these to `claims`."""
+        """Append events about one refund or chargeback to `claims`."""
         done = [one for one in stated if one[2].word == "done"]
         undone = [one for one in stated if one[2].word == "undone"]
         if done:

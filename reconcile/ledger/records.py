@@ -45,14 +45,7 @@ redated            a fast clock misdated the delivery, record or revision that `
 HoldReason = Literal[
     "rules_changed", "poisoned_delivery", "unreadable_delivery", "maybe_other_shop", "gap_accepted"
 ]
-"""Reason that an order is held.
-
-rules_changed        the order became fulfillable only because the rules changed
-poisoned_delivery    one of its deliveries was set aside
-unreadable_delivery  a message that names the order cannot be read
-maybe_other_shop     its payment may belong to another shop
-gap_accepted         statements about its money may be lost in an accepted gap
-"""
+"""Reason that an order is held. A poisoned delivery was set aside."""
 
 UNREADABLE: Final[HoldReason] = "unreadable_delivery"
 
@@ -69,16 +62,13 @@ WITHDRAWN: Final = "withdrawn"
 """Reason of a `payment_assigned` that withdraws the payment from its order."""
 
 DismissedAs = Literal["to_refund", "other_business"]
-"""Reason that a payment belongs to no order: it is to be refunded, or does not concern the shop."""
 
 DISMISSED_AS: Final[tuple[DismissedAs, ...]] = get_args(DismissedAs)
 
 NO_ORDER: Final = ""
-"""Value of `order` in a record that belongs to no order: in every `payment_dismissed`, and in some
-`redated`."""
+"""Value of `order` in every `payment_dismissed`, and in a `redated` of no order."""
 
 PLACINGS: Final[frozenset[RecordKind]] = frozenset(("payment_assigned", "payment_dismissed"))
-"""Kinds of records by which a person says where a payment belongs."""
 
 RECORD_KINDS: Final[tuple[RecordKind, ...]] = get_args(RecordKind)
 

@@ -57,8 +57,7 @@ _EACH_BY_ITSELF: Final[tuple[FindingCode, ...]] = (
     "refund_failed",
     "unread_money_event",
 )
-"""Codes for which every finding makes a revision, because each has its own deadline. For other
-codes, only the first finding makes a revision."""
+"""Codes whose every finding makes a revision, because each has its own deadline."""
 
 
 def position_of(ledger: Ledger) -> Position:
@@ -95,8 +94,7 @@ def _amounts(ledger: Ledger) -> _Amounts:
 
 
 def _restated(finding: Finding, amounts: _Amounts) -> str:
-    """Return name and amount of an open dispute whose amount has changed since its first event.
-    Return an empty text for other findings."""
+    """Return an open dispute's name and changed amount; empty for other findings."""
     if finding.code != "dispute_open":
         return ""
     stated = [amounts[cited] for cited in finding.cites if cited in amounts]
@@ -108,8 +106,7 @@ def _restated(finding: Finding, amounts: _Amounts) -> str:
 
 
 def _counts_in(parts: Iterable[str]) -> Counter[str]:
-    """Count the findings of _EACH_BY_ITSELF in a substance. An entry without a number counts as
-    1."""
+    """Count the findings of _EACH_BY_ITSELF. An entry without a number counts as 1."""
     counts = Counter[str]()
     for part in parts:
         number, _, code = part.rpartition(" ")
@@ -153,8 +150,7 @@ def revise(
 
 
 def _differences(before: Position, after: Position, ledger: Ledger) -> list[str]:
-    """Return sentences on what is new in a ledger, with cited ids, then on what is no longer
-    found."""
+    """Return sentences on what is new, with cited ids, then on what is no longer found."""
     earlier = frozenset(before.substance.split("|"))
     were, are = _counts_in(earlier), _counts_in(after.substance.split("|"))
     more = {code for code in are if are[code] > were[code]}

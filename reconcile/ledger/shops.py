@@ -20,18 +20,15 @@ from reconcile.ledger.events import UNCONFIRMED, ClaimKind, Event
 from reconcile.ledger.placing import keys_of
 
 Aside = Literal["other", "unknown"]
-"""Reason to set a payment aside: it belongs to another shop, or its shop is unknown."""
 
 OPENS: Final[frozenset[ClaimKind]] = frozenset(
     ("pending", "authorized", "succeeded", "declined", "expired", "timed_out")
 )
-"""Claims about opening or paying a payment. Events with these claims decide which shop the payment
-belongs to."""
+"""Claims about opening or paying a payment. They decide which shop it belongs to."""
 
 EventKey = tuple[str, str, str]
 Mark = tuple[str, str, str]
-"""Source, kind of reference, and reference. If an event names no payment or session, its mark is
-made of its own id."""
+"""Source, kind of reference, and reference. An event without one has its own id."""
 
 
 class Shops(NamedTuple):
@@ -98,8 +95,7 @@ def _marks(event: Event) -> list[Mark]:
 def _reached(
     marks: Iterable[Mark], ties: Mapping[Mark, Mapping[Mark, str]]
 ) -> dict[Mark, tuple[str, ...]]:
-    """Return these marks and every mark that events connect with them, directly or in several
-    steps. Each mark is mapped to the ids of the events that connect it."""
+    """Return these and all connected marks, each with the connecting events' ids."""
     found: dict[Mark, tuple[str, ...]] = dict.fromkeys(marks, ())
     wanted = list(found)
     for mark in wanted:
@@ -111,7 +107,6 @@ def _reached(
 
 
 def _verdict(events: Iterable[Event]) -> Aside | Literal["ours"] | None:
-    """Return the shop that a payment's events state; None if none does."""
     decisive: set[str | None] = set()
     others: set[str | None] = set()
     for event in events:

@@ -409,8 +409,7 @@ MANY: Final[dict[FindingCode, ManyWords]] = {
         plain="{alike} messages are dated later than they reached us: somebody's clock is wrong.",
     ),
 }
-"""Wording for codes with possibly hundreds of findings. For other codes, the sentence states the
-first finding and the number of further findings."""
+"""Wording for codes with many findings. Others state the first one and the number of the rest."""
 
 
 class ReasonWords(NamedTuple):
@@ -716,7 +715,6 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="Nobody has told us anything of the order",
     ),
 }
-"""Wording of a ledger's reasons, and of reasons to withhold a paid order, by code."""
 
 ATTEMPT_REASONS: Final[dict[str, str]] = {
     "event_says_succeeded": "The provider says it succeeded",
@@ -734,4 +732,3 @@ ATTEMPT_REASONS: Final[dict[str, str]] = {
     "open until the provider says how it ended",
     "no_final_event_by_deadline": "No final event had come by {deadline_at}",
 }
-"""Sentences for an attempt's reasons, by code. Plain words and reports only cover orders."""

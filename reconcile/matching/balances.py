@@ -10,12 +10,7 @@ from itertools import groupby, islice
 from typing import Literal
 
 DifferenceState = Literal["open", "confirmed", "reopened"]
-"""State of an accepted difference.
-
-open       no later statement is known
-confirmed  the next statement begins with the stated closing balance
-reopened   the next statement begins with another balance
-"""
+"""State of an accepted difference: the next statement is unknown, agrees, or differs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,8 +106,7 @@ class Alone:
 
 
 NAMED_WITHIN: Final[Duration] = 90 * DAY
-"""Longest time between a payout and a bank line that names it. Beyond it, the line means another
-payout."""
+"""Longest time between a payout and a bank line that names it. Later lines mean another payout."""
 
 EARLY: Final[Duration] = DAY
 """Longest time by which a bank may date a transfer before the provider's date."""
@@ -184,12 +183,7 @@ class BankLeg:
         return [each for each in self._lines if each.line_id not in self._joined]
 
     def _by_name(self, hands: Iterable[HandMatch]) -> Iterator[Link]:
-        """Yield links in three steps:
-
-        1 links that a person made and whose sums agree
-        2 other links in one currency, made by a person or by a reference
-        3 other links between two currencies, made by a person or by a reference
-        """
+        """Yield links by hand with equal sums, then other links of one currency, then of two."""
         edges = self._edges({(hand.one, hand.other) for hand in hands})
         yield from self._grouped([edge for edge in edges if edge.by_hand], whole=True)
         left = self._unjoined(edges)
@@ -207,8 +201,7 @@ class BankLeg:
         return [e for e in edges if not {e.payout.payout_id, e.line.line_id} & joined]
 
     def _edges(self, by_hand: set[tuple[str, str]]) -> list[_Edge]:
-        """Return each pair of a payout and a bank line that a person joined, or whose line names
-        the payout."""
+        """Return payouts paired with bank lines, by a person or because the line names them."""
         by_key: dict[str, list[Payout]] = defaultdict(list)
         by_id = {each.payout_id: each for each in self._payouts}
         for payout in self._payouts:
@@ -232,10 +225,7 @@ class BankLeg:
         return found
 
     def _grouped(self, edges: Sequence[_Edge], *, whole: bool = False) -> Iterator[Link]:
-        """Yield a link for each connected group of pairs.
-
-        whole  whether to yield only groups that a person joined and whose sums are equal
-        """
+        """Yield a link for each connected group. If `whole`, only by hand and with equal sums."""
         for group in _connected(edges):
             link = self._judged(group)
             if link is not None and not (whole and link.bucket != "by_hand"):
@@ -244,11 +234,7 @@ class BankLeg:
                 yield link
 
     def _judged(self, edges: Sequence[_Edge]) -> Link | None:
-        """Return the link of one group of pairs; None if its payouts, or its lines, have several
-        currencies.
-
-        Raises ValueError if a sum does not fit in 64 bits.
-        """
+        """Return a link; None if a side has two currencies. Raise ValueError past 64 bits."""
         payouts = sorted({e.payout.payout_id: e.payout for e in edges}.values(), key=_payout_order)
         lines = sorted({e.line.line_id: e.line for e in edges}.values(), key=_line_order)
         link = Link(bucket="by_reference", payouts=tuple(payouts), lines=tuple(lines))
@@ -272,7 +258,6 @@ class BankLeg:
         return replace(link, bucket=bucket)
 
     def _by_date(self) -> Iterator[Link]:
-        """Join payouts with bank lines of equal amount and near date, the earliest first."""
         payouts: dict[tuple[str, int], list[Payout]] = defaultdict(list)
         for payout in self._left_payouts():
             if payout.paid_at is not None and payout.minor:
@@ -320,7 +305,6 @@ class BankLeg:
                 yield Link(bucket="by_group", payouts=(payout,), lines=pair)
 
     def _sent_again(self, links: Sequence[Link]) -> list[Link]:
-        """Add each failed payout to the transfer that sent its money again."""
         found = list(links)
         failed = [e for e in self._left_payouts() if e.sent and not e.minor and e.paid_at]
         if not failed:
