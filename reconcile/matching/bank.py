@@ -477,11 +477,7 @@ class BankLeg:
 def _covering(
     covered: Iterable[Covered], names: Iterable[tuple[str, str]]
 ) -> dict[str, tuple[Span, ...]]:
-    """Return, for each currency, the time spans that the files of every named account or source
-    cover.
-
-    names  pairs of a currency and the name of a bank account or source
-    """
+    """Return the spans by currency that the files of every named account or source cover."""
     spans = {each.name: each.spans for each in covered}
     by_currency: dict[str, list[tuple[Span, ...]]] = defaultdict(list)
     for currency, name in names:
@@ -624,8 +620,7 @@ def _of_payout(payout: Payout) -> Searchable:
 
 
 def _of_line(line: BankLine) -> Searchable:
-    """Return a bank line in searchable form. Only the line's id is shown, because the line's texts
-    hold personal data and breaks are never deleted."""
+    """Return a bank line in searchable form. Only its id is shown: its texts are personal data."""
     return entry_of(
         line.line_id,
         names=[subject_of(line.line_id)],

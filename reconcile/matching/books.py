@@ -50,7 +50,6 @@ TENDER_METHODS: Final = ("gift card", "store credit")
 _BETWEEN_METHODS: Final = re.compile(r"[+,;]")
 
 TO_BANK: Final[frozenset[StatementKind]] = frozenset({"withdrawal", "withdrawal_failed", "deposit"})
-"""Kinds of lines that move money between a wallet and the merchant's bank."""
 
 OF_WALLET: Final[frozenset[StatementKind]] = TO_BANK | {
     "transfer",
@@ -188,7 +187,6 @@ def match_keys(references: Sequence[str]) -> list[str]:
 MethodKind = Literal["outside", "bank", "tender", "provider"]
 
 NOT_BY_PROVIDER: Final[frozenset[MethodKind]] = frozenset({"outside", "bank", "tender"})
-"""Kinds of payment methods whose money comes through no provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

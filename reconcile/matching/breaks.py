@@ -113,31 +113,18 @@ State = Literal["open", "assigned", "accepted", "closed"]
 STATES: Final[tuple[State, ...]] = get_args(State)
 
 Turn = Literal["opened", "changed", "closed", "reopened"]
-"""Result of a run for a break: first seen, seen with other content, no longer seen, seen again."""
 
 Act = Literal["assigned", "commented", "accepted", "matched", "unmatched", "settled"]
 ACTS: Final[tuple[Act, ...]] = get_args(Act)
-"""Acts of a person on a break. `matched` closes the break, which reopens if the next run still
-finds it. `unmatched` withdraws a match. `settled` decides about late money."""
+"""Acts of a person on a break. `matched` closes it until a run finds it again."""
 
 LateDecision = Literal["accept", "refund", "credit"]
 SETTLINGS: Final[tuple[LateDecision, ...]] = get_args(LateDecision)
-"""Decisions about late money.
-
-accept  keep it and serve the order
-refund  return it; the break stays open until the refund has arrived
-credit  keep it as a credit for the customer
-"""
+"""Decisions about late money. With `refund`, the break stays open until the refund has arrived."""
 
 LateStanding = Literal["to_decide", "waits_for_refund", "settled", "closed"]
 STANDINGS: Final[tuple[LateStanding, ...]] = get_args(LateStanding)
-"""States of late money.
-
-to_decide         nobody has decided
-waits_for_refund  to be refunded, but not refunded yet
-settled           accepted or credited
-closed            evidence closed the break
-"""
+"""States of late money. A person made it `settled`, evidence made it `closed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,8 +274,7 @@ class _BreakState:
             self._settled = step
 
     def accepted(self) -> Accepted | None:
-        """Return the accepted amounts; None if nobody accepted the break or the last run did not
-        find it."""
+        """Return the accepted amounts; None if nobody accepted them or the last run lacks them."""
         if not self._seen or self._accepted is None:
             return None
         return Accepted(money=self._accepted.money, left=self._left or ())

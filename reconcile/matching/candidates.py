@@ -42,8 +42,7 @@ CLOSE_PERCENT: Final = 5
 """Percentage by which sums of one day may differ because of charges."""
 
 CHARGE: Final = 20
-"""Largest fixed charge, in major units, by which amounts of one day may differ. The limit is a
-tenth of the amount if that is less."""
+"""Largest fixed charge, in major units, between amounts of a day; at most a tenth of them."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -226,8 +225,7 @@ _Field = tuple[int, str, Facts]
 def _apart(
     one: Searchable, other: Searchable, *, window: Duration | None, charges: bool
 ) -> tuple[int | None, str, Facts]:
-    """Return the distance of two lines in points, and the field with the most points. None means
-    too far apart."""
+    """Return the distance in points, None if too far, and the field with the most points."""
     amount, named = _amount(one, other, charges=charges), _names(one, other)
     currency: _Field = (0 if one.currency == other.currency else 4, "currency", ())
     if amount[0] >= FAR or currency[0]:
@@ -343,13 +341,8 @@ WEIGHTS: Final[Mapping[MatchReason, int]] = {
     "nothing_apart": 5,
     "no_other": 5,
 }
-"""Points of each reason.
-
-A line has at most one reason about its reference or phone number, one about its amount, and one
-about its date. So the score is at most 100. Without a reason about the reference or phone number,
-the score stays below 60, the minimum for matching many breaks at once. The amount and the date
-alone are weak evidence, because many payments of a day share a price.
-"""
+"""Points of each reason. Amount and date alone stay below 60, the minimum for matching many breaks
+at once, because many payments of a day share a price."""
 
 REASON_WORDS: Final[Mapping[MatchReason, str]] = {
     "same_reference": "the reference is the same",

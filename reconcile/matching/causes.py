@@ -45,25 +45,16 @@ BreakCause = Literal[
 ]
 
 About = Literal["order", "bank", "wallet", "placing", "books"]
-"""Subject of a cause.
-
-order    an order with its payments
-bank     payouts and bank lines
-wallet   a balance at a provider
-placing  a payment that a person assigns to an order
-books    the merchant's journal
-"""
+"""Subject of a cause. `placing` is a payment that a person assigns, `books` the journal."""
 
 Risk = Literal["all", "held", "owed", "mistake", "left", "sums"] | tuple[str, str]
-"""Rule that says how much of a break's money may be lost.
+"""Rule for the part of a break's money that may be lost.
 
-all      all of it
-held     nothing: the money has arrived, but a file or a person must still confirm it
-owed     nothing: the money has arrived, but belongs or may belong to the customer
-mistake  nothing: a file uses the wrong minor unit
-left     all of it if it is still to come, such as a payout that is missing in the bank
-sums     all of it if less came than is due
-a pair   names of two facts that are amounts: all of it if the first amount exceeds the second
+all                 all of it
+held, owed, mistake  nothing: held for confirmation, the customer's, or a wrong minor unit
+left                all of it if it is still to come
+sums                all of it if less came than is due
+a pair              all of it if the first of two named amounts exceeds the second
 """
 
 

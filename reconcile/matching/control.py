@@ -49,20 +49,12 @@ Agreed = Literal[
 ]
 """Buckets of the family `matched`.
 
-by_reference    by the order's or payout's reference, with equal amounts
-by_exchange     settled or booked in another currency
-by_tender       the book states the whole price, and a tender or cash paid the part that no provider
-                captured
-outside_providers
-                an order that was paid through no provider, according to the book; also the bank
-                line that paid it
-nothing_due     no money moved, and no file says that money moved
-returned        captured money went back, and the book claims nothing
-fee_line        a statement line that is a separate fee
-carried_line    money that the provider holds back or carries to another payout
-wallet_line     a statement line that moves a wallet's money without an order, such as a withdrawal
-other_business  a bank line that is no payout, or a statement line of a payment to somebody else
-other_shop      a statement line of a payment of another shop on the same account
+by_tender          a tender or cash paid the part of the book's price that was not captured
+outside_providers  an order paid through no provider, or the bank line that paid it
+nothing_due        no money moved, and no file says that money moved
+returned           captured money went back, and the book claims nothing
+carried_line       money that the provider holds back or carries to another payout
+other_business     a bank line that is no payout, or a line of a payment to somebody else
 """
 
 Waiting = Literal[
@@ -74,12 +66,8 @@ Waiting = Literal[
     "awaiting_statement",
     "not_covered",
 ]
-"""Buckets of the family `waiting`.
-
-awaiting_bank       a payout that the bank may still book
-awaiting_statement  a bank line after the last known payout
-not_covered         no book, statement, webhook or bank file exists to compare with
-"""
+"""Buckets of the family `waiting`. `awaiting_statement` is a bank line after the last known payout.
+For `not_covered`, no file exists to compare with."""
 
 Bucket = Agreed | Waiting | BreakCause
 AGREED: Final[tuple[Agreed, ...]] = get_args(Agreed)
@@ -87,7 +75,6 @@ WAITING: Final[tuple[Waiting, ...]] = get_args(Waiting)
 BUCKETS: Final[tuple[Bucket, ...]] = (*AGREED, *WAITING, *BREAK_CAUSES)
 
 _SAME_MONEY: Final = frozenset(("by_reference", "by_group", "by_date_window", "by_hand"))
-"""Buckets in which the sums of payouts and of bank lines are equal."""
 
 Family = Literal["matched", "waiting", "break"]
 FAMILIES: Final[dict[Bucket, Family]] = {
@@ -174,7 +161,6 @@ class WalletTie:
 
 
 STATED_BALANCE: Final = "balance of the statement"
-"""Name of the right side of an equation about a wallet."""
 
 _ROWS: Final = "rows read = rows placed"
 _BANK_SIDES: Final = ("payouts", "bank")

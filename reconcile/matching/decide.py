@@ -192,8 +192,8 @@ def decide(pair: Pair) -> Verdict:
 
 
 def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decision, ...]:
-    """Add `funds.beside` to the first break about an unresolved order or a doubtful payment. If
-    there is no such break, add `funds.beside` to the first break of any kind."""
+    """Add `funds.beside` to the first break on an unresolved order or doubtful payment, else to the
+    first break."""
     breaks = [each for each in decisions if isinstance(each, Break)]
     doubts = [each for each in breaks if each.cause in ("unresolved", "payment_in_doubt")]
     if not funds.beside or not breaks:
@@ -213,10 +213,7 @@ def amounts_fit(pair: Pair) -> bool:
 
 
 def _compared(pair: Pair) -> tuple[int, int]:
-    """Return the captured and returned amounts to compare with the book.
-
-    Money beyond the price counts only if the book's amount equals the whole captured amount.
-    """
+    """Return the amounts to compare. Money beyond the price counts only if the book has it all."""
     funds = pair.funds
     if funds.captured == pair.charge:
         return funds.captured, funds.refunded
@@ -233,8 +230,7 @@ def _net_fits(pair: Pair) -> bool:
 
 
 def _contradicted(pair: Pair) -> Verdict | None:
-    """Return a verdict on an unresolved order whose amounts cannot be compared, because its events
-    contradict each other."""
+    """Return a verdict on an unresolved order whose events contradict each other."""
     funds = pair.funds
     if not funds.unresolved:
         return None
@@ -256,7 +252,6 @@ def _currency(pair: Pair) -> Verdict | None:
 
 
 def _given_back(pair: Pair) -> Verdict | None:
-    """Return a verdict if all money went back and the book claims no payment."""
     if pair.funds.kept or pair.funds.others or pair.lines.claims or pair.funds.unresolved:
         return None
     return Verdict("returned", "returned")
@@ -284,10 +279,7 @@ def _amount(pair: Pair) -> Verdict | None:
 
 
 def _still_unresolved(pair: Pair) -> Verdict | None:
-    """Return a verdict if the ledger is unresolved although the book agrees with the money.
-
-    Return None if the book names a second payment method, because that explains the difference.
-    """
+    """Return a verdict if the ledger is unresolved although the book agrees with the money."""
     if not pair.funds.unresolved or pair.by_method:
         return None
     return _one(_unresolved(pair.funds, pair.lines, pair.terms))

@@ -125,14 +125,8 @@ def exchanges(
 
 
 def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
-    """Return whether lines settle a capture in another currency.
-
-    Return False in these cases, among others:
-
-    - both amounts are the same number, because then the line states a wrong currency
-    - a line has another source, because its reference may be equal by chance
-    - the captured amount is zero, because zero has no exchange rate
-    """
+    """Return whether lines settle a capture in another currency. Equal numbers mean a wrong
+    currency, and a reference of another source may be equal by chance."""
     (currency, *more) = sorted({each.currency for each in lines})
     if more or currency == came.currency or not came.minor:
         return False
@@ -170,8 +164,7 @@ def exchanges_back(
 
 
 def _are_rises(parts: Sequence[ReturnLike]) -> bool:
-    """Return whether each return is an increase of one running total. A statement may combine such
-    returns in one line."""
+    """Return whether each return raises one total. A statement may combine such returns."""
     own = frozenset[str]()
     before = frozenset[str]()
     for each in sorted(parts, key=lambda each: each.at):

@@ -24,8 +24,7 @@ from reconcile.matching.settling import by_source, unsettled_by
 from reconcile.money import Money
 
 MOST_FITS: Final = 3
-"""Maximum number of fitting lines to search for. A line that fits two lines is already
-ambiguous."""
+"""Maximum number of fitting lines to search for: two are already ambiguous."""
 
 
 class Offer(NamedTuple):
@@ -183,8 +182,7 @@ def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
 def _without_webhook(
     rows: list[BookRow], line: StatementRow, booked: Money, deciding: Deciding
 ) -> None:
-    """Report a book line and a statement line that a person paired. No webhook is known for their
-    payment. Equal amounts are a match, other amounts a break."""
+    """Report a book line and a statement line that a person paired, without a known webhook."""
     settled = Money(minor=line.gross, currency=line.currency)
     ids = [line.line_id, *[each.line_id for each in rows]]
     bucket: Bucket = "by_hand" if settled == booked else "amount_differs"
@@ -292,8 +290,7 @@ def by_group(rest: Rest, deciding: Deciding) -> None:
 
 
 def _one_group(rest: Rest, deciding: Deciding, *, names: list[str], orders: list[str]) -> None:
-    """Join a group's book lines with the only order that fits. If no order fits alone, join them
-    with all orders together. Report several fitting orders as ambiguous."""
+    """Join book lines with the one order that fits, else with all. Report several as ambiguous."""
     lines = lines_of([row for name in names for row in rest.book[name]])
 
     def fit(chosen: Sequence[str]) -> bool:

@@ -18,17 +18,14 @@ LEAST: Final = 3
 """Minimum number of lines that a rule must explain. Two lines would always fit some rule."""
 
 GRIDS: Final = (1_000, 500, 100)
-"""Step sizes of the percentages to try, in parts per million. Contracts state 2.9 or 1.25 %, seldom
-1.39 %."""
+"""Steps of percentages to try, in parts per million: contracts state 2.9 or 1.25, seldom 1.39 %."""
 
 MOST_VALUES: Final = 300
-"""Maximum number of distinct values of a detail that distinguishes tariffs. A detail with more
-values is likely a reference."""
+"""Maximum number of values of a detail that sets tariffs. More suggest a reference."""
 
 
 SAMPLE: Final = 2_000
-"""Maximum number of lines of a source and currency from which rules are derived. The number of
-lines that a rule explains is counted over all lines."""
+"""Maximum number of lines of a source and currency to derive rules from. All lines are counted."""
 
 
 class FeeLine(NamedTuple):
@@ -135,8 +132,7 @@ def _together(
     tariffs: dict[tuple[str, ...], tuple[int, Tariff]],
     general: Tariff,
 ) -> list[tuple[Where, Tariff]]:
-    """Make fee rules from tariffs, the general rule last. If tariffs are equal and all details but
-    the last are equal, they become one rule."""
+    """Make rules, the general last. Tariffs that differ only in the last detail become one."""
     joined: dict[tuple[tuple[str, ...], Tariff], list[str]] = defaultdict(list)
     for key, (_, tariff) in sorted(tariffs.items()):
         if tariff != general:
@@ -149,8 +145,7 @@ def _together(
 
 
 def _tariff(lines: Group) -> tuple[int, Tariff]:
-    """Return how many fees the best tariff explains exactly, and that tariff. Return 0 and an empty
-    tariff if no tariff explains at least LEAST fees."""
+    """Return the best tariff after its number of exact fees; 0 and an empty one below LEAST."""
     points = sorted((line.gross, line.fee) for line in lines)
     half = len(points) // 2
     pairs = zip(points, points[half:], strict=False)
@@ -173,8 +168,7 @@ def _tariff(lines: Group) -> tuple[int, Tariff]:
 
 
 def _near(slopes: Sequence[Fraction], grid: int) -> list[int]:
-    """Return percentages to try, in steps of the grid: around the median slope, and the most common
-    slopes."""
+    """Return percentages on the grid: near the median slope, and the most common slopes."""
     steps = Counter(round(slope * Fraction(1_000_000, grid)) for slope in slopes)
     middle = round(slopes[len(slopes) // 2] * Fraction(1_000_000, grid))
     near = [middle - 1, middle, middle + 1, *(step for step, _ in steps.most_common(3))]

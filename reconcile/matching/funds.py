@@ -301,11 +301,8 @@ def _moneys(sums: Counter[str]) -> tuple[Money, ...]:
 
 
 MOST_LEFT: Final = 30_000
-"""Maximum number of rows kept of each kind.
-
-With its break and indexes, a row takes about 1 kB, so eight full kinds take about 250 MB. Further
-rows are matched only by key. `Control.unsearched` counts them.
-"""
+"""Maximum number of rows kept of each kind: eight kinds of 1 kB a row take about 250 MB. More rows
+are matched only by key, and `Control.unsearched` counts them."""
 
 Kept = TypeVar("Kept")
 

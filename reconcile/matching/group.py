@@ -140,8 +140,7 @@ class Deciding:
     def _by_hand(
         self, funds: list[Funds], references: dict[str, list[BookRow]]
     ) -> tuple[list[Funds], dict[str, list[BookRow]]]:
-        """Match the orders and lines that people paired. Return the orders and lines that are
-        left."""
+        """Match the orders and lines that people paired. Return the rest."""
         rest = []
         for each in funds:
             rows = self._given(each, [row for lines in references.values() for row in lines])
@@ -189,8 +188,7 @@ class Deciding:
         return [row for row in rows if subject_of(row.line_id) in partners]
 
     def _may_be_of_a_group(self, pair: Pair) -> bool:
-        """Set a pair aside if its order may have paid other lines of the group. Return whether the
-        pair was set aside."""
+        """Set a pair aside if its order may have paid more lines. Return whether it was."""
         funds, lines = pair.funds, pair.lines
         if not lines.groups or amounts_fit(pair) or len(funds.rows) > 1:
             return False
@@ -266,7 +264,6 @@ class Deciding:
             self.end_line(line, facts=NOT_SEARCHED)
 
     def _paid_out(self, line: StatementRow) -> None:
-        """Set aside a disbursement for the second look, because it may be a refund."""
         if not keep(self.left.paid_out, line):
             self.tally.place_lines([line], "other_business")
             self.tally.unsearched += 1

@@ -203,11 +203,7 @@ def _failed(ledger: Ledger) -> tuple[FailedRefund, ...]:
 
 
 def _called(attempt: AttemptEvidence) -> str:
-    """Return the reference by which statements name the payment.
-
-    If the capture is known only from the answer to a query about a session, the answer names no
-    payment. Then return the payment that the unconfirmed events name, if they all name one payment.
-    """
+    """Return the reference by which statements name the payment."""
     captured = attempt.claims.get("succeeded", ())
     if not captured or captured[0].event.standing != "answered":
         return attempt.reference
@@ -216,8 +212,7 @@ def _called(attempt: AttemptEvidence) -> str:
 
 
 def _in_doubt(ledger: Ledger, movements: Sequence[Movement]) -> tuple[Money, ...]:
-    """Return amounts that may have been captured but have no entry in the ledger. The table in
-    reconcile/README.md defines them."""
+    """Return amounts that may be captured, as defined in the table of reconcile/README.md."""
     unsure = [m.stated for m in movements if m.kind == "captured" and m.money is None]
     if ledger.outcome == "unresolved" and not unsure:
         unsure = [()] if all(each.money is None for each in movements) else []
@@ -260,8 +255,7 @@ def _doubted(odd: Judgement) -> tuple[Doubted, ...]:
 
 
 def _owed(ledger: Ledger, odd: Judgement) -> tuple[Money, ...]:
-    """Return the surplus in the order's currency, and the money in other currencies that is held
-    and not in doubt."""
+    """Return the surplus, and the undoubted money in other currencies than the order's."""
     price = ledger.expected
     if price is None or ledger.outcome == "unresolved":
         return ()

@@ -45,11 +45,7 @@ NO_RECIPIENTS: Final[Mapping[str, frozenset[str]]] = {}
 
 
 class _Unmatched:
-    """The rows without a partner, and the indexes in which their candidates are searched.
-
-    beside  bank lines without a partner
-    unpaid  list to which book lines are added when they are reported as unpaid
-    """
+    """Rows without a partner, and indexes of candidates. `unpaid` gets reported book lines."""
 
     def __init__(
         self,
@@ -202,8 +198,7 @@ def _of_book(rows: tuple[BookRow, ...]) -> Searchable:
 
 
 def _of_suspended(payment: Suspended) -> Iterator[Searchable]:
-    """Yield, in searchable form, the money of a payment that is in suspense and belongs to no
-    order."""
+    """Yield the money of a suspended payment without an order, in searchable form."""
     if payment.bucket == "payment_unallocated":
         for currency, minor in payment.held().items():
             yield entry_of(
@@ -399,14 +394,7 @@ class OtherPeriods:
 
 
 Effect = Literal["newly_matched", "no_longer_matched", "new_break", "gone_break", "changed"]
-"""Difference between two matchings. Plain matches are not listed.
-
-newly_matched, no_longer_matched
-         a match that only the second, or only the first, matching has
-new_break, gone_break
-         a break that only the second, or only the first, matching has
-changed  equal identity, other content
-"""
+"""Difference between two matchings, without plain matches. `changed` has an equal identity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

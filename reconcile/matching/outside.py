@@ -25,8 +25,7 @@ from reconcile.matching.texts import named_in, order_names
 from reconcile.money import Money
 
 TRANSFER_WITHIN: Final[Duration] = 14 * DAY
-"""Longest time between an order and its transfer.
-Customers pay within two weeks, or before the order is entered in the book."""
+"""Longest time between an order and its transfer: customers pay early, or within two weeks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +140,7 @@ class Transfers:
         return self.orders[subject].money.minor
 
     def _fits(self, order: BookLine, minor: int) -> bool:
-        """Return whether an amount pays the order. It may be smaller if a gift card or store credit
-        paid a part."""
+        """Return whether an amount pays the order, perhaps less a gift card or store credit."""
         tendered = "tender" in self._methods.parts(order.method)
         return minor == order.money.minor or (tendered and minor < order.money.minor)
 

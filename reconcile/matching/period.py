@@ -25,14 +25,12 @@ from reconcile.matching.rules import HandMatch
 from reconcile.matching.tally import Group
 
 Dated = tuple[int, Instant]
-"""Kind of a date, and the date itself. The kinds from the strongest to the weakest are PLACED,
-MONEY, SETTLED and KNOWN."""
+"""Kind and date. The strongest kind is PLACED, followed by MONEY, SETTLED and KNOWN."""
 
 PLACED, MONEY, SETTLED, KNOWN = range(4)
 
 Settles = Callable[[str, str], bool]
-"""Function that says whether a line may settle a payment. It takes the line's source and the
-payment's source."""
+"""Function that says whether a line of the first source may settle a payment of the second."""
 
 _LINE: Final = "\x00"
 """Prefix of the name that stands for a statement line without a key. No key contains it."""
@@ -176,7 +174,6 @@ NOTHING_JOINED: Final[Mapping[str, Instant]] = {}
 
 
 def _plainly_settled(takings: list[TakingRow], statements: list[StatementRow]) -> bool:
-    """Return whether one plain order is settled by one line of its amount."""
     if len(takings) != 1 or len(statements) != 1 or takings[0].whole is not None:
         return False
     taking, line = takings[0], statements[0]

@@ -133,8 +133,7 @@ def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[State
 
 
 def _undoes(row: StatementRow, other: StatementRow) -> bool:
-    """Return whether one of two lines gave back the money that the other took. Compare refund
-    references if both lines have one, and else payments."""
+    """Return whether one line gave back the other's money, by refund reference, else payment."""
     if row.currency != other.currency or balance_of(row) != -balance_of(other):
         return False
     kinds = {row.kind, other.kind}

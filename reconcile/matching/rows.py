@@ -302,12 +302,7 @@ def _repeated(rows: Sequence[BookRow]) -> set[int]:
 
 
 def _credit(row: BookRow) -> int:
-    """Return the amount that went back according to a line. A `refunded` line without a refunded
-    amount went back completely.
-
-    A refunded amount of 0 counts as not stated, because exports fill the column with 0 in every
-    row.
-    """
+    """Return what went back: all of a `refunded` line with 0, which exports write for no amount."""
     if row.minor < 0:
         return -row.minor
     return row.refunded or (row.minor if row.status == "refunded" else 0)
@@ -404,11 +399,7 @@ def _opposite(one: Moved, other: Moved) -> bool:
 
 
 def _timed_apart(one: Moved, other: Moved) -> bool:
-    """Return whether the times of day show two movements. A row without a time of day shows
-    nothing.
-
-    Times that differ by whole quarters of an hour may be one instant read in two time zones.
-    """
+    """Return whether times of day differ, except by quarter hours, as between time zones."""
     if one.settled_at is None or other.settled_at is None:
         return False
     times = (one.settled_at, other.settled_at, abs(one.settled_at - other.settled_at))
@@ -416,12 +407,8 @@ def _timed_apart(one: Moved, other: Moved) -> bool:
 
 
 def _of_one_day(row: Instant, known: Instant, calendar: Calendar) -> bool:
-    """Return whether two instants are on one day of the calendar.
-
-    A date without a time is stored as the first instant of its day. If one file was read in UTC,
-    and another in the calendar's zone, the instants of one date differ. They still count as one
-    day.
-    """
+    """Return whether two instants are on one day of the calendar. A date without a time may have
+    been read in UTC or in the calendar's zone."""
     if calendar.day_of(row) == calendar.day_of(known):
         return True
     if not known % DAY:

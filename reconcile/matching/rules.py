@@ -238,15 +238,13 @@ def own_line(cause: BreakCause, *, order: str | None, subject: str | None) -> st
 
 
 CENTS: Final = 100
-"""Number of minor units in a major unit of most currencies. Amounts of other currencies are often
-wrong by this factor."""
+"""Minor units per major unit of most currencies. Other amounts are often wrong by this factor."""
 
 _NOBODY: Final[frozenset[str]] = frozenset()
 
 
 MOST_FITTING: Final = 10_000
-"""Maximum number of cached combinations of details, each with its fee rule. The cache takes a few
-megabytes. Files have dozens of combinations."""
+"""Maximum number of cached fee rules, a few megabytes. Files have dozens."""
 
 
 class Terms:
@@ -396,8 +394,7 @@ class Terms:
 
 @cache
 def _factors(currency: str) -> tuple[int, ...]:
-    """Return the factors by which an amount may be wrong if major and minor units were mixed up:
-    100 and the factor of the currency."""
+    """Return the factors between mixed-up major and minor units: 100 and the currency's own."""
     return tuple(sorted({int(10 ** exponent_of(currency)), CENTS} - {1}))
 
 

@@ -96,8 +96,7 @@ class Settling:
     def _reversed(
         self, captures: list[Capture], unused: list[Return]
     ) -> tuple[list[Capture], list[Return]]:
-        """Put captures that were reversed before their payout into a bucket. Return the other
-        captures and returns."""
+        """Put captures reversed before their payout into a bucket. Return the rest."""
         left: list[Capture] = []
         reversals = {(e.source, e.payment, e.currency) for e in unused if e.kind == "reversed"}
         for each in sorted(captures, key=lambda each: each.minor):
@@ -115,10 +114,7 @@ class Settling:
         return left, unused
 
     def _never_taken(self, returns: Sequence[Return]) -> None:
-        """Report refunds and chargebacks that lack their statement line.
-
-        A movement and its reversal are not reported, because statements may omit both.
-        """
+        """Report returns without their line, unless reversed: statements may omit both."""
         sums: Counter[tuple[str, ...]] = Counter()
         back = {(*each[:4], each.currency) for each in returns if each.minor < 0}
         for each in returns:
@@ -149,11 +145,7 @@ class Settling:
             self._tally.report(found)
 
     def _in_doubt(self, row: StatementRow, funds: Sequence[Funds]) -> bool:
-        """Put a line into a bucket if it may settle a movement of unknown amount. Return whether it
-        was put there.
-
-        The break about the doubtful payment or its order includes the line's money.
-        """
+        """Put a line into a bucket if it may settle an unknown amount. Return whether it was."""
         for each in funds:
             if not each.unresolved and not (each.moved and each.at_doubt):
                 continue  # no break would report it
@@ -176,8 +168,7 @@ class Settling:
         *,
         rows: Sequence[StatementRow],
     ) -> tuple[list[Capture], list[StatementRow]]:
-        """Find captures that were settled in another currency, and place them with their lines.
-        Return the other captures and lines."""
+        """Place captures settled in another currency with their lines. Return the rest."""
         done: set[int] = set()
         gone: list[Capture] = []
         for capture, lines in exchanges(captures, rows):
@@ -211,8 +202,7 @@ class Settling:
     def _exchanged_back(
         self, unused: list[Return], rows: list[StatementRow]
     ) -> tuple[list[Return], list[StatementRow]]:
-        """Find returns that were settled in another currency, and place them with their lines.
-        Return the other returns and lines."""
+        """Place returns settled in another currency with their lines. Return the rest."""
         done: set[int] = set()
         for parts, lines in exchanges_back(unused, rows):
             came = Money(minor=sum([each.minor for each in parts]), currency=parts[0].currency)
@@ -238,7 +228,6 @@ class Settling:
         )
 
     def _captured(self, captures: Sequence[Capture], rows: Sequence[StatementRow]) -> OpenItems:
-        """Join captures and payment lines by payment, then by order and amount."""
         rest = OpenItems(captures=list(captures))
         of_payment = _by([row for row in rows if row.payment is not None], lambda row: row.payment)
         for payment, lines in of_payment.items():
@@ -265,8 +254,7 @@ class Settling:
     def _join_of_key(
         self, rest: OpenItems, captures: list[Capture], rows: list[StatementRow]
     ) -> None:
-        """Join captures and lines with `join`, but join parts of a payment one by one. If several
-        lines fit the only capture, use the line that a person paired with the capture's order."""
+        """Join captures and lines, but parts one by one. Prefer a line that a person paired."""
         if are_parts(captures):
             others = [each for each in rest.captures if each not in captures]
             captures, rows = self.join_parts(captures, rows)
@@ -407,8 +395,7 @@ class Settling:
     def _returned(
         self, funds: Sequence[Funds], rows: Iterable[StatementRow], returns: list[Return]
     ) -> list[Return]:
-        """Put each statement line that settles a return into a bucket. Return the returns that no
-        line settles."""
+        """Put lines that settle a return into a bucket. Return the returns left."""
         unused = list(returns)
         done, others = returning.undone(rows)
         self._tally.place_lines(done, "returned")
@@ -462,8 +449,7 @@ class Settling:
     def _returned_otherwise(
         self, funds: Sequence[Funds], rows: list[StatementRow], unused: list[Return]
     ) -> list[Return]:
-        """Report lines of one payment and kind whose sum differs from the returned money. Return
-        the unsettled returns."""
+        """Report lines of one payment and kind with a wrong sum. Return the unsettled returns."""
         currency, taken = rows[0].currency, -sum([returning.balance_of(row) for row in rows])
         latest = max([row.settled_at for row in rows if row.settled_at is not None], default=None)
         parts = [each for each in unused if returning.may_settle(rows[0], each, self._terms)]
@@ -503,10 +489,7 @@ class Settling:
         more: Money,
         facts: Facts,
     ) -> None:
-        """Report lines whose sum differs from the returned money, and put them into a bucket.
-
-        more  sum that the lines took minus the returned money
-        """
+        """Report lines that took `more` than the returned money, and put them into a bucket."""
         ids = tuple(sorted([row.line_id for row in rows]))
         dates = [each.at for each in parts]
         dates += [row.settled_at for row in rows if row.settled_at is not None]
@@ -605,7 +588,6 @@ def _both(capture: Capture, rows: Iterable[StatementRow]) -> list[Money]:
 
 
 _NO_MOVEMENT: Final[frozenset[StatementKind]] = OF_WALLET | {"fee", "carried"}
-"""Kinds of lines that settle no movement of an order."""
 
 _LINE_KINDS: Final[dict[EntryKind, StatementKind]] = {
     "captured": "payment",
@@ -613,7 +595,6 @@ _LINE_KINDS: Final[dict[EntryKind, StatementKind]] = {
     "reversed": "refund",
     "dispute_lost": "dispute",
 }
-"""Kinds of statement lines that settle a movement, by the kind of the movement."""
 
 
 def _match_back(parts: Sequence[Return], rows: Sequence[StatementRow]) -> Match:

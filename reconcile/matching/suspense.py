@@ -18,20 +18,10 @@ from reconcile.matching.rows import StatementRow
 from reconcile.money import Money
 
 PlacedIn = Literal["order", "nowhere", "to_refund", "other_business"]
-"""Decision of a person about an unallocated payment.
-
-order           it is assigned to an order
-nowhere         its assignment is withdrawn
-to_refund       it is dismissed, because it will be refunded
-other_business  it is dismissed, because it belongs to other business
-"""
+"""Decision of a person about an unallocated payment. `nowhere` withdraws its assignment."""
 
 SuspenseFlow = Literal["received", "refunded", "assigned", "other_business"]
-"""Causes of a change of the suspense balance, besides new money.
-
-assigned        money assigned to an order; negative if the assignment was withdrawn
-other_business  money moved to the named account; negative if later money reopened the payment
-"""
+"""Causes of a change of suspense, besides new money. Withdrawn amounts are negative."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +60,7 @@ class SuspenseStep:
 
 
 UNALLOCATED: Final = "unallocated:"
-"""Prefix of the names of unallocated payments among a break's candidates. The payment's source and
-reference follow. A person assigns such a payment to the break's order, instead of matching it by
-hand."""
+"""Prefix of candidates that are unallocated payments. A person assigns them, without matching."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,10 +194,7 @@ _MOVEMENTS: Final[frozenset[SuspenseFlow]] = frozenset({"received", "refunded"})
 def _moved(
     held: Counter[str], placing: Placement, *, at: Instant, back: bool = False
 ) -> Iterator[SuspenseStep]:
-    """Yield the steps by which a person's decision moves money out of suspense.
-
-    back  whether to yield the opposite steps, because the decision was withdrawn
-    """
+    """Yield a decision's steps out of suspense. If `back`, it was withdrawn: yield the opposite."""
     if placing.into not in ("order", "other_business"):
         return
     for currency, minor in sorted(held.items()):

@@ -306,11 +306,7 @@ _NO_BOOK: Final = BookRow(END, "", "", "order", 0, "")
 _NO_LINE: Final = StatementRow(END, "", None, None, "fee", "", 0, 0, 0)
 
 MOST_AT_ONCE: Final = 10_000
-"""Maximum number of rows of one stream and key in one group.
-
-No order has so many lines. But many lines may share a key if a file has a wrong reference column,
-or if the lines name no order. Further rows form another group of the key.
-"""
+"""Maximum number of rows of a stream and key in a group. Many rows share a wrong column's key."""
 
 
 class Group(NamedTuple):
