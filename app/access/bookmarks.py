@@ -12,7 +12,6 @@ from app.core.text import is_human_text
 from app.database.database import DatabaseContext
 
 ORDER: Final = "order"
-"""Kind of the bookmark of a pinned order."""
 
 LABEL_MAX: Final = 60
 """Maximum length in characters of a saved list's name."""

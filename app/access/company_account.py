@@ -40,8 +40,7 @@ BACK: Final = "/sign-in/company/back"
 """Console path to which the provider redirects the browser after a sign-in."""
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
-"""Signature algorithms accepted for ID tokens. None uses a shared secret: an attacker could use the
-public key as that secret."""
+"""Accepted algorithms of ID tokens. None uses a shared secret: it could be the public key."""
 
 LIMIT_S: Final = 10.0
 """Maximum duration of one request to the provider, in seconds."""
@@ -50,8 +49,7 @@ KEPT_FOR: Final[Duration] = HOUR
 """Cache time of the provider's configuration and keys."""
 
 REFETCHED_AFTER: Final[Duration] = MINUTE
-"""Minimum time between two fetches because of an unknown key. Otherwise anybody could cause fetches
-with tokens that name unknown keys."""
+"""Minimum time between fetches for unknown keys, which anybody's tokens could cause."""
 
 LEEWAY: Final[Duration] = MINUTE
 """Tolerated difference between the provider's clock and ours."""
@@ -158,11 +156,7 @@ class CompanyProvider:
         return None if usable else "its provider publishes no key of an accepted kind"
 
     async def _keys(self, *, unknown: bool) -> list[Mapping[str, Any]]:
-        """Return the provider's keys, cached.
-
-        unknown  whether a token named an unknown key. The cache is then refreshed after
-                 REFETCHED_AFTER
-        """
+        """Return the cached keys, refreshed after REFETCHED_AFTER for an unknown key."""
         url = (await self.addresses()).keys
         async with self._alone:
             kept, now = self._kept, self._clock.now()
@@ -325,7 +319,6 @@ class CompanyProvider:
         return claims
 
     async def _signed(self, token: str) -> Mapping[str, Any]:
-        """Return an ID token's claims after the check of its signature."""
         import jwt  # few requests need it
 
         try:
@@ -373,8 +366,7 @@ class CompanyProvider:
     # --- 5: the person ----------------------------------------------------------------------------
 
     def _person(self, claims: Mapping[str, Any]) -> CompanyAccount:
-        """Return the person whom verified claims name. Raise CompanyRefused if the claims have no
-        name, or no mail address in an allowed domain."""
+        """Return the named person. Raise CompanyRefused without a name or allowed mail domain."""
         settings = self._settings
         mail = claims.get("email")
         if settings.domains and not (
@@ -436,8 +428,7 @@ def _object(body: bytes) -> Mapping[str, Any]:
 
 
 def _addresses(issuer: str, configuration: Mapping[str, Any]) -> ProviderAddresses:
-    """Return the addresses from a provider's configuration. Raise CompanyUnreachable if it is
-    unusable."""
+    """Return a configuration's addresses. Raise CompanyUnreachable if they are unusable."""
     if configuration.get("issuer") != issuer:
         raise _unusable("its configuration names another issuer than TALLYHOOK_OIDC__ISSUER")
     methods = configuration.get("code_challenge_methods_supported", ["S256"])

@@ -28,7 +28,6 @@ OWNER: Final = "owner"
 """Author of records by a command without an operator: the machine's owner."""
 
 SERVICE_AUTHOR: Final = "service"
-"""Author of records that this program makes by itself."""
 
 Action = Literal[
     "records_imported",
@@ -195,7 +194,6 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "clock_put_right": frozenset(),  # by the service alone
     "took_over": frozenset(),
 }
-"""Roles that may do each action."""
 
 Reading = Literal[
     "now",
@@ -252,7 +250,6 @@ MAY_READ: Final[Mapping[Reading, frozenset[Role]]] = {
     "setup": _ALL,
     "me": _ALL,
 }
-"""Roles that may read each page."""
 
 ASKED_BY: Final = "TALLYHOOK_OPERATOR"
 """Environment variable that names the operator of commands without `--by`."""
@@ -279,7 +276,6 @@ def asking_by_token(name: Proven | None) -> Iterator[None]:
 
 
 SERVICE: Final = operator_store.Operator(name="tallyhook", role="service", created_at=EARLIEST)
-"""Operator in whose name background tasks act."""
 
 
 def author_of_token(name: str) -> str:
@@ -293,12 +289,8 @@ def author_of_import(number: int) -> str:
 
 
 def _asking(by: str | None) -> str | None:
-    """Return the acting operator's name: the token's owner, `by`, or the value of the variable
-    ASKED_BY.
-
-    If `by` is proven, return it, because an approved act runs in the proposer's name, not the
-    approver's. Raise UsageError if an unproven `by` differs from the token's owner.
-    """
+    """Return the acting operator's name: a proven `by`, else the token's owner, `by` or ASKED_BY.
+    Raise UsageError if an unproven `by` differs from the token's owner."""
     holder = _BY_TOKEN.get()
     if holder is None or isinstance(by, Proven):
         return by or os.environ.get(ASKED_BY)

@@ -426,11 +426,7 @@ class Proposals:
     async def _may_approve(
         self, connection: Connection, identity: str, *, by: str | None, look: bool = True
     ) -> tuple[Proposal, operator_store.Operator, operator_store.Operator]:
-        """Return the proposal, its approver and its proposer. Raise UsageError if approval is
-        refused.
-
-        look  whether a changed subject is refused, too
-        """
+        """Return proposal, approver, proposer. Raise UsageError if refused; `look` finds changes."""
         proposal = await self._open(connection, identity)
         second = await self._second(connection, proposal, by=by, action="proposal_approved")
         await _two_persons(connection, proposal, second)
@@ -494,8 +490,7 @@ class Proposals:
         by: str | None,
         action: operators.Action,
     ) -> operator_store.Operator:
-        """Return the person who decides. Raise UsageError for the proposer and for missing
-        permissions."""
+        """Return the decider. Raise UsageError for the proposer and for missing permissions."""
         who = await self._person(connection, by=by, action=action)
         await operators.permitted(connection, by=by, action=self.kinds[proposal.kind].action)
         if who.name == proposal.who:
@@ -569,11 +564,8 @@ VOUCHING: Final = (
 async def _two_persons(
     connection: Connection, proposal: Proposal, second: operator_store.Operator
 ) -> None:
-    """Raise UsageError if the two operators may be one person.
-
-    This is possible if one invited the other within a proposal's lifetime, directly or through
-    others. It is also possible if only one of them uses the company's account.
-    """
+    """Raise UsageError if both may be one person: one invited the other within a proposal's
+    lifetime, directly or not, or only one uses the company's account."""
     known = {each.name: each for each in await operator_store.operators(connection)}
     proposer = known.get(proposal.who)
     if proposer is not None and (proposer.company is None) != (second.company is None):

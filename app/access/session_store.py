@@ -265,11 +265,7 @@ async def add_session(
 
 
 def _times(now: Instant, used_after: Instant) -> dict[str, Instant]:
-    """Return the bounds between which the last use of an active session lies.
-
-    The upper bound excludes a session whose last use a fast clock dated in the future. Such a
-    session would otherwise last too long.
-    """
+    """Return the bounds of a last use. The upper one excludes dates of a fast clock."""
     return {"now": now, "used_after": used_after, "used_before": Instant(now + CLOCKS_DIFFER)}
 
 

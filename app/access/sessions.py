@@ -39,7 +39,6 @@ WITH_CODE: Final = frozenset({"admin", "finance", "support"})
 WRONG_CODE: Final = "this is not the current code: check the authenticator again, and the clock"
 
 DEMO: Final = "demo"
-"""Name of the operator in the demo's database."""
 
 
 class SignInRefused(TallyhookError):
@@ -255,8 +254,7 @@ async def _take_role(
     *,
     now: Instant,
 ) -> None:
-    """Set an operator's role to the provider's. If the provider states no role, end the operator's
-    sessions and tokens."""
+    """Set an operator's role to the provider's. Without a role, end their sessions and tokens."""
     if account.role is None:
         sessions = await session_store.revoke_sessions_of(connection, who.name, now=now)
         tokens = await operator_store.revoke_tokens_of(connection, who.name, now=now)
@@ -280,11 +278,8 @@ async def _new_of_company(
     *,
     now: Instant,
 ) -> operator_store.Operator | None:
-    """Add the person of an unknown company account as an operator, and return the operator. Return
-    None if the account has no role.
-
-    Raise CompanyRefused for a bad or taken name, or if the first operator would not be an admin.
-    """
+    """Add and return an unknown account's operator; None without a role. Raise CompanyRefused for a
+    bad or taken name, or if the first operator would not be an admin."""
     if account.role is None:
         return None
     try:
@@ -424,10 +419,7 @@ async def _begin(
     way: Way = "password",
     lasts: Duration = LONGEST,
 ) -> str:
-    """Begin a session with a new token and write an audit entry.
-
-    old  the browser's previous cookie, whose session ends; may be empty
-    """
+    """Begin a session with a new token. End the session of `old`, the previous cookie, if any."""
     token = new_token("")
     await session_store.revoke_session(connection, old, now=now)
     await session_store.add_session(
@@ -444,8 +436,7 @@ async def _begin(
 CONSOLE: Final = "the console"
 
 SOMEBODY: Final = operator_store.Operator(name="somebody", role="unknown", created_at=EARLIEST)
-"""Person in the audit entry of a failed sign-in. The typed name is not recorded, because it may be
-a password."""
+"""Person in a failed sign-in's entry. The typed name is left out: it may be a password."""
 
 
 async def note_failure(context: DatabaseContext, *, name: str | None = None) -> None:
@@ -649,10 +640,7 @@ async def _set_own(
     change: Callable[[Connection], Awaitable[None]] | None = None,
     **changed: Any,
 ) -> None:
-    """Change columns of a person's credential and end their other sessions.
-
-    change  function that makes further changes in the same transaction
-    """
+    """Change a credential and end the person's other sessions, in the transaction of `change`."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()

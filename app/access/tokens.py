@@ -82,8 +82,7 @@ OWN_SCOPES: Final[tuple[TokenScope, ...]] = ("read",)
 """Scopes that every personal token has."""
 
 OWN_BY_ROLE: Final[Mapping[TokenScope, operators.Reading]] = {"finance": "bank"}
-"""Further scopes of a personal token, each with a page. A token gets the scope if its owner's role
-may read the page."""
+"""Further scopes of a personal token, if its owner's role may read the page."""
 
 
 async def issue_own_token(
@@ -163,8 +162,7 @@ def _facts(entry: operator_store.TokenEntry) -> dict[str, str | int]:
 
 
 def _mark(token: str) -> dict[str, str]:
-    """Return a digest of a token's stored hash. The audit trail keeps it, so that a replaced hash
-    can be detected."""
+    """Return a digest of the stored hash. The audit trail keeps it to detect a replaced hash."""
     kept = operator_store.hashed(token)
     return {"hash_sha256": hashlib.sha256(kept.encode()).hexdigest()}
 
@@ -270,7 +268,6 @@ async def _holding(
 
 
 def _refused(entry: operator_store.TokenEntry | None) -> TokenNotInForce:
-    """Build the refusal of a token. If the token has expired, the refusal says when."""
     if entry is not None and entry.revoked_at is None and entry.until is not None:
         sentence = f"This token expired at {format_instant(entry.until)}"
     else:

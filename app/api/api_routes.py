@@ -31,8 +31,7 @@ from app.context.context import AppContext, Elsewhere
 
 
 class _Whole(Convertor[str]):
-    """Path converter that accepts the whole rest of a path. Starlette's own converter stops before
-    a line break."""
+    """Path converter for the rest of a path. Starlette's own stops before a line break."""
 
     regex = r"(?s:.*)"
 

@@ -59,10 +59,7 @@ class AnswerMiddleware:
 
 
 class _Application(Starlette):
-    """Starlette application that calls some routes directly.
-
-    For a delivery, Starlette's middleware and router would take a fifth of the processor time.
-    """
+    """Starlette application with direct routes, which saves a delivery a fifth of its time."""
 
     direct: Sequence[tuple[Route, ASGIApp]] = ()
     """Routes that are tried first. Each has the application to call."""

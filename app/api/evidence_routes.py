@@ -30,8 +30,7 @@ from app.finance.read_lines import lines_naming
 from reconcile.instants import Instant
 
 MAX_BUNDLE_BYTES: Final = 64 * 1024 * 1024
-"""Maximum bytes of a bundle in an answer. Most bundles have less than 100 KiB. The command builds
-bundles of up to 256 MiB."""
+"""Maximum bytes of a bundle in an answer. Most have 100 KiB; the command builds up to 256 MiB."""
 
 AT_ONCE: Final = 1
 """Number of bundles, and of letters, built at a time."""

@@ -91,11 +91,7 @@ _PATH_WORDS: Final = {
 
 
 def _leads(place: str, **parameters: str) -> dict[str, Any]:
-    """Return OpenAPI links from a list's answer to operations on one item of the list.
-
-    place       JSON pointer to the id of the first item in the answer
-    parameters  for each operation, the name of the parameter that takes the id
-    """
+    """Return links from `place`, an item's id in the answer, to the parameters of operations."""
     return {
         operation: {
             "operationId": operation,
@@ -121,7 +117,6 @@ _LINKS: Final[dict[str, dict[str, Any]]] = {
         getProposal="proposal", approve="proposal", reject="proposal", withdraw="proposal",
     ),
 }  # fmt: skip
-"""Links from an operation's answer 200 to operations on its items."""
 
 
 class _Describing:
@@ -130,7 +125,6 @@ class _Describing:
         self.schemas = Schemas()
 
     def operation(self, described: Operation) -> dict[str, Any]:
-        """Return an operation's Operation Object."""
         name, *more = described.endpoint.__name__.split("_")
         identity = name + "".join(map(str.capitalize, more))
         summary, *words = (inspect.getdoc(described.endpoint) or "").split("\n\n")
@@ -154,7 +148,6 @@ class _Describing:
         }
 
     def body(self, document: Any, *, closed: bool = False) -> dict[str, Any]:
-        """Return the description of a required JSON body."""
         return {"required": True, "content": self._json(document, closed=closed)}
 
     def _json(self, document: Any, *, closed: bool = False) -> dict[str, Any]:
@@ -163,7 +156,6 @@ class _Describing:
         return {"application/json": {"schema": schema, "example": example}}
 
     def _parameter(self, each: QueryParameter) -> dict[str, Any]:
-        """Return the description of a query parameter. An optional one may be empty."""
         schema: Schema = {**self.schemas.of(each.kind), **each.keywords}
         if each.words:
             schema = {"enum": list(each.words)}

@@ -82,7 +82,6 @@ class AsOfAsked:
 
 
 ORDER_UNKNOWN: Final = ("order_unknown", "")
-"""Value of `Operation.unknown` for operations on one order."""
 
 Document = TypeVar("Document", covariant=True)
 

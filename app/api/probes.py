@@ -31,7 +31,6 @@ def _seconds(alarm: Alarm | None) -> int:
 def _moments(
     state: health.StoreState, certificate: health.PublicCertificate | None
 ) -> dict[str, int]:
-    """Return the gauges whose values are Unix times, except unknown ones."""
     gauges = dict[str, int]()
     if state.left is not None:
         gauges["last_checkpoint_left_seconds"] = state.left[1] // SECOND
@@ -156,11 +155,7 @@ class Probes:
         ]
 
     def _without_names(self, value: Any) -> Any:
-        """Replace the names of unsigned sources by numbers in all texts of a document.
-
-        Only the secrecy of its address protects an unsigned source, and the address contains the
-        name.
-        """
+        """Replace the names of unsigned sources: their secret addresses contain the names."""
         if isinstance(value, dict):
             return {name: self._without_names(each) for name, each in value.items()}
         if isinstance(value, list):

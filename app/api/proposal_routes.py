@@ -112,8 +112,7 @@ class ProposalRoutes:
 
 
 async def _found(proposals: Proposals, name: str, operator: Holder) -> Proposal:
-    """Return the proposal with this id. Raise ApiProblem if there is none, or if the operator's
-    role may not see it."""
+    """Return the proposal. Raise ApiProblem if it is missing or the role may not see it."""
     try:
         found = await proposals.one(name)
     except NotFoundError as error:

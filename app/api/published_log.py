@@ -30,7 +30,6 @@ MAX_DIGITS: Final = 18
 """Maximum digits of a log size in an address. Such a number fits into 64 bits."""
 
 _CACHE: Final = {"Cache-Control": "public, max-age=10"}
-"""Header that lets a proxy cache an answer for ten seconds."""
 
 
 class PublishedLog:

@@ -51,11 +51,9 @@ MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
 """Maximum bytes of a journal in an answer: some 100,000 transactions."""
 
 MAX_RULES_BODY: Final = 2 * MAX_BYTES
-"""Maximum bytes of a body with rules. In JSON, an escaped line end or quotation mark takes two
-bytes."""
+"""Maximum bytes of a body with rules. JSON escapes a line end or quotation mark in two bytes."""
 
 RETRY_AFTER: Final = {"Retry-After": "5"}
-"""Header with the seconds after which a program should ask again."""
 
 _JOB_KIND: Final = "made"
 """Kind of all jobs of this module. At most AT_ONCE jobs of this kind run at a time."""
@@ -242,8 +240,7 @@ class ReportRoutes:
         return preview
 
     async def _period(self, asked: PeriodAsked, *, basis: Basis) -> tuple[Scope, str]:
-        """Return the requested period, and the key of its job. If `as_of` is absent, the present
-        instant is not part of the key, so that equal requests have equal keys."""
+        """Return the period and its job's key. Without `as_of`, equal requests have equal keys."""
         now, as_of = self._context.clock.now(), asked.as_of
         zone = self._context.calendar_zone
         given = Scope(
@@ -265,10 +262,7 @@ class ReportRoutes:
     async def _made(
         self, what: str, subject: str, make: Callable[[], Awaitable[Any]], *, by: str
     ) -> Job:
-        """Return the running or recent job with this key, or start one. Wait briefly for its end.
-
-        Raise ApiProblem 503 if another job is running, and 409 if the job failed.
-        """
+        """Return a job, started if needed. Raise ApiProblem 503 if busy, 409 if it failed."""
         subject = f"{what} {subject}"
         before = self._jobs.newest(_JOB_KIND, subject)
         free = self._jobs.under_way(_JOB_KIND) < AT_ONCE
@@ -289,10 +283,7 @@ class ReportRoutes:
 
 
 async def _preview(context: AppContext, rules: str) -> RulesPreviewDocument | tuple[str, ...]:
-    """Return how rules would change the matches. If the rules have mistakes, return every mistake.
-
-    Runs in a separate process, because parsing hostile rules can take seconds.
-    """
+    """Return the changes by rules, or all mistakes, from a process: hostile rules take seconds."""
     try:
         return (await preview_rules(context, rules)).document()
     except ConfigurationError as error:
@@ -311,8 +302,7 @@ async def _journal(context: AppContext, scope: Scope, form: JournalFormat, path:
 
 
 async def _verification(context: AppContext, period: str | None) -> list[VerifiedStepDocument]:
-    """Verify one closed month, or all closed months if `period` is None. Return each step with its
-    result."""
+    """Verify one closed month; all of them if `period` is None."""
     return [each.document() async for each in verify_periods(context, only=period)]
 
 
@@ -336,10 +326,7 @@ _PART_BYTES: Final = 64 * 1024
 
 
 def _end(name: str, text: str, *, zone: tzinfo, last: bool) -> Instant:
-    """Parse a moment, or a day in the merchant's zone.
-
-    last  whether to return the end of a day instead of its start
-    """
+    """Parse a moment, or the start of a local day; the day's end if `last`."""
     if len(text) != _DAY:
         return request_body.instant_of(name, text)
     try:

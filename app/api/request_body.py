@@ -185,8 +185,7 @@ def texts(body: bytes, kind: type[Stated]) -> Stated:
 
 
 def _text_fault(value: object, hint: Any) -> str | None:
-    """Return a phrase that says why a value does not fit a field's type, such as `is not a text`.
-    Return None if it fits."""
+    """Return why a value does not fit, such as `is not a text`; None if it fits."""
     kind, *notes = parts_of(hint)
     limits: dict[str, Any] = {
         name: limit
@@ -391,10 +390,7 @@ def _references(
 
 
 def _money(document: dict[str, Any], problems: list[str], *, least: int = 1) -> Money | None:
-    """Return the body's amount with its currency. Add mistakes to `problems`.
-
-    least  smallest amount in minor units, 0 or 1
-    """
+    """Return the amount, or add mistakes. `least` is 0 or 1, in minor units."""
     amount, currency = document.get("amount"), document.get("currency")
     if isinstance(amount, str) and not _AMOUNT.fullmatch(amount):
         problems.append('amount is not a decimal number such as "1500.00"')

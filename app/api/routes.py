@@ -211,10 +211,7 @@ _TAG: Final = re.compile(r'(?:W/)?"([^"]*)"')
 
 
 def _if_new(request: Request, document: LedgerDocument) -> Response:
-    """Return the ledger with its ETag, or 304 if the client already has it.
-
-    The tag is weak, because it does not cover `as_of`.
-    """
+    """Return the ledger with an ETag, or 304. The tag is weak: it does not cover `as_of`."""
     tag = fingerprint({name: value for name, value in document.items() if name != "as_of"})
     asked = ", ".join(request.headers.getlist("if-none-match"))
     answer = _of_order(document)
@@ -230,7 +227,6 @@ def _of_order(document: LedgerDocument) -> Answer[LedgerDocument]:
 
 
 RETRY_AFTER: Final = {"Retry-After": "5"}
-"""Header with the seconds after which to ask again about an unknown result."""
 
 PLACES: Final = {
     "order": "order.reference",
@@ -240,7 +236,6 @@ PLACES: Final = {
     "success_url": "return_urls.success",
     "cancel_url": "return_urls.cancel",
 }
-"""Path of each request field in the JSON body."""
 
 _PARTS: Final = {
     part: {place.partition(".")[2] for place in PLACES.values() if place.startswith(part + ".")}

@@ -84,15 +84,13 @@ class Schemas:
 
 
 def _may_lack(kind: Any) -> bool:
-    """Return whether a TypedDict member's type is NotRequired. The annotation may be an unevaluated
-    string."""
+    """Return whether a member is NotRequired. Its annotation may be an unevaluated string."""
     inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return get_origin(inner) is NotRequired
 
 
 def _one_of(schemas: Sequence[Schema]) -> Schema:
-    """Return a schema that allows the values of all these schemas. Plain types are joined into one
-    list."""
+    """Return a schema for the values of all. Plain types are joined into one list."""
     plain = [each for each in schemas if each.keys() <= {"type", "minimum"} and "type" in each]
     others = [each for each in schemas if each not in plain]
     if len(plain) > 1:

@@ -29,8 +29,7 @@ KEY_TOO_OLD: Final = "key_too_old"
 """Code of the answer if no request was sent because the service may have forgotten the key."""
 
 SPARE: Final[Duration] = 10 * SECOND
-"""Time for which a row stays claimed after the longest possible call, so that the answer can be
-committed."""
+"""Time that a row stays claimed after the longest call, so that its answer can be committed."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = 15 * MINUTE
@@ -145,10 +144,7 @@ async def _record(
     *,
     row: PendingSession | None,
 ) -> CheckoutPayment:
-    """Record an answer, unless that happened already. Return the updated payment.
-
-    row  the request to repeat later; None if it must not be repeated
-    """
+    """Record an answer once. `row` is the request to repeat; None if it must not be repeated."""
 
     def keep(connection: PlainConnection) -> CheckoutPayment:
         now = context.clock.now()
@@ -196,15 +192,13 @@ def pause_after(tries: int) -> Duration:
 
 
 AT_ONCE: Final = 4
-"""Maximum number of payments about which the task asks at a time. Customers' calls need the other
-connections."""
+"""Maximum number of payments asked about at a time. Customers' calls need other connections."""
 
 IDLE_S: Final = 1.0
 """Seconds between two searches for due requests. A search costs one index lookup."""
 
 DENIED_S: Final = 30.0
-"""Seconds between two searches while the service refuses our token. Each search then sends one
-request, to see whether the token works again."""
+"""Seconds between searches while our token is refused. Each sends one request to try it."""
 
 
 async def ask_again_due(context: AppContext, client: CheckoutClient) -> int:

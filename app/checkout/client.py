@@ -123,22 +123,18 @@ class SingleFlight(Generic[T]):
 
 
 LONGEST_HOLD_S: Final = 900.0
-"""Maximum number of seconds for which the service can ask to delay requests. A longer delay may
-come from a wrong date in its answer."""
+"""Maximum delay that the service can ask for. A longer one may come from a wrong date."""
 
 WAITS_FOR_ALL: Final = frozenset({"status_429", "status_503"})
-"""Codes of answers whose Retry-After applies to all requests. After a 409 it applies only to
-requests with the same key."""
+"""Codes whose Retry-After is for all requests. After a 409 it is for those with the same key."""
 
 DENIAL_LASTS_S: Final = 300.0
-"""Seconds after which a refused token is tried again. Until then this process is not ready. The
-task for unknown sessions tries more often."""
+"""Seconds until a refused token is tried again. Until then this process is not ready."""
 
 TOKEN_DENIED: Final = frozenset({401, 403})
 """HTTP statuses by which the service says only that it refuses our token."""
 
 Sleep = Callable[[float], Awaitable[None]]
-"""Function that waits for a number of seconds: anyio.sleep, or a test's replacement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,12 +150,8 @@ class _Opening:
     async def _over_by_now(
         self, payment: CheckoutPayment | None, records: list[Record]
     ) -> str | None:
-        """Return the key of the earlier payment if it has ended, so that a new payment may begin.
-
-        Return None if the given payment is the new payment. Also return None if the order is
-        canceled, paid or possibly paid: later steps report these cases. Raises PaymentNotOverError
-        while the earlier payment can still bring money.
-        """
+        """Return the key of an ended earlier payment; None for a new one, or if later steps report.
+        Raises PaymentNotOverError while it can still bring money."""
         if payment is None:
             return None
         now = self._context.clock.now()
@@ -173,12 +169,8 @@ class _Opening:
         raise not_over(self._request.order, last_deadline(ledger) if answered else None)
 
     async def _paid_already(self, payment: CheckoutPayment | None) -> CheckoutResult | None:
-        """Return the result for an order that is, or may be, paid in another way; None for other
-        orders.
-
-        An order that may be paid must not be paid again. Raises OrderCanceledError for an unpaid
-        order that the shop has canceled.
-        """
+        """Return the result of an order that is, or may be, paid in another way; else None. Raises
+        OrderCanceledError for an unpaid order that the shop has canceled."""
         order = self._request.order
         try:
             ledger = await explain_order(self._context, order)
@@ -202,8 +194,7 @@ class _Opening:
     # --- (3) the intent --------------------------------------------------------------------------
 
     async def _commit_intent(self) -> CheckoutPayment:
-        """Commit the intent, and return the order's payment. If another process was first, return
-        the payment of that process."""
+        """Commit the intent. Return the order's payment, from another process if that was first."""
         try:
             await self._write_intent()
         except TallyhookError:

@@ -18,7 +18,6 @@ from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.records import STILL_ASKING, Record, RecordKind
 
 Answered = Opened | SessionRefused | AnswerUnclear
-"""Answers that are stored as records."""
 
 _KINDS: Final[dict[type[Answered], RecordKind]] = {
     Opened: "session_opened",

@@ -196,9 +196,7 @@ def _problems(request: CheckoutRequest, *, live: bool) -> Iterator[tuple[str, st
 
 
 def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
-    """Return the request's money, and a sentence about a mistake in the amount. The money is None
-    if it is not exact or the currency is unknown. The sentence is empty if the amount has no
-    mistake."""
+    """Return the money, None if inexact or its currency unknown, and a mistake, empty if none."""
     amount = request.amount
     if isinstance(amount, bool) or not isinstance(amount, Decimal | int | str):
         return None, "Give the amount as a decimal number or text, never as a binary float."
@@ -280,15 +278,13 @@ MAX_REASON: Final = 300
 """Maximum number of characters stored of the service's reason: about three sentences."""
 
 MAX_PROBLEM: Final = 65_536
-"""Maximum number of bytes of a refusal that is searched for a reason, because a long search delays
-other requests."""
+"""Maximum bytes of a refusal searched for a reason. A long search delays other requests."""
 
 MAX_REFERENCE: Final = 200
 """Maximum number of characters of a session's reference at the service."""
 
 RETRY_STATUSES: Final = frozenset({408, 409, 425, 429})
-"""HTTP statuses after which the request may be repeated with its key: 408 too slow, 409 still
-running, 425 too early, 429 too many."""
+"""HTTP statuses to repeat with the key: 408 too slow, 409 running, 425 too early, 429 too many."""
 
 DENIED_STATUSES: Final = frozenset({401, 403, 404, 405, 407})
 """HTTP statuses that concern our credentials or address, and say nothing about the order."""
@@ -476,8 +472,7 @@ def _refused(reply: ServiceReply, mask: Mask) -> SessionRefused:
 
 
 def _retry_after(reply: ServiceReply) -> float:
-    """Return the seconds that the service asks us to wait. If Retry-After is a date, it is compared
-    with the answer's Date header, because our clock may be wrong."""
+    """Return the seconds to wait. A date counts from the answer's Date: our clock may err."""
     text = (reply.retry_after or "").strip()
     if _SECONDS.fullmatch(text):
         return float(text)

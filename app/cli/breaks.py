@@ -70,10 +70,7 @@ def _print_list(
     *,
     name: str,
 ) -> None:
-    """Print a list of documents.
-
-    name  name of the documents' member that contains a sentence for people
-    """
+    """Print documents. Their member `name` contains a sentence for people."""
     from app.finance.break_acts import finished_runs
 
     async def work(context: AppContext) -> int | None:
@@ -243,11 +240,7 @@ def _act(
     lines: Sequence[str] = (),
     least: int = 0,
 ) -> None:
-    """Act on one break, or on the breaks that --where selects.
-
-    one   sentence to print after acting on one break
-    each  past participle for the message after acting on several breaks
-    """
+    """Act on a break, or on those of --where. `one` is a sentence, `each` a past participle."""
     from app.finance.break_acts import BreakAct, act_on_breaks, match_lines
 
     if (name is None) == (where is None):

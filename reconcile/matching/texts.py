@@ -50,8 +50,7 @@ _DATE: Final = re.compile(
     rf"{_MONTH}([-./]?){_DAY}\3{_YEAR}",
     re.ASCII,
 )
-"""Pattern of a date with a four-digit year. A shorter number may begin like a year without being a
-date."""
+"""Pattern of a date with a four-digit year."""
 
 
 def telling(key: str) -> bool:
@@ -65,7 +64,6 @@ def telling(key: str) -> bool:
 
 
 _NUMBER: Final = re.compile(r"(?<![0-9])[0-9]{4,18}$", re.ASCII)
-"""The number at the end of an order's reference."""
 
 
 def order_names(reference: str) -> set[str]:

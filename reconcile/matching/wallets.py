@@ -67,16 +67,13 @@ APART_MOST: Final[Duration] = DAY
 """Longest time between both sides of a transfer that have different references."""
 
 PAST_LEAST, PAST_MOST = 5, 13
-"""Minimum and maximum number of past withdrawals from which the next withdrawal is expected. Fewer
-withdrawals show no regular interval. Older withdrawals may have had another interval."""
+"""Minimum and maximum number of past withdrawals that predict the next. Older ones may differ."""
 
 GRACE: Final[Duration] = DAY
-"""Extra time that a withdrawal may take beyond the longest interval so far before it counts as
-late. Allows for a holiday."""
+"""Extra time beyond the longest interval before a withdrawal counts as late, for a holiday."""
 
 MOST: Final = 1_000_000
-"""Maximum number of transfers, and maximum number of holds, that are paired. Each takes about 250
-bytes."""
+"""Maximum number of transfers, and of holds, that are paired. Each takes about 250 bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,11 +178,7 @@ class Wallets:
     def _balance(
         self, source: str, wallet: str, currency: str, rows: Iterable[WalletRow]
     ) -> WalletSums:
-        """Add up the movements of a wallet, and check its stated balance at each instant.
-
-        The order of rows with one instant is unknown, so they are checked together. Their sum,
-        added to the earlier balance, must equal one of their stated balances.
-        """
+        """Add up a wallet's movements. Check balances once per instant: its rows have no order."""
         start = self._period.since
         stated, opening = None, None
         last: WalletRow | None = None
@@ -246,8 +239,7 @@ class Wallets:
         return sums
 
     def _late(self, sent: Sequence[WalletRow], balance: int) -> None:
-        """Report a withdrawal as late if this is the longest pause so far, and the balance is
-        enough for a withdrawal."""
+        """Report the longest pause so far as late if the balance is enough for a withdrawal."""
         due = due_after([row.at for row in sent])
         if due is None or balance < min([-row.net for row in sent]):
             return
@@ -279,13 +271,8 @@ class Wallets:
     def _stated_after(
         self, rows: Sequence[WalletRow], before: int | None, *, after: WalletRow | None
     ) -> int | None:
-        """Return the balance after these rows of one instant. Report a break if a stated balance
-        differs.
-
-        before  balance before these rows; None if unknown
-        after   the row directly before them, for the report. If that row is in another file, a file
-                between the two files may be missing
-        """
+        """Return the balance after rows of one instant, and report a wrong stated balance. `before`
+        is None if unknown. `after` is the row before them, perhaps of another file."""
         stating = [(row.balance, row.net) for row in rows if row.balance is not None]
         if not stating:
             return before
@@ -346,8 +333,7 @@ class Wallets:
         )
 
     def _end_transfers(self, rows: Sequence[WalletRow]) -> None:
-        """Pair the two sides of transfers by reference, then by amount within a day. Report
-        unpaired sides."""
+        """Pair transfers by reference, then by amount within a day. Report unpaired sides."""
         together: dict[tuple[str, str, str | None], list[WalletRow]] = defaultdict(list)
         for row in rows:
             together[row.source, row.currency, row.reference].append(row)
@@ -380,8 +366,7 @@ class Wallets:
                 )
 
     def _end_holds(self, rows: Sequence[WalletRow]) -> Iterator[WalletSums]:
-        """Apply each release to the hold with its reference, else to the oldest. Report releases
-        without a hold."""
+        """Apply releases to the hold with their reference, else to the oldest. Report the rest."""
         by_source: dict[tuple[str, str], list[WalletRow]] = defaultdict(list)
         for row in rows:
             by_source[row.source, row.currency].append(row)

@@ -106,8 +106,7 @@ _REVERSED: Final = "reversed: "
 
 
 def _reversed(transaction: Transaction) -> Transaction:
-    """Return a transaction with opposite postings, and mark it as a reversal in its description.
-    Reversing a reversal restores the original description."""
+    """Return a transaction with opposite postings. Reversing twice restores the description."""
     what = transaction.what
     done = what.removeprefix(_REVERSED)
     return replace(

@@ -39,8 +39,7 @@ from reconcile.reporting.report import (
 from reconcile.reporting.words import AGE_WORDS
 
 SHOWN: Final = 12
-"""Number of hex digits shown of a closing's digest. They are enough to tell some hundred closings
-apart."""
+"""Number of hex digits shown of a digest: enough to tell some hundred closings apart."""
 
 Name = tuple[str, str, str, str]
 """Identity of a figure: table, currency (may be empty), row and sum."""
@@ -99,8 +98,7 @@ def difference(then: Iterable[Figure], now: Iterable[Figure]) -> tuple[Figure, .
 
 
 def _rows(report: PeriodReport) -> Iterator[Figure]:
-    """Yield the figures of a report. The ages of breaks are left out, because a break that only
-    grows older has not changed."""
+    """Yield the figures of a report, without ages: a break that only grows older is unchanged."""
     for step in report.flow:
         yield _figure("flow", step.currency, step.step, "", step.count, step.sum)
     for orders in report.control:
@@ -452,8 +450,7 @@ CONDITIONS: Final[Mapping[BlockerCode, str]] = {
 """Conditions for closing a month, in display order."""
 
 UNCONDITIONAL: Final[frozenset[BlockerCode]] = frozenset({"too_early", "unread"})
-"""Conditions for which no exception can be made. Until they are met, the month's figures are
-unknown."""
+"""Conditions without exceptions: until they are met, the month's figures are unknown."""
 
 ACCEPTED: Final = "accepted"
 
@@ -696,19 +693,13 @@ def _coverage(report: PeriodReport) -> Iterator[Blocker]:
 
 
 _FARTHEST: Final = 14 * HOUR
-"""Largest time zone offset from UTC, and so the longest coverage gap that a time zone can
-explain."""
+"""Largest offset from UTC, and so the longest coverage gap that a time zone can explain."""
 
 
 def _of_another_zone(
     own: Sequence[CoverageRow], *, start: Instant, end: Instant
 ) -> tuple[str, str]:
-    """Return a sentence and a short text. The sentence says that another time zone explains a
-    coverage gap, and the text names the files to import.
-
-    The time zone is the explanation if one span covers the month except for some hours at its start
-    or end. Otherwise the sentence is empty.
-    """
+    """Return a sentence, empty if no time zone explains a gap, and the files to import."""
     (since, until), found = (own[0].since, own[-1].until), list[tuple[str, str]]()
     if len(own) > 1 or since is None or until is None:
         return "", "the other days"
@@ -733,8 +724,7 @@ def _moneys(counts: Iterable[tuple[str, int]]) -> str:
 
 
 def _waiting(report: PeriodReport) -> Iterator[Blocker]:
-    """Yield blockers for payments that belong to no order, and for captures without a statement
-    line."""
+    """Yield blockers for payments without an order and captures without a statement line."""
     held = [row for row in report.suspense if row.line == "closing" and row.count]
     if held:
         money = _moneys((row.currency, row.sum) for row in held)

@@ -83,11 +83,7 @@ def merged(takings: Iterable[LedgerLine], rows: Iterable[StatementRow]) -> Itera
 
 
 def _together(takings: list[LedgerLine], rows: list[StatementRow]) -> Iterator[OrderSeen]:
-    """Divide lines among orders whose keys are equal but spelled differently.
-
-    A line goes to the order that has its payment, or else to the order that the line names. All
-    other lines go to the first order.
-    """
+    """Divide lines among orders with one key: by payment, else by order, else to the first."""
     shares: list[list[StatementLine]] = [[] for _ in takings]
     for row in rows:
         paid = [n for n, t in enumerate(takings) if row.payment in [p for _, p in t.payments]]
@@ -214,13 +210,7 @@ def taken_abroad(seen: OrderSeen) -> Abroad:
 def _beside(
     line: StatementLine, left: list[Taken], claimed: list[Taken], gross: int
 ) -> tuple[tuple[Taken, ...], tuple[Taken, ...]]:
-    """Return two groups: the movements that no earlier line settles, and all movements that this
-    line settles.
-
-    A negative payment line is a refund or a reversal at some providers. Otherwise it corrects a
-    capture. A dispute line may also settle one reversal of equal amount: see
-    `returning.may_settle_exactly`.
-    """
+    """Return movements that no earlier line settles, and all movements that this one settles."""
     kinds = [_SETTLES[line.kind]]
     if line.kind == "payment" and gross < 0:
         kinds.insert(0, _SETTLES["refund"])

@@ -133,11 +133,9 @@ Role = Literal[
     "rounding",
 ]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
-"""Roles of accounts. The account mapping gives each role the merchant's own account name."""
 
 EXCHANGED: Final = "exchanged"
-"""Value of `what` for both transactions of a currency exchange. The two transactions, one per
-currency, are adjacent."""
+"""Value of `what` for an exchange's two transactions, which are adjacent, one per currency."""
 
 _OTHER_SIDE: Final[dict[EntryKind, Role]] = {
     "captured": "receivable",
@@ -309,7 +307,6 @@ def transactions(
 
 
 def _taxed(role: Role, minor: int, revenue: Revenue | None) -> Iterator[tuple[Role, int]]:
-    """Split an amount into the amount without tax and the tax. Return both with their roles."""
     rate = 0 if revenue is None else revenue.taxes.get(role, 0)
     above, below = abs(minor) * rate, 1_000_000 + rate
     tax = (2 * above + below) // (2 * below) * (1 if minor >= 0 else -1)
@@ -323,11 +320,7 @@ def _earned(
     deposits: Mapping[str, int],
     suspense: Mapping[tuple[str, str], Suspended],
 ) -> Iterator[tuple[Instant, str, Money, tuple[str, ...]]]:
-    """Yield date, description, money and evidence of each deposit that becomes sales when the order
-    is fulfilled.
-
-    A payment that is assigned later becomes sales on the date of its assignment.
-    """
+    """Yield deposits that become sales on fulfillment, or on the payment's later assignment."""
     known = dict.fromkeys([(taken.source, taken.payment) for taken in taking.taken])
     placed = [
         step
@@ -390,12 +383,7 @@ def _of_other_shop(line: StatementLine, suspense: Mapping[tuple[str, str], Suspe
 
 
 def _on_top(whole: LedgerLine) -> dict[int, dict[Role, int]]:
-    """Return the money on top of the price in each movement, by role. The keys are indexes of
-    `taken`.
-
-    The last captures, which made the total exceed the price, brought the money on top. The last
-    returns take it back. Money that came in is negative, because it is credited.
-    """
+    """Return money on top by index of `taken` and role. Money that came in is negative."""
     found: dict[int, dict[Role, int]] = {}
     for currency in sorted({each.money.currency for each in whole.on_top}):
         parts = [each for each in whole.on_top if each.money.currency == currency]
@@ -428,12 +416,7 @@ def _abroad(
     lines: Sequence[StatementLine],
     rates: Sequence[ExpectedRate],
 ) -> Iterator[Transaction]:
-    """Yield the transactions that convert a payment in clearing to another currency, at the
-    expected rate.
-
-    A small difference between the settled and the expected amount is posted as an exchange gain or
-    loss. A difference beyond the tolerance stays in clearing, and a break reports it.
-    """
+    """Yield conversions of clearing at expected rates. Differences beyond tolerance stay there."""
     came = Money(minor=sum([each.minor for each in taken]), currency=taken[0].currency)
     arrived = Money(minor=sum(map(balance_of, lines)), currency=lines[0].currency)
     due, within = expected_of(came, arrived, rates)
@@ -606,11 +589,7 @@ def written_off(
 
 
 def _balanced(*postings: tuple[Role, int]) -> tuple[Posting, ...]:
-    """Return the postings that are not zero. Any difference is posted to clearing.
-
-    A statement line has no difference, because the sum of its gross, fee and net is checked at
-    import.
-    """
+    """Return the postings that are not zero. Any difference is posted to clearing."""
     left = sum(minor for _, minor in postings)
     given: Counter[Role] = Counter()
     for role, minor in postings:

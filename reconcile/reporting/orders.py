@@ -29,13 +29,7 @@ GROUP_OF: Final[dict[Outcome, r.OutcomeGroup]] = {
     "pending": "open",
     "not_attempted": "open",
 }
-"""Group of each outcome.
-
-success  money was received, even if it was returned later
-failure  somebody refused or canceled
-timeout  the deadline passed
-open     there is no final outcome yet
-"""
+"""Group of each outcome. Money that was returned later still counts as success."""
 
 NO_CURRENCY: Final = ""
 """Currency of an order whose price and money are unknown."""
@@ -44,8 +38,7 @@ DAILY_UP_TO: Final = 92 * DAY
 """Maximum length of a period whose chart has a point for each day. A quarter is still readable."""
 
 WEEKLY_UP_TO: Final = 732 * DAY
-"""Maximum length of a period whose chart has a point for each week. Two years have 105 weeks.
-Charts of longer periods have a point for each month."""
+"""Maximum length of a period whose chart has a point for each week: two years have 105 weeks."""
 
 
 def standing(taking: LedgerLine, scope: r.Scope, *, moved: bool) -> tuple[r.FlowStep, ...]:

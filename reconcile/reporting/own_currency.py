@@ -17,8 +17,7 @@ from reconcile.money import Money, exponent_of
 from reconcile.reporting import report as r
 
 DAYS_BACK: Final = 7
-"""Number of days for which a rate stays valid. Central banks publish no rates on weekends and
-holidays."""
+"""Number of days for which a rate stays valid: none is published on weekends and holidays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

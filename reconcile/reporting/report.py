@@ -436,11 +436,8 @@ SuspenseLine = Literal[
     "days_over_90",
 ]
 SUSPENSE_LINES: Final[tuple[SuspenseLine, ...]] = get_args(SuspenseLine)
-"""Rows of the table of money captured without an order.
-
-opening + received − assigned − refunded − other_business = closing. Three further rows divide
-closing by the age of the payment at the end of the period.
-"""
+"""Rows of the money without an order: opening + received − assigned − refunded − other_business =
+closing. The last three divide closing by the payment's age."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -647,8 +644,7 @@ def suspense_ties(rows: Sequence[SuspenseRow]) -> Iterator[Tie]:
 
 
 def _ties_of_orders(flow: Sequence[FlowRow], control: Sequence[ControlRow]) -> Iterator[Tie]:
-    """Yield two ties per currency: opening + new − closed = closing, and number of orders = sum
-    over outcomes."""
+    """Yield ties per currency: opening + new − closed = closing; orders = sum of outcomes."""
     for currency in dict.fromkeys(row.currency for row in flow):
         own = {row.step: row for row in flow if row.currency == currency}
         begun, closed = (own["opening"], own["new"]), own["closed"]
@@ -681,8 +677,7 @@ def _ties_of_orders(flow: Sequence[FlowRow], control: Sequence[ControlRow]) -> I
 
 
 def _ties_of_money(control: Sequence[ControlRow], money: Sequence[MoneyRow]) -> Iterator[Tie]:
-    """Yield three kinds of ties: between outcomes and movements, between net and settled money, and
-    between settled money and the bank."""
+    """Yield ties of outcomes with movements, net with settled money, and that with the bank."""
     for row in money:
         if row.flow in ("captured", "refunded", "lost_in_disputes"):
             name = "lost" if row.flow == "lost_in_disputes" else row.flow

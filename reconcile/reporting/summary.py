@@ -181,4 +181,3 @@ SUMMARIES: Final[tuple[tuple[ReportTable, Callable[[PeriodReport], Sequence[Any]
         age_totals,
     ),
 )
-"""Summary tables, each with the function that returns its rows."""

@@ -14,11 +14,7 @@ from reconcile.reporting import report as r
 from reconcile.reporting.report import PeriodReport, Scope
 
 Kind = Literal["text", "count", "money", "instant", "duration", "yes", "list"]
-"""Kind of the cells of a column. Any cell may be None.
-
-money  minor units of the row's currency, or a count if the row has no currency
-list   a tuple of texts
-"""
+"""Kind of a column's cells, which may be None. Without a currency, `money` is a count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -209,8 +209,7 @@ class MoneySums:
 
 
 BREAK_LINES_MAX: Final = 100_000
-"""Maximum number of breaks in the list. A person can still filter this many in a spreadsheet. They
-take about 100 MB."""
+"""Maximum number of breaks in the list: about 100 MB, and few enough to filter in a spreadsheet."""
 
 _FLOW_OF_LINE: Final[dict[StatementKind, r.Flow]] = {
     "payment": "captured",
@@ -498,8 +497,7 @@ class PeriodTally:
     def _money_by_statement(
         self, lines: tuple[SettledLine, ...], bucket: Outcome | r.NoOrder
     ) -> bool:
-        """Add the lines dated in the period, each at its own date. Return whether there were
-        any."""
+        """Add lines of the period at their own dates. Return whether there were any."""
         moved = False
         for each in lines:
             if not self._within(each.line.settled_at):
@@ -517,12 +515,7 @@ class PeriodTally:
         return moved
 
     def _money_by_ledger(self, taking: LedgerLine | None, lines: tuple[SettledLine, ...]) -> bool:
-        """Add an order's movements and statement lines. Return whether any of them are in the
-        period.
-
-        A line that settles movements has the date of its first movement. Other lines have their own
-        date.
-        """
+        """Add movements, and lines at their first movement's date. Return whether any count."""
         moved = False
         apart: Counter[str] = Counter()
         # By identity: one event may state two equal movements.
@@ -567,8 +560,7 @@ class PeriodTally:
         return moved
 
     def _fee(self, each: SettledLine) -> None:
-        """Add the net amount and the fee of a line in the period. A wallet line that belongs to no
-        order adds only its fee."""
+        """Add a line's net and fee in the period. A wallet line without an order adds its fee."""
         line = each.line
         if line.kind in OF_WALLET:
             each = replace(each, gross=0, net=-each.fee)

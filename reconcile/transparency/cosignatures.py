@@ -23,8 +23,7 @@ COSIGNER: Final = 0x04
 """Kind of a witness's Ed25519 key. Signatures of this kind state their time."""
 
 MAX_NAME: Final = 255
-"""Maximum length of a key's name. Newer forms of cosignatures store names of up to that many
-bytes."""
+"""Maximum length of a key's name: newer cosignatures store up to that many bytes."""
 
 MAX_TIME: Final = 2**63 - 1
 """Largest time of a cosignature, in seconds since 1970."""

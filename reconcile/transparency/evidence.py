@@ -38,13 +38,11 @@ _DOCUMENTS: Final[Mapping[str, Callable[[Any], dict[str, Any]]]] = {
     "states": state_document,
 }
 _MEMBERS: Final = {kind: tuple(each.name for each in fields(kind)) for kind in (Event, Record)}
-"""Names of the members of an event and of a record, in their order."""
 
 _US: Final = "_us"
 
 _NAMES: Final = frozenset(("mismatch_held",))
-"""Settings of a policy that are lists of names. All other settings are durations in microseconds or
-None, except the settings in `_PERCENT`."""
+"""Settings that are lists of names. Others are microseconds or None, except in `_PERCENT`."""
 
 _PERCENT: Final = frozenset(("provider_discount_percent",))
 

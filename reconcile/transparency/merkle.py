@@ -23,7 +23,6 @@ Node = tuple[int, int]
 """A complete subtree: its level, and its index within the level."""
 
 Nodes = Callable[[Node], Hash]
-"""Function that returns the hash of a complete subtree."""
 
 EMPTY: Final[Hash] = hashlib.sha256().digest()
 """Head of a tree without leaves."""
@@ -176,11 +175,7 @@ def consistency_holds(
 
 
 def _past_left_edge(here: int, last: int) -> tuple[int, int]:
-    """Move up to the first ancestor that is a right child or has index 0. Return its index and the
-    last index of its level.
-
-    A last node without a sibling keeps its hash when it moves up.
-    """
+    """Return the first right child or index 0 among the ancestors, and its level's last index."""
     while here and not here & 1:
         here, last = here >> 1, last >> 1
     return here, last

@@ -31,8 +31,7 @@ Keyed = tuple[int, Hash]
 """Leading bits of commitments as a number, and the hash of all entries that begin with them."""
 
 Path = Sequence[tuple[int, Hash]]
-"""Steps from an entry up to the root. Each step has the number of bits shared with the sibling, and
-the sibling's hash."""
+"""Steps from an entry to the root: bits shared with the sibling, and the sibling's hash."""
 
 
 def order_commitment(key: bytes, reference: str) -> bytes:
