@@ -426,7 +426,7 @@ class Proposals:
     async def _may_approve(
         self, connection: Connection, identity: str, *, by: str | None, look: bool = True
     ) -> tuple[Proposal, operator_store.Operator, operator_store.Operator]:
-        """Return proposal, approver, proposer. Raise UsageError if refused; `look` finds changes."""
+        """Return proposal, approver, proposer. Raise UsageError if refused. `look` at changes."""
         proposal = await self._open(connection, identity)
         second = await self._second(connection, proposal, by=by, action="proposal_approved")
         await _two_persons(connection, proposal, second)

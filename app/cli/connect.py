@@ -185,11 +185,7 @@ def connect(
 def _source_name(
     given: str | None, provider: str, profile: Profile, *, before: Mapping[str, str]
 ) -> str:
-    """Return the name of the source to write.
-
-    This is the given name, the name of the file's only source with this profile, or the profile's
-    name.
-    """
+    """Return the given name, that of the file's only source with this profile, or the profile's."""
     if given is not None:
         if not _NAME.fullmatch(given.lower()):
             raise UsageError("--name must have 1 to 40 characters of a-z, 0-9, _ and -")
@@ -221,11 +217,8 @@ def _sharing(
     wanted: Mapping[str, str],
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the setting that states whether another shop uses the account. Return no setting if
-    nobody has stated this.
-
-    Raise UsageError if the account is shared, but no setting distinguishes the shop's payments.
-    """
+    """Return the setting on a shared account, if stated. Raise UsageError if the account is shared,
+    but no setting distinguishes the shop's payments."""
     from app.context.configured import ways_to_tell_apart
 
     own, known = _own(source), {**before, **os.environ, **wanted}
@@ -248,10 +241,7 @@ def _sharing(
 
 
 OLD_ADDRESS_DAYS: Final = 396
-"""Days for which a replaced address is accepted: 13 months.
-
-Some providers store the address with a payment, for a chargeback a year later.
-"""
+"""Days for which a replaced address is accepted: a provider may use it for a year's chargebacks."""
 
 
 def _address(
@@ -263,10 +253,7 @@ def _address(
     before: Mapping[str, str],
     path: Path,
 ) -> dict[str, str]:
-    """Return the settings that give the source a new secret address, if one is needed or requested.
-
-    Old addresses are accepted until they expire. Raise UsageError for an unknown source.
-    """
+    """Return a new secret address's settings, if any. Raise UsageError for an unknown source."""
     from app.config.values import DatedSecret, addresses
     from app.providers.schemes import UNSIGNED
     from reconcile.instants import DAY, format_instant
@@ -319,8 +306,7 @@ def _secrets(
     *,
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the settings with the secret and the credentials, which are read from files or
-    prompted for."""
+    """Return the settings with the secret and the credentials, from files or prompts."""
     from app.providers.connecting import UNDOCUMENTED, described_credentials, takes_keys
     from app.providers.schemes import UNSIGNED
 
@@ -354,11 +340,7 @@ def _secrets(
 
 
 def _as_setting(text: str) -> tuple[str, str]:
-    """Return the setting (name, value) for the secrets in a text.
-
-    The text has one secret on each line (the newest first), or PEM keys of several lines, or a JSON
-    object that maps key ids to keys.
-    """
+    """Return a setting for secrets: one a line (newest first), PEM keys, or JSON by key id."""
     if text.lstrip().startswith("{"):
         return "KEYS", json.dumps(_texts(text, "--secret-file"), sort_keys=True)
     listed = secrets_in(text)
@@ -451,8 +433,7 @@ def _of_environment() -> dict[str, str]:
 
 
 def _checked(environ: Mapping[str, str]) -> Settings:
-    """Return the settings as `serve` would load them. Raise ConfigurationError if they are not
-    valid."""
+    """Return the settings as `serve` loads them. Raise ConfigurationError if invalid."""
     from app.config.load import load_settings
     from app.golive.examine import problems_of_sources
 

@@ -74,7 +74,6 @@ SAME_MOMENT_S: Final = 1.0
 """Seconds in which a Ctrl-C reaches all processes of a terminal."""
 
 Ready = Callable[[], Awaitable[bool]]
-"""Function that returns whether something has happened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -457,12 +456,7 @@ async def play(*, once: bool) -> int:
 
 
 class _Interruption:
-    """Handler of Ctrl-C and SIGTERM while the demo plays. It cancels the task and stores the
-    signal.
-
-    The signal may also end a server, which raises an error. The stored signal then explains this
-    error.
-    """
+    """Handler of Ctrl-C and SIGTERM. It cancels the task, and its signal explains later errors."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -477,8 +471,7 @@ class _Interruption:
         self._playing.cancel()
 
     async def or_result(self, work: Awaitable[int]) -> int:
-        """Run the work and return its exit code. If it failed because of a signal, return the
-        signal's code."""
+        """Run the work and return its exit code, or the signal's code if that made it fail."""
         try:
             return await work
         except (asyncio.CancelledError, TallyhookError):

@@ -42,10 +42,8 @@ CHANGES_SHOWN = 20
 """Maximum number of changed rows that are printed."""
 
 COVERED = ("name", "wallet", "since", "until", "by")
-"""Members of a coverage line in an import's document."""
 
 Use = Callable[["AppContext", Any], Awaitable["Imported"]]
-"""Function that runs an import. It gets the context and a progress callback."""
 
 
 def run_import(use: Use, form: printing.Format) -> None:
@@ -159,10 +157,7 @@ def _covered_name(name: str, wallet: str | None) -> str:
 
 
 def _few(names: Sequence[str], *, of: int | None = None) -> str:
-    """Return the first names as text, with the number of the others.
-
-    of  total number of names; None if `names` has all
-    """
+    """Return the first names as text, with the number of the others. `of` is the total."""
     shown = ", ".join(names[:COLUMNS_NAMED])
     more = (len(names) if of is None else of) - COLUMNS_NAMED
     return f"{shown}, and {more:,} more" if more > 0 else shown
@@ -491,10 +486,7 @@ async def _import(
     kind: ImportKind | None,
     source: str | None,
 ) -> Imported:
-    """Identify a file and import it. Raise UsageError if a person must state its kind or source.
-
-    With a wrong source, lines that are already stored would be stored again.
-    """
+    """Identify and import a file. Raise UsageError if a person must state its kind or source."""
     from app.finance.imports import identify, import_kind
 
     known = sorted(context.settings.sources)

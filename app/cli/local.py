@@ -174,10 +174,7 @@ def _sends_its_secret(signer: Source) -> bool:
 
 
 def _signer(provider: str, given: str | None) -> tuple[Settings, Source]:
-    """Return the settings, and the source that signs made-up events.
-
-    Raise UsageError if the environment is live, or if no source or several sources fit.
-    """
+    """Return settings and signing source. Raise UsageError if live, or without exactly one fit."""
     from app.config.load import load_settings
     from app.context.configured import compile_sources
 
@@ -349,8 +346,7 @@ def _send_file(path: Path, forward: str) -> None:
 
 @contextmanager
 def _appending(path: Path) -> Iterator[IO[str]]:
-    """Open a file for appending. If it is new, only its owner can read it. Raise UsageError if that
-    fails."""
+    """Open a file to append, if new only for its owner. Raise UsageError if that fails."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         with open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:

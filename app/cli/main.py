@@ -207,8 +207,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _is_of_a_text(error: BaseException) -> bool:
-    """Return whether the error, or an error that caused it, was raised because UTF-8 cannot encode
-    a text."""
+    """Return whether an error or its cause is that UTF-8 cannot encode a text."""
     seen = list[BaseException]()
     cause: BaseException | None = error
     while cause is not None and cause not in seen:  # an error may be raised from itself
@@ -236,10 +235,7 @@ def application_for(words: Sequence[str]) -> typer.Typer:
 
 
 def _typed(words: Sequence[str]) -> int:
-    """Run a command line and return its exit code.
-
-    words  the command's name and its arguments
-    """
+    """Run a command line and return its exit code."""
     try:
         application_for(words)(list(words), prog_name="tallyhook")
     except SystemExit as end:
@@ -254,8 +250,7 @@ def _typed(words: Sequence[str]) -> int:
 
 
 def _unwritten(error: OSError) -> int:
-    """Return the exit code for an error while reading or writing. A closed output pipe counts as
-    success."""
+    """Return the exit code for an I/O error. A closed output pipe counts as success."""
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # else it is tried once more at the end
     if isinstance(error, BrokenPipeError):
         return 0
@@ -264,11 +259,7 @@ def _unwritten(error: OSError) -> int:
 
 
 def _unforeseen(error: Exception) -> int:
-    """Report an internal error and return the exit code.
-
-    The error's message is left out, because a database error quotes every value of its statement,
-    even phone numbers.
-    """
+    """Report an internal error and return the exit code. Its message may quote phone numbers."""
     from app.core.logs import class_and_places
 
     kind, places = class_and_places(error)

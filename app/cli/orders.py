@@ -441,8 +441,7 @@ checkout_group = typer.Typer(help="Payments that this installation starts.", no_
 EXIT_CODES: Final = {
     "opened": 0, "paid": 1, "expired": 1, "refused": 1, "unresolved": 1, "unknown": 4
 }  # fmt: skip
-"""Exit codes of a checkout: 0 the customer can pay, 4 the service cannot be reached, 1
-otherwise."""
+"""Exit codes of a checkout: 0 the customer can pay, 4 the service is unreachable, 1 otherwise."""
 
 
 @checkout_group.callback()

@@ -174,10 +174,7 @@ def print_file(text: str) -> None:
 
 
 def _encoded(form: Format | None) -> Format | None:
-    """Return the format of the rows. Switch standard output to UTF-8, except for tables.
-
-    For csv_excel, also print a byte order mark. The rows are then in the format csv.
-    """
+    """Return the rows' format. Output becomes UTF-8, except tables; csv_excel adds a BOM."""
     if form not in (None, Format.table):
         _in_utf_8()
     if form is not Format.csv_excel:
@@ -203,12 +200,10 @@ DocumentOption = Annotated[
         help="Output format: table to read; json, or jsonl on one line, for programs.",
     ),
 ]
-"""Option for the format of a single document."""
 JsonOption = Annotated[
     Literal[Format.json, Format.jsonl],
     typer.Option("--format", callback=_encoded, help="Output format: json, or jsonl on one line."),
 ]
-"""Option for the format of output that only programs read."""
 
 
 def sharing(
@@ -477,7 +472,6 @@ def _bar() -> Iterator[Any]:
 
 
 FLAT: Final = frozenset((Format.table, Format.csv, Format.csv_excel))
-"""Formats with one cell for each column of a row."""
 
 Items = AsyncIterator[Sequence[Mapping[str, Any]]]
 

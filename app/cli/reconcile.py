@@ -178,10 +178,7 @@ def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
 
 
 def _interrupted(number: int | None = None) -> str:
-    """Return a message on what an interrupted run has stored, and how to continue.
-
-    number  number of the run; None if it was not stored
-    """
+    """Return a message on what an interrupted run stored. `number` is None if it was not stored."""
     if number is not None:
         return (
             f"Interrupted while printing. Run {number} is stored: `tallyhook reconcile show "

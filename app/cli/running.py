@@ -101,11 +101,9 @@ def processes(chosen: int | None, *, most: int) -> int:
 
 
 BY_OWN: Final = "TALLYHOOK_OPERATOR_TOKEN"
-"""Environment variable with an operator's own token. There is no option for the token, because
-other users could read it in the list of processes."""
+"""Environment variable with an operator's token. The list of processes would show an option."""
 
 GIVEN_FILE: Final[ContextVar[Path | None]] = ContextVar("given_file", default=None)
-"""File given with `tallyhook --token-file`."""
 
 _MOST_BYTES: Final = 1_000
 

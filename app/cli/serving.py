@@ -128,7 +128,6 @@ Inherited = Annotated[
 CONSOLE_HOST = "127.0.0.1"
 
 EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104  # refused nowhere, warned of in live
-"""Addresses that mean all interfaces of this machine."""
 
 
 UNENCRYPTED = (
@@ -248,8 +247,7 @@ def console(
 
 @contextmanager
 def _ending_in_log(parent: int | None) -> Iterator[None]:
-    """Log the error that ends a child process of `serve`, as a JSON line in the log of the parent
-    process."""
+    """Log the error that ends a child of `serve`, as a JSON line in its parent's log."""
     try:
         yield
     except TallyhookError as error:

@@ -18,8 +18,7 @@ BUSY_S: Final = 5
 """Seconds to wait if a busy service does not say how long."""
 
 LONGEST_S: Final = 30 * 86_400
-"""Maximum wait in seconds. If a session ends years from now, the client still asks about once a
-month."""
+"""Maximum wait in seconds. If a session ends in years, the client asks about once a month."""
 
 Result = TypeVar("Result")
 

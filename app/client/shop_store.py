@@ -21,8 +21,7 @@ TABLES: Final = (
 )
 
 AT_ONCE: Final = 20
-"""Maximum number of undecided orders that one reading of the feed asks about, with one request
-each."""
+"""Maximum number of undecided orders per reading of the feed, with one request each."""
 
 NEWER: Final = (
     "INSERT INTO tallyhook_told (ref, revision, shipped, undecided) VALUES (:ref, :revision, 0, 0)"
@@ -33,8 +32,7 @@ NEWER: Final = (
 SHIPPED: Final = "UPDATE tallyhook_told SET shipped = 1, undecided = 0 WHERE ref = :ref"
 
 WAITS: Final = "UPDATE tallyhook_told SET undecided = undecided + 1 WHERE ref = :ref"
-"""Statement that counts, in the column `undecided`, how often Tallyhook did not know whether the
-order was shipped. 0 means that the order is decided."""
+"""Statement that counts in `undecided` how often shipping was unknown. 0 means decided."""
 
 UNDECIDED: Final = (
     "SELECT ref, revision FROM tallyhook_told WHERE undecided > 0 AND shipped = 0"
@@ -54,12 +52,8 @@ MOVE: Final = (
 )
 
 Act = Callable[[sqlite3.Connection, News, bool], None]
-"""Function that runs the shop's own SQL statements. It is called in the transaction.
-
-Its arguments are the connection, the news, and whether to ship now. The last argument is True only
-once for each order. It is False if the news is superseded, or if Tallyhook does not know whether
-the order was shipped.
-"""
+"""Function for the shop's own SQL, called in the transaction. The flag says to ship now: True only
+once for each order, False if the news is superseded or shipping is unknown."""
 
 
 class SqliteKeeper:

@@ -123,8 +123,7 @@ def given_variables(
 
 
 def _ours(items: Iterable[tuple[str, str]], reading: SettingsReading) -> dict[str, str]:
-    """Return the variables with Tallyhook's prefix, by upper-case name. Report each variable that
-    is set twice, whatever its capitals."""
+    """Return Tallyhook's variables by upper-case name. Report each that is set twice."""
     found: dict[str, str] = {}
     names = set[str]()
     for name, value in items:

@@ -20,8 +20,7 @@ NETWORK: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afs", "ceph", "coda", "lustre",
      "beegfs", "gpfs", "gfs2", "glusterfs", "ncpfs", "ocfs2", "orangefs", "pvfs2", "davfs"}
 )  # fmt: skip
-"""File systems shared by several machines. SQLite's locks do not work on them, so a second service
-would not notice the first (https://www.sqlite.org/wal.html)."""
+"""File systems of several machines, where SQLite's locks fail (https://www.sqlite.org/wal.html)."""
 
 MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 """File systems that are emptied by a restart of the machine."""

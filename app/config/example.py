@@ -77,8 +77,7 @@ def setting_blocks(group: type[BaseModel], prefix: str) -> Iterator[str]:
 
 
 def _docstrings(group: type[BaseModel]) -> Iterator[tuple[str, str]]:
-    """Yield each field that has a docstring, with the docstring. Pydantic can read docstrings when
-    a class is created, but would slow every start."""
+    """Yield fields with their docstrings. Pydantic could read them, but would slow every start."""
     (tree,) = ast.parse(inspect.getsource(group)).body
     assert isinstance(tree, ast.ClassDef)
     for pair in pairwise(tree.body):

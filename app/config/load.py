@@ -101,13 +101,11 @@ _SECRETS_OF_SECTIONS: Final = tuple(
     for name in kind.model_fields
     if f"{name}_file" in kind.model_fields
 )
-"""Section and name of each secret that can also be read from a file. A variable that ends in
-`_FILE` names the file."""
+"""Secrets of sections that can also come from a file, named by a variable with `_FILE`."""
 
 
 def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
-    """Read secrets from their files. If there is only one source, the checkout uses it by
-    default."""
+    """Read secrets from their files. By default, the checkout uses the only source."""
     sources = tree.get("sources", {})
     for name, fields in sources.items():
         if "secrets_file" in fields and "secrets" not in fields:
@@ -125,8 +123,7 @@ def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
 
 
 def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
-    """Validate the settings. Report wrong settings and use their defaults, so that later checks
-    still work."""
+    """Validate the settings. Report wrong ones and use their defaults, for later checks."""
     try:
         return Settings(**tree)
     except ValidationError as error:
@@ -141,8 +138,7 @@ def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
 
 
 def _sentence(mistake: Any, field: str) -> str:
-    """Return a sentence that says which value a setting must have. Pydantic's own message may
-    contain the wrong value."""
+    """Return which value a setting must have. Pydantic's message may contain the wrong value."""
     context = mistake.get("ctx", {})
     if mistake["type"] == "value_error":
         return str(context["error"])
@@ -274,8 +270,7 @@ def _files_of_settings_are_safe(settings: Settings, reading: SettingsReading) ->
 
 
 def _others_write(path: Path) -> bool:
-    """Return whether the group or others may write to a path. A sticky folder is safe, because
-    others cannot replace files in it."""
+    """Return whether others may write to a path. In a sticky folder, they cannot replace files."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):
@@ -297,10 +292,7 @@ def _files_suffice_for_connections(settings: Settings, reading: SettingsReading)
 
 
 def _is_whole(reading: SettingsReading, *, url: str, secret: str, missing: str) -> None:
-    """Report an address without a secret, or a secret without an address.
-
-    missing  sentence about the missing address
-    """
+    """Report an address without a secret, or a secret without an address (by `missing`)."""
     given = {secret, secret + "_FILE"} & reading.given.keys()
     if len(given) == 2:
         reading.problem(secret, f"is set together with {secret}_FILE; keep one of the two")
@@ -523,7 +515,6 @@ def _secrets_are_different(settings: Settings, reading: SettingsReading) -> None
 
 
 def _addresses_are_no_other_name(settings: Settings, reading: SettingsReading) -> None:
-    """Report a source's secret address that equals the name of another source."""
     for name, source in settings.sources.items():
         for end in source.address:
             if end.get_secret_value() in settings.sources.keys() - {name}:

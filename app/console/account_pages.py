@@ -147,8 +147,7 @@ async def do_second_factor(view: View, reason: str) -> str:
 
 
 def _session_of(view: View) -> str:
-    """Return the session id to which a passkey's challenge is bound. It stays the same when the
-    cookie is renewed."""
+    """Return the session id for a passkey's challenge. It survives a renewal of the cookie."""
     return f"passkey {view.person.name} {view.person.began_at}"
 
 

@@ -87,8 +87,7 @@ NOT_ALLOWED: Final = (
 )
 
 ENDED: Final = "ended"
-"""Value of the sign-in form's parameter for an ended session. The value is KEPT if the text of a
-form was stored."""
+"""Value of the sign-in form's parameter for an ended session; KEPT if a form's text was stored."""
 KEPT: Final = "kept"
 
 
@@ -184,11 +183,8 @@ class Application:
         methods: Collection[str] = ("GET",),
         keep: bool = False,
     ) -> Route:
-        """Build a route for signed-in operators who have the permission. Errors become error pages.
-
-        format_  format of the answer; None if the ending of the address states it
-        keep     whether to keep a submitted form while its operator signs in again
-        """
+        """Build a route for permitted operators. `format_` is None if the address's ending states
+        it. `keep` says whether to keep a submitted form while its operator signs in again."""
 
         async def answer(request: Request) -> Response:
             subject, wanted = split_format(request.path_params.get("subject", ""))
@@ -263,8 +259,7 @@ class Application:
         return self._pages.problem(status, sentence, view=view, back=path, button=button)
 
     async def _form_again(self, view: View, of: Page | Act, error: UsageError) -> Response:
-        """Show the form's page again with the typed text and the error. Raise UsageError if that
-        fails."""
+        """Show the form again with its text and the error. Raise UsageError if that fails."""
         own = of if isinstance(of, Page) else None
         page = next((each for each in PAGES if each.path == of.form_on), own)
         assert page is not None
@@ -330,10 +325,6 @@ class Application:
     async def _ask(
         self, view: View, act: Act, problem: str | None = None, *, form: Form | None = None
     ) -> Response:
-        """Show an action's form.
-
-        problem  why the submitted form was refused, or None
-        """
         typed = {} if view.request.method == "POST" else self._signing.unsent(view.request)
         values = {
             "act": act,
@@ -435,7 +426,6 @@ class Application:
 
 
 async def _following(page: Page, view: View, document: Document) -> Document | None:
-    """Load the page that follows a document's page. Return None if there is none."""
     for member, parameter in page.following.items():
         if (place := document.get(member)) is not None:
             others = dict.fromkeys(page.following.values())

@@ -35,7 +35,6 @@ CONDITIONS: Final = ("cause", "state", "currency", "assignee")
 """Filters that also select breaks for a bulk action."""
 
 AGE_CONDITIONS: Final = {"week": "age<=7", "month": "age>7 age<=30", "older": "age>30"}
-"""Condition on a break's age for each value of the age filter."""
 
 FILTERS: Final[Filters] = {
     "cause": BREAK_CAUSES,
@@ -176,8 +175,7 @@ def _form(
 
 
 def _seen_field(*found: break_acts.SeenBreak) -> Field:
-    """Return a hidden field with the shown state of the breaks. The form is refused if their state
-    changes before it is sent."""
+    """Return a hidden field with the breaks' state. The form is refused if that changes."""
     mark = break_acts.mark_of(found)
     return Field("seen", "What was shown", kind="hidden", value=mark)
 
@@ -368,8 +366,7 @@ def _form_of(
     fields: tuple[Field, ...] = (),
     **options: Any,
 ) -> Form:
-    """Return a form about the selected breaks. The form is refused if the state of a break
-    changes."""
+    """Return a form about the selected breaks. It is refused if one of them changes."""
     back, fields = _back(view, chosen), (*fields, _seen_field(*chosen.of))
     if len(chosen.of) == 1:
         shown = (*chosen.left_out(), *lines)
@@ -379,10 +376,7 @@ def _form_of(
 
 
 def _none_chosen(view: View, error: UsageError) -> Form:
-    """Return a form that explains why no break is selected.
-
-    If the condition in the address is wrong, raise the error again, so that the list page shows it.
-    """
+    """Return a form on why no break is selected. Raise the error again for a wrong address."""
     if view.word("where") is not None and view.request.method != "POST":
         raise error
     ticked = view.word("where") is not None or view.word("break") is not None

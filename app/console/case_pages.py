@@ -204,10 +204,7 @@ async def ask_letter(view: View) -> Form:
 
 
 def _typed_moment(at: Instant | None, zone: tzinfo) -> str:
-    """Format a moment as a person types it, to the second; "" for None.
-
-    A local time that a clock change repeats is returned in UTC.
-    """
+    """Format a moment as typed, to the second; empty for None. Repeated local times are in UTC."""
     if at is None:
         return ""
     moment = to_second(at)

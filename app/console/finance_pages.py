@@ -105,7 +105,6 @@ CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
         "month before the cause is known.",
     ),
 }
-"""Page and remedy for each condition that must be met to close a month."""
 
 
 def day(text: str, name: str, *, zone: tzinfo, after: bool = False) -> Instant | None:
@@ -243,10 +242,7 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
 
 
 def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any]]:
-    """Return rows for the conditions of closing. An unmet condition has a row for each reason.
-
-    may_judge  whether the operator may judge refused deliveries again
-    """
+    """Return the closing's conditions as rows, with one for each reason of an unmet condition."""
     rows = []
     unread = any(each.code == "unread" for each in blockers)  # other conditions were not checked
     for code, (where, do) in CHECKS.items():
@@ -341,8 +337,7 @@ async def trends_page_document(view: View) -> Document:
 
 
 async def _made(view: View, make: Callable[..., Awaitable[bytes]], *given: Any) -> bytes:
-    """Return the result of a use case, usually run in another process. Raise UsageError for a file
-    with mistakes."""
+    """Return a use case's result, usually from a process. Raise UsageError for a wrong file."""
     try:
         return await view.console.work(make, *given)
     except ConfigurationError as error:

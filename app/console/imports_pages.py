@@ -37,7 +37,6 @@ KINDS: Final[dict[imports.ImportKind, str]] = {
     "book": "order book",
     "bank": "bank file",
 }
-"""Names of the kinds of imports for people."""
 
 WHOSE: Final[dict[imports.ImportKind, str]] = {
     "statement": "a provider's",
@@ -122,7 +121,6 @@ def upload_of(view: View, name: str) -> Upload:
 
 
 def _problem_of(upload: Upload) -> str | None:
-    """Return why a file could not be read or imported, or None."""
     if upload.job is not None and upload.job.problem is not None:
         return upload.job.problem
     if upload.seen is None or not upload.seen.refused:

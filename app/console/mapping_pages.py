@@ -36,7 +36,6 @@ SIGNS: Final = (
     ("minus", "-500.00"),
     ("any", "with any sign; the type or the column shows that it is outgoing"),
 )
-"""Ways in which a file can mark outgoing money."""
 
 DATES: Final = (
     ("iso", "2026-11-20, 20261120 or Nov 20, 2026"),

@@ -179,7 +179,6 @@ LISTS: Final[Mapping[str, Filters]] = {
     "orders": orders_pages.FILTERS,
     "breaks": breaks_pages.FILTERS,
 }
-"""Lists that may be saved, with their filters."""
 
 _READS: Final[Mapping[str, Reading]] = {"orders": "orders", "breaks": "breaks"}
 

@@ -43,7 +43,6 @@ GROUPS: Final = {
     "not_paid": ("failed", "canceled", "expired", "timed_out"),
     "given_back": ("refunded", "partially_refunded", "charged_back"),
 }
-"""Groups of outcomes for people."""
 
 SHOWN: Final = 15
 """Maximum number of orders that the start page lists as needing a person, newest first."""
@@ -117,7 +116,6 @@ async def now_document(view: View) -> Document:
 
 
 _HELD: Final = ("held_back", "maybe_other_shop")
-"""Findings of orders that are held."""
 
 DUE_SHOWN: Final = 10
 """Maximum number of open disputes whose deadlines the start page looks up, newest first."""

@@ -217,10 +217,7 @@ class Pages:
         )
 
     def _timeline(self, events: list[dict[str, Any]], first: int) -> Drawing:
-        """Draw when each event happened and arrived, in the console's zone.
-
-        first  number of the first event
-        """
+        """Draw when each event happened and arrived, in the console's zone."""
 
         spoken = [
             Spoken(
@@ -294,8 +291,7 @@ def as_json(document: Document) -> Response:
 
 
 SPOOLED_BYTES: Final = 8 * 1024 * 1024
-"""Maximum bytes of CSV rows in memory. Further rows are written to disk. All rows are kept until
-every column is known."""
+"""Maximum bytes of CSV rows in memory. More are on disk until all columns are known."""
 
 Following = Callable[[Document], Awaitable[Document | None]]
 """Function that loads the document of the next page; None after the last."""

@@ -63,8 +63,7 @@ def _asked(view: View, subject: str, *, reason: str = "") -> erase.ErasureReques
 
 
 def _mark(view: View, subject: str) -> str:
-    """Return a signature over an erasure's subject. With this mark, a proposal proves that its
-    subject was previewed."""
+    """Return a signature over an erasure's subject, which proves that it was previewed."""
     content = "\0".join((view.person.name, view.given.get("what", ""), subject.strip()))
     key = view.console.mark_key.encode()
     return hmac.new(key, content.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
@@ -118,10 +117,7 @@ def _whose(label: str) -> tuple[Field, ...]:
 
 
 async def _look(view: View, subject: str, *, looks: bool) -> Form:
-    """Return a form with a preview of the erasure.
-
-    looks  whether the form only previews; False if sending it proposes the erasure
-    """
+    """Return a form with an erasure's preview. Unless `looks`, sending it proposes the erasure."""
     try:
         found = await erase.erase(
             view.context,

@@ -38,7 +38,6 @@ RULE_FORMS: Final[Mapping[str, str]] = {
     "tolerance": "A difference that does not matter",
     "methods": "Payment methods outside providers",
 }
-"""Rules that have a form, by name."""
 
 METHODS: Final[Mapping[str, str]] = {
     "outside": "Paid to you, and through no provider",
@@ -233,8 +232,7 @@ async def fees_document(view: View) -> Document:
 
 
 async def _text_rule(view: View, line: str) -> tuple[str, str]:
-    """Return the key and text of a rule that recognizes bank lines with this line's payer or
-    text."""
+    """Return key and text of a rule that knows bank lines by this line's payer or text."""
     key = view.choice("as", ("bank_payers", "other_business")) or "other_business"
     if not view.person.may("bank"):
         raise UsageError("your role may not read what the bank wrote")

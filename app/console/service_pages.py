@@ -45,7 +45,6 @@ ITEM_TITLES: Final = {
     "legal_documents": "Contract, terms, privacy notice and refund policy",
     "rollback": "How payments can be turned off",
 }
-"""Title of each checklist item."""
 
 
 def problem_sentence(problem: str | None) -> str | None:
@@ -234,8 +233,7 @@ MOST_AGAIN: Final = 1_000
 
 
 async def _untaken(view: View) -> list[int]:
-    """Return the notifications that have the form's state or order. Raise UsageError if the form
-    has neither."""
+    """Return notifications by the form's state or order. Raise UsageError if it has neither."""
     state, order = view.choice("state", STATES), view.word("order")
     if state is None and order is None:
         raise UsageError("choose the notifications: give a state or an order")

@@ -205,10 +205,7 @@ async def do_test_event(view: View, reason: str) -> ActionResult:
 def _outcome(
     answer: Exchange, service: str, reference: str | None, *, nameless: str | None
 ) -> ActionResult:
-    """Return a result page on the service's answer to a test event.
-
-    nameless  advice for an event that names no order
-    """
+    """Return a page on a test event's answer. `nameless` advises on an event without an order."""
     if answer.taken:
         about = "" if reference is None else f" of order {reference}"
         return ActionResult(

@@ -42,8 +42,7 @@ NAME_TRIES_IN_ALL: Final = 20
 """Maximum tries per minute with one name, from all networks where this operator never signed in."""
 NETWORK_TRIES: Final = 20
 NOTED_FOR_S: Final = 3600.0
-"""Period in seconds in which only the first failure from a network is recorded. The audit trail is
-kept forever, so it must not be flooded."""
+"""Seconds in which only a network's first failure is recorded, to not flood the audit trail."""
 MAX_FORM_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 50
 FORM_WITHIN_S: Final = 30.0
@@ -57,15 +56,10 @@ BROWSER: Final = "-browser"
 """Suffix of the cookie that binds a passkey's challenge to the browser on the sign-in page."""
 
 Purpose = Literal["sign-in", "again", "link"]
-"""Reason for a redirect to the company's sign-in.
-
-sign-in  begins a session
-again    confirms the operator's identity
-link     makes the company's account the operator's way to sign in
-"""
+"""Reason for a redirect to the company: to sign in, confirm the operator, or link accounts."""
 
 BY_ITSELF: Final = "Tallyhook-By-Itself"
-"""Header that a page's script sends with its requests. Such requests do not extend the session."""
+"""Header that a page's script sends. Such requests do not extend the session."""
 
 
 async def form_fields(request: Request) -> dict[str, str]:
@@ -232,11 +226,7 @@ class SigningIn:
         return request.cookies.get(self._console.cookie, "")
 
     def _may_try(self, request: Request, name: str | None = None, *, known: bool = False) -> bool:
-        """Count a try to sign in. Return False beyond a limit.
-
-        name   the typed name, if any
-        known  whether a session proves the name, so that other networks' tries do not count
-        """
+        """Count a try to sign in; False beyond a limit. If `known`, other networks do not count."""
         network = _network(request)
         if not self._by_network.take(network):
             return False
@@ -285,10 +275,7 @@ class SigningIn:
         return answer
 
     def _set_cookie(self, answer: Response, token: str, *, also: str = "") -> None:
-        """Set the session's cookie, or the cookie of a sign-in in progress.
-
-        also  suffix of the cookie's name during a sign-in; else empty
-        """
+        """Set the session's cookie; with the suffix `also`, that of a sign-in in progress."""
         # A day longer than any session, so that a late form still identifies its operator.
         lasts = challenges.VALID_FOR if also else sessions.LONGEST + DAY
         answer.set_cookie(
@@ -348,10 +335,7 @@ class SigningIn:
         return answer
 
     async def _note_failure(self, request: Request, name: str | None = None) -> None:
-        """Record a failed try in the audit trail, unless one was recorded recently.
-
-        name  the session's operator, if known
-        """
+        """Record a failed try in the audit trail, unless one was recorded recently."""
         network = _network(request)
         if self._noted.take(network if name is None else f"{network} {name}"):
             await sessions.note_failure(self._console.context, name=name)
@@ -389,8 +373,7 @@ class SigningIn:
         return self._begun(request, token, local(form.get("next", "/")), name=name)
 
     def _passkey_of(self, request: Request, form: Mapping[str, str]) -> PasskeyAnswer | None:
-        """Return the passkey's answer in the form, or None. Raise SignInRefused for a bad
-        challenge."""
+        """Return the form's passkey answer, or None. Raise SignInRefused for a bad challenge."""
         if not form.get("passkey"):
             return None
         console, challenge = self._console, form.get("challenge", "")
@@ -471,10 +454,7 @@ class SigningIn:
         return answer
 
     def _granted(self, request: Request, grant: str) -> bool:
-        """Return whether a form of this session started the sign-in after checking the password.
-
-        grant  challenge that the form created
-        """
+        """Return whether a form with this challenge began the sign-in after a right password."""
         now = self._console.context.clock.now()
         to = link_grant_of(self._cookie(request))
         return challenges.begun_at(self._console.mark_key, grant, to=to, now=now) is not None

@@ -85,10 +85,7 @@ def _form(
 
 
 def _button(view: View, *, alone: bool) -> str:
-    """Return the button's label for a proposal. Return "" if no proposal is needed.
-
-    alone  whether a single person with a sufficient role may take the action
-    """
+    """Return the label for a proposal; empty if one person `alone` may take the action."""
     return "" if alone and view.person.role in MAY["payment_assigned"] else PROPOSE
 
 

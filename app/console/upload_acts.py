@@ -181,8 +181,7 @@ def days_in(view: View) -> tuple[str, str] | None:
 
 
 def _said_identity(view: View) -> tuple[imports.ImportKind | None, str | None]:
-    """Return kind and source in the form. Raise UsageError for a missing permission or unknown
-    source."""
+    """Return the form's kind and source. Raise UsageError if they are not permitted or unknown."""
     given = view.given
     named: dict[str, imports.ImportKind] = {each: each for each in imports_pages.KINDS}
     kind = named.get(given.get("kind", ""))
@@ -384,8 +383,7 @@ def _begin_import(view: View, upload: Upload) -> None:
 
 
 def _forget_imported(view: View, upload: Upload) -> int | None:
-    """Drop an upload that was imported without rejected rows, and return its import's number.
-    Return None for any other upload."""
+    """Drop a fully imported upload and return its import's number; None for another upload."""
     if upload.done is None or upload.done.number is None or upload.done.rejects is not None:
         return None
     view.console.uploads.forget(upload)

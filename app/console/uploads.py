@@ -38,15 +38,13 @@ from app.finance.imports import Imported, ImportKind, ImportRequest
 from reconcile.instants import HOUR, Duration, Instant
 
 MAX_FILE_BYTES: Final = 32 * 1024 * 1024
-"""Maximum bytes of an uploaded file: 300,000 rows. While a file is received, it needs twice its
-size on disk."""
+"""Maximum bytes of an uploaded file: 300,000 rows. To receive it takes twice its size on disk."""
 
 MAX_FORM_BYTES: Final = MAX_FILE_BYTES + 64 * 1024
 """Maximum bytes of a form with one file."""
 
 READ_ON_BYTES: Final = 4 * MAX_FORM_BYTES
-"""Maximum bytes to read of a form that is refused. Browsers show the answer only if the form was
-read to its end."""
+"""Maximum bytes to read of a refused form. Browsers show no answer before they have sent all."""
 
 MOST_RECEIVED: Final = 4
 """Maximum number of forms being received. Others wait, unread."""
@@ -74,7 +72,6 @@ MAX_NAME_BYTES: Final = 120
 PREFIX: Final = "tallyhook-uploads-"
 
 _LAST: Final = b"--\r\n"
-"""End of every form."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -185,11 +182,7 @@ class Uploads:
             ) from None
 
     async def _receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
-        """Return a form's fields and files.
-
-        Read the form to its end, because browsers show an answer only after they have sent the
-        whole form.
-        """
+        """Return a form's fields and files. Read to the end: browsers show no answer before."""
         body = _whole_body(request)
         parser = MultiPartParser(
             request.headers,
@@ -291,11 +284,8 @@ def _delete_left_behind() -> None:
 
 
 async def _whole_body(request: Request) -> AsyncGenerator[bytes]:
-    """Yield a form's bytes as they arrive. Raise UsageError if the form is too long or incomplete.
-
-    A form ends with its closing delimiter (RFC 2046, 5.1.1). READ_ON_BYTES limits the discarded
-    bytes.
-    """
+    """Yield a form's bytes up to its closing delimiter (RFC 2046, 5.1.1). READ_ON_BYTES limits
+    discarded bytes. Raise UsageError if it is too long or incomplete."""
     size, end = 0, b""
     async for part in request.stream():
         size, end = size + len(part), (end + part)[-len(_LAST) :]
@@ -315,10 +305,7 @@ async def _whole_body(request: Request) -> AsyncGenerator[bytes]:
 def _taken_from(
     form: FormData, place: Callable[[], Path]
 ) -> tuple[dict[str, str], list[ReceivedFile]]:
-    """Return the fields and files of a form.
-
-    place  function that creates a folder for one file
-    """
+    """Return a form's fields and files. `place` creates a folder for one file."""
     fields: dict[str, str] = {}
     files: list[ReceivedFile] = []
     try:

@@ -96,7 +96,6 @@ Filters = Mapping[str, tuple[str, ...] | None]
 ROLES_OF: Final[Mapping[str, frozenset[Role]]] = {
     str(name): roles for name, roles in (*MAY.items(), *MAY_READ.items())
 }
-"""Roles that may take each action, or read each kind of data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,7 +321,6 @@ class Field:
 
 
 PROPOSE: Final = "Propose it"
-"""Button of a form for an act that needs another person."""
 
 
 class Form:

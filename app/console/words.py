@@ -103,7 +103,6 @@ VERDICTS: Final[Mapping[str, str]] = {
     "wrong_environment": "Refused: it belongs to the other environment.",
     "wrong_account": "Refused: it belongs to another account of the provider.",
 }
-"""Meaning of each verdict, in one sentence."""
 
 OUTCOMES: Final[Mapping[str, str]] = {
     "succeeded": "The money has arrived.",
@@ -122,7 +121,6 @@ OUTCOMES: Final[Mapping[str, str]] = {
     "charged_back": "The payment was lost in a dispute: the money went back.",
     "unresolved": "What arrived does not fit the order; a person must settle it.",
 }
-"""Meaning of each outcome, in a sentence for a customer."""
 
 FINDINGS: Final[Mapping[FindingCode, str]] = {
     "redelivered": "Message sent again",
@@ -173,21 +171,18 @@ HOLDS: Final[Mapping[HoldReason, str]] = {
     "maybe_other_shop": "Its payment may be another shop's",
     "gap_accepted": "Reports about its money may be lost",
 }
-"""Wording of the reasons for holding an order."""
 
 AGES: Final = {
     "week": "Up to a week old",
     "month": "8 to 30 days old",
     "older": "Older than 30 days",
 }
-"""Wording of the age groups of breaks (`worklist.AGES`)."""
 
 SETTLINGS: Final[Mapping[LateDecision, str]] = {
     "refund": "Give it back",
     "accept": "Keep it",
     "credit": "Credit it to the customer",
 }
-"""Wording of the possible decisions on late money."""
 
 BANK_PLACES: Final[Mapping[Bucket, str]] = {
     "by_reference": "It names its payout, and the amounts are equal.",
@@ -202,7 +197,6 @@ BANK_PLACES: Final[Mapping[Bucket, str]] = {
     "not_covered": "Its payout may be of a day that no imported statement covers.",
     "other_business": "Not a payout: outgoing money, or money that no provider sent.",
 }
-"""Meaning of each state of a bank line, in one sentence."""
 
 SIDE_SENTENCES: Final[Mapping[Side, str]] = {
     "book": "Lines of the order book.",
@@ -212,7 +206,6 @@ SIDE_SENTENCES: Final[Mapping[Side, str]] = {
     "payouts": "Payouts of the statements, compared with the bank.",
     "bank": "What the bank booked.",
 }
-"""Wording of the sides of the control totals."""
 
 BREAK_STATES: Final[Mapping[str, str]] = {
     "open": "Nobody has taken it yet.",
@@ -237,7 +230,6 @@ STEPS: Final[Mapping[str, str]] = {
     "unmatched": "undid the match",
     "settled": "decided about its money",
 }
-"""Wording of the steps in a break's history, which a run or a person made."""
 
 NOTIFICATIONS: Final[Mapping[str, str]] = {
     "waiting": "The shop has not accepted it yet; it is sent again automatically.",
@@ -247,7 +239,6 @@ NOTIFICATIONS: Final[Mapping[str, str]] = {
     "delivered": "The shop has accepted it.",
     "dead": "The shop did not accept it for three days. It is sent again when a person asks.",
 }
-"""Meaning of each state of a notification."""
 
 PROPOSALS: Final[Mapping[str, str]] = {
     "waiting": "It waits for a second person. Until then nothing is done.",
@@ -256,15 +247,12 @@ PROPOSALS: Final[Mapping[str, str]] = {
     "rejected": "Another operator rejected it, and nothing was done.",
     "withdrawn": "Its proposer withdrew it, and nothing was done.",
 }
-"""Meaning of each state of a proposal."""
 
 BEGUN: Final = "Another operator approved it, and it was started."
-"""Meaning of `approved` while the act is unfinished."""
 
 OPEN: Final = (
     "Another operator approved it. For a limited time, only its proposer may carry it out."
 )
-"""Meaning of `approved` if only the proposer may carry out the act."""
 
 DONE_BY: Final[Mapping[str, str]] = {"unmask": "see-numbers", "export": "take-copy"}
 """Name of the action, by the kind of proposal that the proposer carries out."""
@@ -424,7 +412,6 @@ _LISTS: Final = {
     "bank imports": ("/imports?kind=bank", "of the bank's files"),
     "tallyhook bank imports": ("/imports?kind=bank", "the list of the bank's files"),
 }
-"""Page's address and name for each command that lists things."""
 
 
 def _code(command: str) -> Markup:

@@ -27,13 +27,9 @@ if TYPE_CHECKING:
     from app.providers.provider_client import ProviderClient
 
 MAX_TOLERANCE_S = 3600
-"""Maximum number of seconds that a merchant's own profile may allow between signature and arrival.
-It applies only in a live environment.
-
-Providers sign each delivery attempt anew. A longer tolerance would allow a replay after the event
-has been forgotten. A shipped profile with a longer tolerance states its reason, for example that
-its provider repeats the first signature.
-"""
+"""Maximum seconds that a merchant's own profile may allow between signature and arrival, if live.
+Providers sign each try anew; a longer time would allow a replay after the event is forgotten. A
+shipped profile with a longer tolerance states its reason."""
 
 
 def keep_profiles(settings: Settings) -> None:
@@ -240,8 +236,7 @@ def _problems_of_sharing(name: str, given: SourceSettings, profile: Profile) -> 
 
 
 def _problems_of_captures(name: str, given: SourceSettings, profile: Profile) -> list[str]:
-    """Return the problems of the setting CAPTURES, such as a payment method that anyone could
-    write."""
+    """Return the problems of CAPTURES, such as a payment method that anyone could write."""
     variable = f"TALLYHOOK_SOURCES__{name.upper()}__CAPTURES"
     if not given.captures:
         return []
@@ -260,8 +255,7 @@ def _problems_of_captures(name: str, given: SourceSettings, profile: Profile) ->
 
 
 def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> list[str]:
-    """Return the problems of the setting ONLY, whose members must prove which shop an event is
-    about."""
+    """Return the problems of ONLY, whose members must prove an event's shop."""
     variable, problems = f"TALLYHOOK_SOURCES__{name.upper()}__ONLY", []
     for location in only_locations(given, profile):
         try:
@@ -289,10 +283,7 @@ def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> lis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KeyHolder:
-    """Keys in one setting.
-
-    accounts  accounts of the source if all its accounts share one key; otherwise empty
-    """
+    """Keys in one setting. `accounts` is empty unless all the source's accounts share one key."""
 
     variable: str
     keys: frozenset[bytes] = field(repr=False)
@@ -300,8 +291,7 @@ class _KeyHolder:
 
 
 def _problems_of_keys(settings: Settings) -> list[str]:
-    """Return a problem for each key that two settings share. With such a key, a delivery could
-    count as two payments."""
+    """Return a problem for each key of two settings: a delivery could count as two payments."""
     problems = []
     holders = list(_holders(settings))
     for number, one in enumerate(holders):
