@@ -37,7 +37,6 @@ from app.core.strict_json import parse
 from reconcile.instants import EARLIEST, HOUR, MINUTE, SECOND, Duration, Instant
 
 BACK: Final = "/sign-in/company/back"
-"""Console path to which the provider redirects the browser after a sign-in."""
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
 """Accepted algorithms of ID tokens. None uses a shared secret: it could be the public key."""
@@ -469,7 +468,6 @@ def _instant(claims: Mapping[str, Any], name: str) -> Instant | None:
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """Return the claim with this name, or the nested claim if the name is a dotted path."""
     found: Any = claims
     if name in claims:
         return claims[name]

@@ -10,7 +10,6 @@ from app.core.text import JOINER, NON_JOINER, is_human_text
 NAME_MAX: Final = 80
 
 _ALPHABETS: Final = ("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "COPTIC", "CHEROKEE")
-"""Scripts whose letters look alike in most typefaces."""
 
 
 def checked(name: str) -> str:

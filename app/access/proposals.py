@@ -36,7 +36,6 @@ STANDS_FOR: Final[Duration] = 7 * DAY
 REASON_MAX: Final = 2_000
 
 LAST: Final = "~"
-"""Id that sorts after every proposal's id."""
 
 
 class ProposalDocument(TypedDict):
@@ -490,7 +489,6 @@ class Proposals:
         by: str | None,
         action: operators.Action,
     ) -> operator_store.Operator:
-        """Return the decider. Raise UsageError for the proposer and for missing permissions."""
         who = await self._person(connection, by=by, action=action)
         await operators.permitted(connection, by=by, action=self.kinds[proposal.kind].action)
         if who.name == proposal.who:

@@ -79,7 +79,6 @@ async def issue_token(
 
 
 OWN_SCOPES: Final[tuple[TokenScope, ...]] = ("read",)
-"""Scopes that every personal token has."""
 
 OWN_BY_ROLE: Final[Mapping[TokenScope, operators.Reading]] = {"finance": "bank"}
 """Further scopes of a personal token, if its owner's role may read the page."""
@@ -125,7 +124,6 @@ async def _in_force(connection: Connection, name: str) -> operator_store.Operato
 
 
 def _free_name(operator: str, taken: Collection[str]) -> str:
-    """Return a free token name: the operator's name, perhaps with a number, as in `Ann-2`."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", operator).strip("-")[:50] or "operator"
     return next(
         name

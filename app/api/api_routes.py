@@ -94,7 +94,6 @@ Loaded = TypeVar("Loaded")
 
 
 def _once(load: Callable[[], Loaded]) -> Callable[[], Awaitable[Loaded]]:
-    """Return a function that calls `load` once, in a thread, and then returns that result."""
     loaded: list[Loaded] = []
 
     async def loading() -> Loaded:

@@ -25,7 +25,6 @@ from app.receiving.endpoint import Webhooks
 from app.receiving.receive import RETRY_AFTER_S
 
 HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
-"""Headers of every answer, unless its route sets its own."""
 
 
 class AnswerMiddleware:

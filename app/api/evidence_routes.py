@@ -87,7 +87,6 @@ async def _build(context: AppContext, asked: BundleRequest, file: Path) -> None:
 
 
 def _parts(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the bytes of an unnamed file, and close it to free its disk space."""
     with file:
         while part := file.read(_PART_BYTES):
             yield part

@@ -43,7 +43,6 @@ from reconcile.documents import INSTANT, Keywords, parts_of
 from reconcile.instants import Instant
 
 Scope = TokenScope | Literal["operator"]
-"""Scope of a token. `operator` means a person's own token."""
 
 PAGE_MAX: Final = 1_000
 LONGPOLL_MAX_S: Final = 60

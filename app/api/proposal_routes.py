@@ -112,7 +112,6 @@ class ProposalRoutes:
 
 
 async def _found(proposals: Proposals, name: str, operator: Holder) -> Proposal:
-    """Return the proposal. Raise ApiProblem if it is missing or the role may not see it."""
     try:
         found = await proposals.one(name)
     except NotFoundError as error:

@@ -302,7 +302,6 @@ async def _journal(context: AppContext, scope: Scope, form: JournalFormat, path:
 
 
 async def _verification(context: AppContext, period: str | None) -> list[VerifiedStepDocument]:
-    """Verify one closed month; all of them if `period` is None."""
     return [each.document() async for each in verify_periods(context, only=period)]
 
 

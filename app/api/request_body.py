@@ -390,7 +390,6 @@ def _references(
 
 
 def _money(document: dict[str, Any], problems: list[str], *, least: int = 1) -> Money | None:
-    """Return the amount, or add mistakes. `least` is 0 or 1, in minor units."""
     amount, currency = document.get("amount"), document.get("currency")
     if isinstance(amount, str) and not _AMOUNT.fullmatch(amount):
         problems.append('amount is not a decimal number such as "1500.00"')

@@ -20,7 +20,6 @@ from reconcile.documents import Keywords
 Schema = dict[str, Any]
 
 _WHOLE: Final = frozenset(("$ref", "anyOf", "enum"))
-"""Keywords that a schema may have instead of `type`."""
 
 _NAMES: Final = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
 

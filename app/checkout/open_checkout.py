@@ -38,7 +38,6 @@ from reconcile.ledger.ledger import Ledger, Outcome
 from reconcile.ledger.records import Record
 
 ASKED_ELSEWHERE: Final = "asked_elsewhere"
-"""Code of a result if another process was still asking at the end of our wait."""
 
 LOOK_S: Final = 0.1
 """Seconds between two checks for another process's answer."""
@@ -80,8 +79,6 @@ async def open_checkout(
 
 
 class _Opening:
-    """One call of `open_checkout`, step by step."""
-
     def __init__(
         self,
         context: AppContext,

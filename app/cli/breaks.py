@@ -70,7 +70,6 @@ def _print_list(
     *,
     name: str,
 ) -> None:
-    """Print documents. Their member `name` contains a sentence for people."""
     from app.finance.break_acts import finished_runs
 
     async def work(context: AppContext) -> int | None:
@@ -266,7 +265,6 @@ def _act(
 def _act_on_chosen(
     doing: BreakAct, *, where: str, yes: bool, seen: str | None, each: str, least: int
 ) -> None:
-    """Print the number and money of the selected breaks. Act on them only after --yes."""
     from app.finance.break_choice import act_on_chosen, chosen_for, read_choice
 
     choice = read_choice(where)
@@ -295,7 +293,6 @@ def _act_on_chosen(
 
 
 def _check_chosen(chosen: ChosenBreaks, seen: str | None) -> None:
-    """Raise UsageError if the breaks have changed, or cannot be acted on together."""
     if seen is not None and seen.strip() != chosen.mark:
         raise UsageError(
             "nothing was changed: the breaks have changed since they were listed. List them again, "

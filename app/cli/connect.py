@@ -185,7 +185,6 @@ def connect(
 def _source_name(
     given: str | None, provider: str, profile: Profile, *, before: Mapping[str, str]
 ) -> str:
-    """Return the given name, that of the file's only source with this profile, or the profile's."""
     if given is not None:
         if not _NAME.fullmatch(given.lower()):
             raise UsageError("--name must have 1 to 40 characters of a-z, 0-9, _ and -")
@@ -253,7 +252,6 @@ def _address(
     before: Mapping[str, str],
     path: Path,
 ) -> dict[str, str]:
-    """Return a new secret address's settings, if any. Raise UsageError for an unknown source."""
     from app.config.values import DatedSecret, addresses
     from app.providers.schemes import UNSIGNED
     from reconcile.instants import DAY, format_instant
@@ -306,7 +304,6 @@ def _secrets(
     *,
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the settings with the secret and the credentials, from files or prompts."""
     from app.providers.connecting import UNDOCUMENTED, described_credentials, takes_keys
     from app.providers.schemes import UNSIGNED
 
@@ -402,7 +399,6 @@ def sits_at_a_terminal() -> bool:
 
 
 def _asked(sentence: str, name: str) -> str:
-    """Prompt for a text without echoing it. Raise UsageError if there is no terminal."""
     if not sits_at_a_terminal():
         raise UsageError(
             f"{sentence}. There is no terminal at which to ask: give --secret-file FILE, or "
@@ -413,7 +409,6 @@ def _asked(sentence: str, name: str) -> str:
 
 
 def _refuse_what_differs(path: Path, differing: tuple[str, ...], wanted: Mapping[str, str]) -> None:
-    """Raise ConfigurationError for settings with another value in the file or environment."""
     problems = [f"{variable}: {path} has another value; change it there" for variable in differing]
     problems += [
         f"{variable}: the environment has another value, which overrides {path}"
@@ -433,7 +428,6 @@ def _of_environment() -> dict[str, str]:
 
 
 def _checked(environ: Mapping[str, str]) -> Settings:
-    """Return the settings as `serve` loads them. Raise ConfigurationError if invalid."""
     from app.config.load import load_settings
     from app.golive.examine import problems_of_sources
 
@@ -489,7 +483,6 @@ def _print_setup(
 
 
 def _await_delivery(source: str, profile: Profile, settings: Settings, *, seconds: float) -> None:
-    """Wait for the first delivery. Exit with 1 if it is refused, has no order, or does not come."""
     import anyio
 
     from app.context.configured import accounts

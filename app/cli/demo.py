@@ -484,7 +484,6 @@ class _Interruption:
 
 
 def _take_folder() -> None:
-    """Create an empty folder for the demo. Raise UsageError if another demo uses it."""
     mark = FOLDER / "pid"
     if mark.exists() and _is_running(int(mark.read_text())):
         raise UsageError(
@@ -555,7 +554,6 @@ async def _open_console(
 
 
 async def _stay(party: Party, servers: Sequence[Child]) -> None:
-    """Wait for Ctrl-C or SIGTERM. Raise UnreachableError if a server ends first."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -592,7 +590,6 @@ async def _play(context: AppContext, http: httpx2.AsyncClient, party: Party) -> 
 
 
 def _environ(provider_port: int, shop_port: int) -> dict[str, str]:
-    """Return the demo's settings, after writing them to a file for later commands."""
     environ = {
         "TALLYHOOK_ENVIRONMENT": "sandbox",
         "TALLYHOOK_DATABASE_URL": f"sqlite+aiosqlite:///{FOLDER.absolute()}/tallyhook.db",

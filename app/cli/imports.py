@@ -157,7 +157,6 @@ def _covered_name(name: str, wallet: str | None) -> str:
 
 
 def _few(names: Sequence[str], *, of: int | None = None) -> str:
-    """Return the first names as text, with the number of the others. `of` is the total."""
     shown = ", ".join(names[:COLUMNS_NAMED])
     more = (len(names) if of is None else of) - COLUMNS_NAMED
     return f"{shown}, and {more:,} more" if more > 0 else shown
@@ -486,7 +485,6 @@ async def _import(
     kind: ImportKind | None,
     source: str | None,
 ) -> Imported:
-    """Identify and import a file. Raise UsageError if a person must state its kind or source."""
     from app.finance.imports import identify, import_kind
 
     known = sorted(context.settings.sources)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from reconcile.money import Money
 
 SERVE: Final = "http://127.0.0.1:8080"
-"""Default address at which `serve` listens."""
 
 DEFAULT_PORT: Final = 8085
 MAX_SHOWN: Final = 300

@@ -207,7 +207,6 @@ def run(words: Sequence[str]) -> int:
 
 
 def _is_of_a_text(error: BaseException) -> bool:
-    """Return whether an error or its cause is that UTF-8 cannot encode a text."""
     seen = list[BaseException]()
     cause: BaseException | None = error
     while cause is not None and cause not in seen:  # an error may be raised from itself
@@ -235,7 +234,6 @@ def application_for(words: Sequence[str]) -> typer.Typer:
 
 
 def _typed(words: Sequence[str]) -> int:
-    """Run a command line and return its exit code."""
     try:
         application_for(words)(list(words), prog_name="tallyhook")
     except SystemExit as end:
@@ -268,5 +266,4 @@ def _unforeseen(error: Exception) -> int:
 
 
 def _is_text(word: str) -> bool:
-    """Return whether a word is valid text, without surrogates for undecodable bytes."""
     return word.encode("utf-8", "replace").decode() == word

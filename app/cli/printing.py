@@ -47,7 +47,6 @@ def moment(text: str | None, option: str) -> Instant | None:
 
 
 def _ends(text: str, option: str) -> tuple[Instant, Instant]:
-    """Return the start and the end of a day. For an instant, return the instant twice."""
     try:
         if _is_day(text):
             return Calendar(merchant_zone()).day(text)
@@ -378,7 +377,6 @@ _ANY_WIDTH = 100_000
 
 
 def _one_below_another(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    """Print rows with a line for each field, for terminals in which ids would wrap."""
     widest = max(map(len, columns))
     for row in rows:
         print()

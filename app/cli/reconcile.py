@@ -317,7 +317,6 @@ def save(
 
 
 def _text_of(file: Path) -> str:
-    """Return the text of a valid rules file. Errors contain the file's name."""
     from app.finance.rule_file import MAX_BYTES, read_rules
 
     try:

@@ -247,7 +247,6 @@ def console(
 
 @contextmanager
 def _ending_in_log(parent: int | None) -> Iterator[None]:
-    """Log the error that ends a child of `serve`, as a JSON line in its parent's log."""
     try:
         yield
     except TallyhookError as error:
@@ -260,7 +259,6 @@ def _ending_in_log(parent: int | None) -> Iterator[None]:
 
 
 def _where(host: str, port: int, fd: int | None) -> tuple[str, int, socket.socket | None]:
-    """Return the host and port to listen on, and the inherited socket, or None without one."""
     from app.cli.demo import address_of, inherited
 
     if fd is None:

@@ -39,7 +39,6 @@ GROUPS: Final = {
     "longpoll_max_s": "API and worker",
     "log_format": "Log",
 }
-"""Headings of settings without a section, by the first setting below each heading."""
 
 
 def example_text() -> str:

@@ -105,7 +105,6 @@ _SECRETS_OF_SECTIONS: Final = tuple(
 
 
 def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
-    """Read secrets from their files. By default, the checkout uses the only source."""
     sources = tree.get("sources", {})
     for name, fields in sources.items():
         if "secrets_file" in fields and "secrets" not in fields:
@@ -161,7 +160,6 @@ SIMULATOR_SECRET: Final = "whsec_dGFsbHlob29rLXNhbmRib3gtbm90LWEtc2VjcmV0IQ=="  
 """Secret of the simulated provider. It is public, because its documentation shows it."""
 
 _TRYING_OUT: Final = frozenset({"sandbox", "staging", "test", "uat", "demo", "dev"})
-"""Labels in names of hosts that are used for trials, without real money."""
 
 
 def _secrets_of_a_source_are_different_and_no_paths(
@@ -185,7 +183,6 @@ def _bare(secret: str) -> str:
 
 
 def _variable(name: str, reading: SettingsReading) -> str:
-    """Return the variable from which a secret was read: its own, or the one that names its file."""
     return name if name in reading.given else name + "_FILE"
 
 
@@ -228,7 +225,6 @@ RETAINED: Final = {
     "usually 120 to 540",
     "RETENTION_UNALLOCATED_DAYS": "the number of days for which you look for a payment's order",
 }
-"""Retention periods that only the owner can choose, each with a description of the right value."""
 
 
 def _live_says_how_long_data_are_kept(settings: Settings, reading: SettingsReading) -> None:
@@ -435,7 +431,6 @@ _PUBLISHED: Final = frozenset(
 """Secrets that were published in documents, such as the Standard Webhooks specification."""
 
 _QUOTES: Final = "\"'`\u2018\u2019\u201c\u201d"
-"""Quotation marks that shells and word processors may have added to a secret."""
 
 _KIND = re.compile(r"(?:[a-z]{1,8}[_-])?(test|sandbox|live)[_-]", re.IGNORECASE)
 

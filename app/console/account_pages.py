@@ -254,7 +254,6 @@ OTHERS: Final = "others"
 
 
 async def _ended(view: View) -> list[sessions.OwnSession]:
-    """Return the sessions that the form would end. Raise NotFoundError for an unknown session."""
     asked, here = view.needed("session"), sessions.session_id(view.cookie)
     own = await sessions.own_sessions(view.context, view.person.name)
     if asked == OTHERS:

@@ -69,7 +69,6 @@ LISTED_ON: Final = {
     "/rows": "/runs",
     "/trail": "/bank",
 }
-"""Page in the menu, by the page about a single item that is shown below it."""
 NOT_CONFIRMED: Final = (
     "that is not your password, or it was tried too often: wait a minute, then try again"
 )
@@ -259,7 +258,6 @@ class Application:
         return self._pages.problem(status, sentence, view=view, back=path, button=button)
 
     async def _form_again(self, view: View, of: Page | Act, error: UsageError) -> Response:
-        """Show the form again with its text and the error. Raise UsageError if that fails."""
         own = of if isinstance(of, Page) else None
         page = next((each for each in PAGES if each.path == of.form_on), own)
         assert page is not None
@@ -419,7 +417,6 @@ class Application:
         )
 
     async def _on_error(self, request: Request, error: Exception) -> Response:
-        """Answer a request that failed before the operator was identified."""
         status = 400 if isinstance(error, UsageError) else 503
         assert not isinstance(error, ConfigurationError)
         return self._pages.problem(status, spoken(str(error)))

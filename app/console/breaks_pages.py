@@ -29,7 +29,6 @@ from reconcile.matching.rows import name_of
 from reconcile.money import Money, to_json
 
 LIVING: Final = STATES[:-1]
-"""States of the breaks in the newest run."""
 
 CONDITIONS: Final = ("cause", "state", "currency", "assignee")
 """Filters that also select breaks for a bulk action."""

@@ -58,7 +58,6 @@ MEDIA: Final[dict[ReportFormat, tuple[str, str, str]]] = {
     "json": ("json", "application/json", "for programs"),
     "table": ("txt", "text/plain", "plain text"),
 }
-"""File ending, media type and purpose of each report format."""
 
 CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
     "too_early": (None, "Wait until then."),
@@ -242,7 +241,6 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
 
 
 def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any]]:
-    """Return the closing's conditions as rows, with one for each reason of an unmet condition."""
     rows = []
     unread = any(each.code == "unread" for each in blockers)  # other conditions were not checked
     for code, (where, do) in CHECKS.items():
@@ -270,7 +268,6 @@ def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any
 
 
 def _shown_blockers(view: View, month: str) -> tuple[closings.Blocker, ...]:
-    """Return the reasons against closing that the month's page showed last."""
     job = view.console.jobs.newest("look", month)
     return () if job is None or job.result is None else tuple(job.result)
 
@@ -337,7 +334,6 @@ async def trends_page_document(view: View) -> Document:
 
 
 async def _made(view: View, make: Callable[..., Awaitable[bytes]], *given: Any) -> bytes:
-    """Return a use case's result, usually from a process. Raise UsageError for a wrong file."""
     try:
         return await view.console.work(make, *given)
     except ConfigurationError as error:

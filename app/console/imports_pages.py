@@ -49,7 +49,6 @@ COUNTS: Final = ("read", "new", "changed", "unchanged", "rejected")
 MAX_NUMBER: Final = 10**9
 
 BEYOND: Final = MAX_NUMBER + 1
-"""Number greater than the number of any import."""
 
 
 async def imports_document(view: View) -> Document | Response:
@@ -284,7 +283,6 @@ def money_rows(seen: imports.Imported) -> list[dict[str, Any]]:
 
 
 async def _of_address(view: View) -> tuple[int, imports.ImportKind, str]:
-    """Return number, kind and file name of the import in the address. Raise NotFoundError."""
     number = stated("import", view.number("import"))
     found = await imports.past_import(view.context, min(number, MAX_NUMBER))
     return found.number, found.kind, found.file

@@ -51,7 +51,6 @@ FIRST_ROWS: Final = ((NAMES_COLUMNS, "names the columns"), ("data", "is an ordin
 
 
 async def _looked_at(view: View, upload: Upload) -> TablePreview:
-    """Return the columns and first rows of a file. Raise UsageError if it has no columns."""
     if upload.columns is None:
         upload.columns = await view.console.work(preview, upload.request)
     return upload.columns

@@ -336,7 +336,6 @@ async def do_unpin(view: View, reason: str) -> str:
 
 
 def _list(view: View) -> tuple[str, dict[str, str]]:
-    """Return page and filters of the list in the address. Raise UsageError for an invalid value."""
     page = stated("list", view.choice("list", LISTS))
     if not view.person.may(_READS[page]):
         raise UsageError("your role may not see that list")

@@ -217,8 +217,6 @@ class Pages:
         )
 
     def _timeline(self, events: list[dict[str, Any]], first: int) -> Drawing:
-        """Draw when each event happened and arrived, in the console's zone."""
-
         spoken = [
             Spoken(
                 number=number,

@@ -117,7 +117,6 @@ def _whose(label: str) -> tuple[Field, ...]:
 
 
 async def _look(view: View, subject: str, *, looks: bool) -> Form:
-    """Return a form with an erasure's preview. Unless `looks`, sending it proposes the erasure."""
     try:
         found = await erase.erase(
             view.context,

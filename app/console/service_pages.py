@@ -30,7 +30,6 @@ from app.orders.notify_shop import STATES, list_notifications, notification_docu
 from reconcile.instants import format_instant, format_known
 
 SIGNED: Final = (*REHEARSED, *STATED)
-"""Items that a person may sign at any time. Others can be signed after the checks."""
 
 ITEM_TITLES: Final = {
     "api_keys": "Token and secrets",
@@ -233,7 +232,6 @@ MOST_AGAIN: Final = 1_000
 
 
 async def _untaken(view: View) -> list[int]:
-    """Return notifications by the form's state or order. Raise UsageError if it has neither."""
     state, order = view.choice("state", STATES), view.word("order")
     if state is None and order is None:
         raise UsageError("choose the notifications: give a state or an order")

@@ -32,7 +32,6 @@ LIMIT_S: Final = 10.0
 """Seconds to wait for the service's answer, while a browser waits."""
 
 SERVE: Final = "http://127.0.0.1:8080"
-"""Default address at which `serve` listens."""
 
 
 async def setup_document(view: View) -> Document:
@@ -205,7 +204,6 @@ async def do_test_event(view: View, reason: str) -> ActionResult:
 def _outcome(
     answer: Exchange, service: str, reference: str | None, *, nameless: str | None
 ) -> ActionResult:
-    """Return a page on a test event's answer. `nameless` advises on an event without an order."""
     if answer.taken:
         about = "" if reference is None else f" of order {reference}"
         return ActionResult(

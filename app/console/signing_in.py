@@ -226,7 +226,6 @@ class SigningIn:
         return request.cookies.get(self._console.cookie, "")
 
     def _may_try(self, request: Request, name: str | None = None, *, known: bool = False) -> bool:
-        """Count a try to sign in; False beyond a limit. If `known`, other networks do not count."""
         network = _network(request)
         if not self._by_network.take(network):
             return False
@@ -335,7 +334,6 @@ class SigningIn:
         return answer
 
     async def _note_failure(self, request: Request, name: str | None = None) -> None:
-        """Record a failed try in the audit trail, unless one was recorded recently."""
         network = _network(request)
         if self._noted.take(network if name is None else f"{network} {name}"):
             await sessions.note_failure(self._console.context, name=name)
@@ -373,7 +371,6 @@ class SigningIn:
         return self._begun(request, token, local(form.get("next", "/")), name=name)
 
     def _passkey_of(self, request: Request, form: Mapping[str, str]) -> PasskeyAnswer | None:
-        """Return the form's passkey answer, or None. Raise SignInRefused for a bad challenge."""
         if not form.get("passkey"):
             return None
         console, challenge = self._console, form.get("challenge", "")

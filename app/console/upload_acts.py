@@ -181,7 +181,6 @@ def days_in(view: View) -> tuple[str, str] | None:
 
 
 def _said_identity(view: View) -> tuple[imports.ImportKind | None, str | None]:
-    """Return the form's kind and source. Raise UsageError if they are not permitted or unknown."""
     given = view.given
     named: dict[str, imports.ImportKind] = {each: each for each in imports_pages.KINDS}
     kind = named.get(given.get("kind", ""))

@@ -169,7 +169,6 @@ class Uploads:
             ) from error
 
     async def _turn(self, request: Request) -> None:
-        """Wait for a turn to receive a form. Raise UsageError after TURN_WITHIN_S."""
         try:
             async with asyncio.timeout(TURN_WITHIN_S):
                 await self._turns.acquire()
@@ -305,7 +304,6 @@ async def _whole_body(request: Request) -> AsyncGenerator[bytes]:
 def _taken_from(
     form: FormData, place: Callable[[], Path]
 ) -> tuple[dict[str, str], list[ReceivedFile]]:
-    """Return a form's fields and files. `place` creates a folder for one file."""
     fields: dict[str, str] = {}
     files: list[ReceivedFile] = []
     try:

@@ -162,7 +162,6 @@ FINDINGS: Final[Mapping[FindingCode, str]] = {
     "unread_money_event": "Unknown kind of message about money",
     "held_back": "On hold until a person releases it",
 }
-"""Short name of each finding. The engine has the full sentences."""
 
 HOLDS: Final[Mapping[HoldReason, str]] = {
     "rules_changed": "Only a newer version allows shipping it",
@@ -255,13 +254,11 @@ OPEN: Final = (
 )
 
 DONE_BY: Final[Mapping[str, str]] = {"unmask": "see-numbers", "export": "take-copy"}
-"""Name of the action, by the kind of proposal that the proposer carries out."""
 
 TAKEN: Final[Mapping[str, str]] = {
     "looking": "is working on it",
     "waiting": "waits for somebody else",
 }
-"""Wording of how somebody works on an alarm. It follows the person's name."""
 
 ACTIONS: Final[Mapping[Action, str]] = {
     "records_imported": "imported records",
@@ -343,7 +340,6 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "company_linked": "linked the company's account",
     "role_changed": "signed in with another role of the company's account",
 }
-"""Wording of the actions in the audit trail. It follows the person's name."""
 
 
 def with_words(filters: Mapping[str, Any], **changed: Any) -> str:
@@ -359,7 +355,6 @@ def badge(word: str) -> Markup:
 
 
 _AMOUNT: Final = re.compile(r"\b([A-Z]{3} )(-?\d{1,3}(?:,\d{3})*(?:\.\d+)?)(?![\w.,]*\d)", re.ASCII)
-"""Pattern of an amount in the program's sentences."""
 
 
 def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
@@ -396,7 +391,6 @@ def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
 
 
 _SHOWS: Final = re.compile(r"tallyhook (deliveries|proposals) show (\w+)", re.ASCII)
-"""Pattern of a command that shows a single thing that has a page."""
 
 _LISTS: Final = {
     "tallyhook proposals list": ("/proposals", "the list"),
@@ -461,7 +455,6 @@ _OPTIONS: Final = tuple(
         (r"name one as --line", "choose one of them"),
     )
 )
-"""Patterns of command options in messages, each with the wording to show on pages instead."""
 
 
 def file_part(text: str) -> str:

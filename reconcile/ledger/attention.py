@@ -12,7 +12,6 @@ from reconcile.ledger.vocabulary import FindingCode
 from reconcile.money import Money
 
 NEEDS_A_PERSON: Final = "needs_a_person"
-"""Search word for orders that need a person. It can be used in place of a finding code."""
 
 OPEN_OUTCOMES: Final[tuple[Outcome, ...]] = ("unresolved", "disputed")
 """Outcomes of orders that always need a person."""
@@ -25,7 +24,6 @@ ACCEPTABLE: Final[tuple[FindingCode, ...]] = (
     "paid_after_cancel",
     "fulfilled_but_not_paid",
 )
-"""Findings that need a person until they are settled or accepted."""
 
 
 def needs_person(ledger: Ledger) -> bool:

@@ -333,7 +333,6 @@ def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
 
 
 def _paid_since(judgement: Judgement) -> Instant:
-    """Return the arrival of the payment that raised the kept money to the price."""
     price = judgement.expected.money
     if price is None:
         return EARLIEST

@@ -203,7 +203,6 @@ Decision = tuple[Outcome, tuple[Reason, ...]]
 
 
 def _expected(case: Case) -> Expectation:
-    """Return the price of the shop's record, else of the last session, else of the events."""
     placed = case.filed.placed
     if placed is not None and placed.money is not None:
         return Expectation(placed.due, (placed.record_id,), by_shop=True, tendered=placed.tendered)
@@ -321,7 +320,6 @@ def _weigh(judgement: Judgement) -> None:
 
 
 def _weigh_parts(judgement: Judgement, currency: str) -> Money | None:
-    """Subtract discounts from the price, and money on top from `counted`. Return the price."""
     expected, shares = judgement.expected, list[Counted]()
     for payment in judgement.sure():
         kept, on_hold = standing(payment, currency)
@@ -371,7 +369,6 @@ def stands_alone(judgement: Judgement, payment: Payment) -> bool:
 
 
 def _capture_unknown(judgement: Judgement) -> Decision | None:
-    """Decide `unresolved` if money went back without a known capture; else return None."""
     unknown = [
         p
         for p in judgement.payments
@@ -486,7 +483,6 @@ def _doubtful(judgement: Judgement) -> Decision | None:
 
 
 def _over(judgement: Judgement, payment: Payment) -> bool:
-    """Return whether a payment returned more than it captured in some currency."""
     if not payment.returns or stands_alone(judgement, payment):
         return False
     currencies = {m.money.currency for m in payment.returns if m.money is not None}
@@ -521,7 +517,6 @@ def _refunded(judgement: Judgement) -> Decision | None:
 
 
 def _all_given_back(judgement: Judgement) -> Reason:
-    """Return the reason for a full refund."""
     for movement in judgement.movements:
         stated = reversal_mismatch(movement, judgement)
         if stated:

@@ -75,7 +75,6 @@ IN_ANSWER: Final[tuple[FindingCode, ...]] = (
     "paid_after_cancel",
     "fulfilled_but_not_paid",
 )
-"""Findings that the customer's answer mentions, in this order."""
 
 _CLAIMS: Final = {
     "succeeded": "the payment went through",
@@ -340,7 +339,6 @@ _URGENCY: Final = ("error", "warning", "info")
 
 
 def _to_settle(ledger: Ledger) -> list[Finding]:
-    """Return findings that need staff: not accepted, obsolete, or covered by another."""
     filed = ledger.case.filed
     stronger = {"refund_pending": "refund_overdue", "unrecognized_event": "unread_money_event"}
     known, is_accepted = {(each.code, each.cites) for each in ledger.findings}, acceptance(ledger)
@@ -621,7 +619,6 @@ def _money(facts: Facts, name: str) -> list[Money]:
 
 
 def _differs(facts: Facts, words: dict[str, str]) -> str:
-    """Return a sentence on the amount that the price lacks, or else on refunded money."""
     (expected,) = _money(facts, "expected")
     kept = 0
     for name, sign in (("captured", 1), ("on_top", -1), ("refunded", -1)):

@@ -58,7 +58,6 @@ OF_WALLET: Final[frozenset[StatementKind]] = TO_BANK | {
     "conversion",
     "disbursement",
 }
-"""Kinds of lines that change a wallet's balance but belong to no order."""
 
 _APART = re.compile(r"(?<=[0-9])[\s_-]+(?=[0-9])", re.ASCII)
 _BLANKS = re.compile(r"[\s_-]+", re.ASCII)

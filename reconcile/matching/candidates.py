@@ -200,8 +200,6 @@ def nearest_of(
 
 
 def _beside(one: Searchable, other: Searchable) -> Facts:
-    """Return further facts about two lines: whether a text names the other line, whether the phone
-    number is equal, and how near the times are."""
     found: Facts = (("named", True),) if _names(one, other) else ()
     if not one.people.isdisjoint(other.people):
         found = (*found, ("same_number", True))

@@ -30,7 +30,6 @@ MatchKind = Literal[
     "by_tender",
 ]
 MATCH_KINDS: Final[tuple[MatchKind, ...]] = get_args(MatchKind)
-"""Kinds of matches other than plain matches by reference and amount."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +229,6 @@ def _net_fits(pair: Pair) -> bool:
 
 
 def _contradicted(pair: Pair) -> Verdict | None:
-    """Return a verdict on an unresolved order whose events contradict each other."""
     funds = pair.funds
     if not funds.unresolved:
         return None
@@ -279,7 +277,6 @@ def _amount(pair: Pair) -> Verdict | None:
 
 
 def _still_unresolved(pair: Pair) -> Verdict | None:
-    """Return a verdict if the ledger is unresolved although the book agrees with the money."""
     if not pair.funds.unresolved or pair.by_method:
         return None
     return _one(_unresolved(pair.funds, pair.lines, pair.terms))
@@ -400,8 +397,6 @@ def _late(funds: Funds, lines: Lines | None) -> Break:
 
 
 def _apart(funds: Funds) -> Iterator[Break]:
-    """Yield breaks about contradicted assignments, money owed back and money in doubt, by
-    currency."""
     if "assignment_contradicted" in funds.findings:
         captured: Facts = (("captured", funds.money(funds.captured)),)
         yield _break(

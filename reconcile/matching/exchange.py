@@ -179,7 +179,6 @@ def _are_rises(parts: Sequence[ReturnLike]) -> bool:
 
 
 def _is_exchange_back(parts: Sequence[ReturnLike], lines: Sequence[LineLike]) -> bool:
-    """Return whether lines settle returns in another currency, by the rules of `_is_exchange`."""
     ((source, came), *others) = sorted({(each.source, each.currency) for each in parts})
     (currency, *more) = sorted({each.currency for each in lines})
     went = sum([abs(each.minor) for each in parts])

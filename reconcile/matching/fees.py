@@ -168,7 +168,6 @@ def _tariff(lines: Group) -> tuple[int, Tariff]:
 
 
 def _near(slopes: Sequence[Fraction], grid: int) -> list[int]:
-    """Return percentages on the grid: near the median slope, and the most common slopes."""
     steps = Counter(round(slope * Fraction(1_000_000, grid)) for slope in slopes)
     middle = round(slopes[len(slopes) // 2] * Fraction(1_000_000, grid))
     near = [middle - 1, middle, middle + 1, *(step for step, _ in steps.most_common(3))]

@@ -239,7 +239,6 @@ def captures_of(row: TakingRow) -> list[Capture]:
 
 
 def _is_other(capture: Capture, rows: Sequence[TakingRow], currency: str) -> bool:
-    """Return whether a capture is in a foreign currency and is not yet reported as owed back."""
     if capture.currency == currency:
         return False
     whole = next(row.whole for row in rows if row.order == capture.order)

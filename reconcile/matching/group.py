@@ -140,7 +140,6 @@ class Deciding:
     def _by_hand(
         self, funds: list[Funds], references: dict[str, list[BookRow]]
     ) -> tuple[list[Funds], dict[str, list[BookRow]]]:
-        """Match the orders and lines that people paired. Return the rest."""
         rest = []
         for each in funds:
             rows = self._given(each, [row for lines in references.values() for row in lines])

@@ -176,7 +176,6 @@ def _taken(movement: Movement, money: Money) -> Taken:
 
 
 def _failed(ledger: Ledger) -> tuple[FailedRefund, ...]:
-    """Return each failed refund once. Another event of the refund may state its amount."""
     if all(finding.code != "refund_failed" for finding in ledger.findings):
         return ()
     stated = [each.event for each in ledger.case.heard if each.event.payment is not None]
@@ -255,7 +254,6 @@ def _doubted(odd: Judgement) -> tuple[Doubted, ...]:
 
 
 def _owed(ledger: Ledger, odd: Judgement) -> tuple[Money, ...]:
-    """Return the surplus, and the undoubted money in other currencies than the order's."""
     price = ledger.expected
     if price is None or ledger.outcome == "unresolved":
         return ()

@@ -40,7 +40,6 @@ WEIGHTY: Final[frozenset[FindingCode]] = frozenset(
         "assignment_contradicted",
     }
 )
-"""Findings that affect a match. An order with one of them is not plain."""
 
 NO_KEY: Final = ""
 """Key of a statement line that belongs to no order. Such lines come first."""

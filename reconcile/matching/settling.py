@@ -96,7 +96,6 @@ class Settling:
     def _reversed(
         self, captures: list[Capture], unused: list[Return]
     ) -> tuple[list[Capture], list[Return]]:
-        """Put captures reversed before their payout into a bucket. Return the rest."""
         left: list[Capture] = []
         reversals = {(e.source, e.payment, e.currency) for e in unused if e.kind == "reversed"}
         for each in sorted(captures, key=lambda each: each.minor):
@@ -168,7 +167,6 @@ class Settling:
         *,
         rows: Sequence[StatementRow],
     ) -> tuple[list[Capture], list[StatementRow]]:
-        """Place captures settled in another currency with their lines. Return the rest."""
         done: set[int] = set()
         gone: list[Capture] = []
         for capture, lines in exchanges(captures, rows):
@@ -202,7 +200,6 @@ class Settling:
     def _exchanged_back(
         self, unused: list[Return], rows: list[StatementRow]
     ) -> tuple[list[Return], list[StatementRow]]:
-        """Place returns settled in another currency with their lines. Return the rest."""
         done: set[int] = set()
         for parts, lines in exchanges_back(unused, rows):
             came = Money(minor=sum([each.minor for each in parts]), currency=parts[0].currency)
@@ -395,7 +392,6 @@ class Settling:
     def _returned(
         self, funds: Sequence[Funds], rows: Iterable[StatementRow], returns: list[Return]
     ) -> list[Return]:
-        """Put lines that settle a return into a bucket. Return the returns left."""
         unused = list(returns)
         done, others = returning.undone(rows)
         self._tally.place_lines(done, "returned")
@@ -437,7 +433,6 @@ class Settling:
         return unused
 
     def _kept(self, row: StatementRow, failure: FailedRefund) -> None:
-        """Report a line that took money for a failed refund and should have returned it by now."""
         if waiting := self._terms.waits_for_settlement(failure.at, source=failure.source):
             self._tally.place_lines([row], waiting)
             return
@@ -449,7 +444,6 @@ class Settling:
     def _returned_otherwise(
         self, funds: Sequence[Funds], rows: list[StatementRow], unused: list[Return]
     ) -> list[Return]:
-        """Report lines of one payment and kind with a wrong sum. Return the unsettled returns."""
         currency, taken = rows[0].currency, -sum([returning.balance_of(row) for row in rows])
         latest = max([row.settled_at for row in rows if row.settled_at is not None], default=None)
         parts = [each for each in unused if returning.may_settle(rows[0], each, self._terms)]

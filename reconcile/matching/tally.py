@@ -411,7 +411,6 @@ def _is_of(s: StatementRow, t: TakingRow) -> bool:
 def _gather(
     into: list[Row], key: str, one: Row, two: Row, *, rows: Iterator[Row], none: Row
 ) -> tuple[Row, Row]:
-    """Move all rows of a key to a list. Return the next two rows."""
     make: Callable[..., Row] = type(none)
     while one[0] == key:
         if len(into) == MOST_AT_ONCE:

@@ -239,7 +239,6 @@ class Wallets:
         return sums
 
     def _late(self, sent: Sequence[WalletRow], balance: int) -> None:
-        """Report the longest pause so far as late if the balance is enough for a withdrawal."""
         due = due_after([row.at for row in sent])
         if due is None or balance < min([-row.net for row in sent]):
             return
@@ -333,7 +332,6 @@ class Wallets:
         )
 
     def _end_transfers(self, rows: Sequence[WalletRow]) -> None:
-        """Pair transfers by reference, then by amount within a day. Report unpaired sides."""
         together: dict[tuple[str, str, str | None], list[WalletRow]] = defaultdict(list)
         for row in rows:
             together[row.source, row.currency, row.reference].append(row)
@@ -366,7 +364,6 @@ class Wallets:
                 )
 
     def _end_holds(self, rows: Sequence[WalletRow]) -> Iterator[WalletSums]:
-        """Apply releases to the hold with their reference, else to the oldest. Report the rest."""
         by_source: dict[tuple[str, str], list[WalletRow]] = defaultdict(list)
         for row in rows:
             by_source[row.source, row.currency].append(row)

@@ -246,7 +246,6 @@ def signed(line: StatementLine) -> tuple[int, int, int]:
 
 
 _UNBOOKED: Final[frozenset[Bucket]] = frozenset({"bank_line_unknown", "awaiting_statement"})
-"""Buckets of a provider's bank lines whose payout is not known."""
 
 Key = tuple[str, str | None, str]
 """Source, payout and currency."""

@@ -589,7 +589,6 @@ def written_off(
 
 
 def _balanced(*postings: tuple[Role, int]) -> tuple[Posting, ...]:
-    """Return the postings that are not zero. Any difference is posted to clearing."""
     left = sum(minor for _, minor in postings)
     given: Counter[Role] = Counter()
     for role, minor in postings:

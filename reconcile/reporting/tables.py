@@ -92,7 +92,6 @@ _HEADINGS: Final[dict[str, str]] = {
     "up_to_7_days": "2 to 7 days",
     "up_to_90_days": "31 to 90 days",
 }
-"""Headings of columns whose field names are not clear enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -441,7 +440,6 @@ def report_of(document: dict[str, Any]) -> PeriodReport:
 
 
 def _read_row(table: ReportTable, row: dict[str, Any]) -> Any:
-    """Parse a row. Columns that are computed from other fields are skipped."""
     own = {each.name for each in fields(table.row)}
     return table.row(
         **{

@@ -497,7 +497,6 @@ class PeriodTally:
     def _money_by_statement(
         self, lines: tuple[SettledLine, ...], bucket: Outcome | r.NoOrder
     ) -> bool:
-        """Add lines of the period at their own dates. Return whether there were any."""
         moved = False
         for each in lines:
             if not self._within(each.line.settled_at):

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Final
 
 ED25519: Final = 0x01
-"""Kind of a key that signs notes."""
 
 COSIGNER: Final = 0x04
 """Kind of a witness's Ed25519 key. Signatures of this kind state their time."""

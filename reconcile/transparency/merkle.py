@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 Hash = bytes
-"""SHA-256 hash of 32 bytes."""
 
 Span = tuple[int, int]
 """Span of leaves: the first index, and the index after the last."""
@@ -25,7 +24,6 @@ Node = tuple[int, int]
 Nodes = Callable[[Node], Hash]
 
 EMPTY: Final[Hash] = hashlib.sha256().digest()
-"""Head of a tree without leaves."""
 
 
 def leaf_hash(data: bytes) -> Hash:
