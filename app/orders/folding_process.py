@@ -20,19 +20,7 @@ from collections.abc import Callable
 from time import monotonic, process_time
 from typing import Final
 
-from app.core.child_processes import (
-    AGAIN_S,
-    END,
-    FAILED,
-    MOST_S,
-    READY,
-    STOP_S,
-    bytes_of,
-    end_of,
-    say,
-    started,
-    tell_news,
-)
+from app.core import child_processes
 from app.core.errors import ConfigurationError
 from app.core.logs import log
 from app.core.periodic import PeriodicTask
@@ -95,14 +83,14 @@ class FoldingProcess(PeriodicTask):
         """The child while it starts; None once it is ready."""
         self._found = 0
         """Number of checks in a row that have found more than BEHIND deliveries waiting."""
-        self._rest_s = self._pause_s = AGAIN_S
+        self._rest_s = self._pause_s = child_processes.AGAIN_S
         self.working = False
         """True while a child folds and seals."""
 
     def tell(self) -> None:
         """Tell the child that there may be orders to fold: deliveries were read, or the shop stated
         facts."""
-        tell_news(self._writer)
+        child_processes.tell_news(self._writer)
 
     def stop(self) -> None:
         """End the child after its current round, and do not start another."""
@@ -111,7 +99,7 @@ class FoldingProcess(PeriodicTask):
 
     def _end(self) -> None:
         if self._loading is None:
-            say(self._writer, END)
+            child_processes.say(self._writer, child_processes.END)
         elif self._loading.returncode is None:  # it has not begun, and may take seconds to
             self._loading.kill()
 
@@ -125,14 +113,16 @@ class FoldingProcess(PeriodicTask):
             code = await self._live()
         except OSError as error:  # no memory or descriptors: try again soon
             log.error("the second folding process cannot be started", exc_info=error)
-        self._pause_s = REST_S if code == 0 else min(2 * self._pause_s, MOST_S)
+        self._pause_s = REST_S if code == 0 else min(2 * self._pause_s, child_processes.MOST_S)
         refused = code == ConfigurationError.exit_code
         self._rest_s = REFUSED_S if refused else self._pause_s
         return 0
 
     async def _live(self) -> int:
         began = monotonic()
-        process, reader, self._writer = await started(self._settings, "worker", "--folding")
+        process, reader, self._writer = await child_processes.started(
+            self._settings, "worker", "--folding"
+        )
         self._loading = process
         log.info("a second process folds and seals", count=self._waiting())
         try:
@@ -142,7 +132,9 @@ class FoldingProcess(PeriodicTask):
             self._loading = None
             writer.close()
             self._leave(False)
-        code = await end_of(process, within_s=ENDING_S, component="the second folding process")
+        code = await child_processes.end_of(
+            process, within_s=ENDING_S, component="the second folding process"
+        )
         note = log.info if code == 0 or self.stopping else log.error
         why = None if code == 0 else why_ended(code)
         lasted = round(monotonic() - began)
@@ -155,7 +147,7 @@ class FoldingProcess(PeriodicTask):
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait({hearing, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait({hearing}, timeout=STOP_S)
+            await asyncio.wait({hearing}, timeout=child_processes.STOP_S)
             if hearing.done():
                 hearing.result()
         finally:
@@ -168,18 +160,18 @@ class FoldingProcess(PeriodicTask):
         while True:
             try:
                 async with asyncio.timeout(SILENT_S):
-                    received = await bytes_of(reader)
+                    received = await child_processes.bytes_of(reader)
             except TimeoutError:
                 log.error("the second folding process has made no progress for a long time")
                 return
             if not received:
                 return
-            if READY in received or FAILED in received:
+            if child_processes.READY in received or child_processes.FAILED in received:
                 self._loading = None
-            if FAILED in received:
+            if child_processes.FAILED in received:
                 self._stopping.set()
                 self._failed("the process that folds reported a disk I/O error or a read-only disk")
-            if READY in received and not self.working:
+            if child_processes.READY in received and not self.working:
                 self.working = True
                 self._leave(True)
 

@@ -19,21 +19,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.masking import masked_phone
 from app.database.engine import Connection
 from app.database.statements import PlainConnection, run
-from app.orders.unallocated_store import (
-    PaymentKey,
-    acts_on,
-    count_of_other_shops,
-    evidence_of,
-    keys_brought,
-    keys_named,
-    keys_of_numbers,
-    keys_suggesting,
-    orders_linked_to,
-    orders_naming,
-    other_shops_keys,
-    renewals_among,
-    unplaced_keys,
-)
+from app.orders import unallocated_store as store
 from app.receiving.delivery_log_store import raw_delivery
 from app.receiving.header_codec import phones_in
 from app.receiving.restrictions import restricted_deliveries
@@ -209,9 +195,9 @@ class Unallocated:
     phone: str | None = None
 
     @property
-    def key(self) -> PaymentKey:
+    def key(self) -> store.PaymentKey:
         """Return source and reference."""
-        return PaymentKey(self.source, self.reference)
+        return store.PaymentKey(self.source, self.reference)
 
     @property
     def state(self) -> State:
@@ -261,7 +247,7 @@ class Unallocated:
 
 def folded(
     deliveries: Collection[Delivery],
-    acts: Mapping[PaymentKey, Sequence[Record]],
+    acts: Mapping[store.PaymentKey, Sequence[Record]],
     *,
     policy: Policy,
     as_of: Instant,
@@ -299,7 +285,7 @@ def folded(
             [m for m in ledger.movements if m.attempt is evidence],
             [
                 each
-                for each in acts.get(PaymentKey(evidence.source, evidence.reference), ())
+                for each in acts.get(store.PaymentKey(evidence.source, evidence.reference), ())
                 if each.recorded_at <= as_of
             ],
             known=known,
@@ -315,7 +301,7 @@ def folded(
 def _present(
     now: Instant,
     deliveries: Collection[Delivery],
-    acts: Mapping[PaymentKey, Sequence[Record]],
+    acts: Mapping[store.PaymentKey, Sequence[Record]],
 ) -> Instant:
     """Return now, or the latest date of an arrival or decision that a fast clock dated later."""
     heard = [each.received_at for each in deliveries]
@@ -505,13 +491,13 @@ def fitting_payments(
 ) -> list[Unallocated]:
     """Return unallocated payments that may be for this order: they name it, or have the amount due
     and its customer's number."""
-    suggesting = keys_suggesting(connection, history.order)
+    suggesting = store.keys_suggesting(connection, history.order)
     due = due_of(ledger)
     keys = list(suggesting)
     if due is not None and due.minor:
         things = [history.order, *(each.delivery_id for each in history.deliveries)]
-        keys += keys_of_numbers(connection, things)
-    evidence, acts = evidence_of(connection, keys), acts_on(connection, keys)
+        keys += store.keys_of_numbers(connection, things)
+    evidence, acts = store.evidence_of(connection, keys), store.acts_on(connection, keys)
     found = {
         each.id: each
         for deliveries in evidence.values()
@@ -525,8 +511,8 @@ def waiting_among(
     connection: PlainConnection, policy: Policy, now: Instant, deliveries: Sequence[str]
 ) -> dict[str, Unallocated]:
     """Return the payments in these deliveries that need a person's decision, by delivery."""
-    keys = keys_brought(connection, deliveries)
-    evidence, acts = evidence_of(connection, keys), acts_on(connection, keys)
+    keys = store.keys_brought(connection, deliveries)
+    evidence, acts = store.evidence_of(connection, keys), store.acts_on(connection, keys)
     return {
         delivery: each
         for heard in dict.fromkeys(evidence.values())
@@ -545,25 +531,27 @@ def found_payment(
     Raises NotFoundError for an unknown payment, and UsageError for an ambiguous text.
     """
     source, _, reference = payment.partition(":")
-    keys = [PaymentKey(source, reference)] if reference else []
+    keys = [store.PaymentKey(source, reference)] if reference else []
     found: list[Unallocated] = []
-    for asked in (keys, keys_named(connection, payment)):
-        evidence, acts = evidence_of(connection, asked), acts_on(connection, asked)
+    for asked in (keys, store.keys_named(connection, payment)):
+        evidence, acts = store.evidence_of(connection, asked), store.acts_on(connection, asked)
         for key, deliveries in evidence.items():
             as_of = _present(now, deliveries, acts)
-            renewals = renewals_among(connection, deliveries, policy=policy, as_of=as_of, cases={})
+            renewals = store.renewals_among(
+                connection, deliveries, policy=policy, as_of=as_of, cases={}
+            )
             found += [
                 _as_renewal(each, renewals)
                 for each in folded(deliveries, acts, policy=policy, as_of=as_of)
-                if key in (each.key, PaymentKey(each.source, each.session or ""))
+                if key in (each.key, store.PaymentKey(each.source, each.session or ""))
             ]
         if found:
             break
     if len(found) == 1:
         [only] = found
-        among = orders_linked_to(connection, {only.key, only.key._replace(reference=payment)})
-        among |= {each.order for each in acts_on(connection, {only.key}).get(only.key, ())}
-        shop = orders_naming(connection, only.key, only.session, among - {NO_ORDER})
+        among = store.orders_linked_to(connection, {only.key, only.key._replace(reference=payment)})
+        among |= {each.order for each in store.acts_on(connection, {only.key}).get(only.key, ())}
+        shop = store.orders_naming(connection, only.key, only.session, among - {NO_ORDER})
         return replace(only, named=tuple(sorted({*only.named, *shop})))
     if found:
         names = ", ".join(each.id for each in found[:5])
@@ -611,7 +599,7 @@ async def unallocated_totals(context: AppContext) -> UnallocatedTotals:
             back += [each.id for each, _ in some if each.went_back_of_unknown]
             if seen >= MOST_COUNTED:
                 break
-        not_ours = await run(connection, count_of_other_shops, most=MOST_COUNTED)
+        not_ours = await run(connection, store.count_of_other_shops, most=MOST_COUNTED)
     for each in waiting:
         if each.held is not None:
             sums[each.held.currency] += each.held.minor
@@ -637,7 +625,9 @@ async def _batches(
     """Yield all unallocated payments with their positions, in large batches: each call of
     `unplaced_keys` reads all events without an order."""
     now = context.clock.now()
-    keys, most = (other_shops_keys, AT_ONCE) if not_ours else (unplaced_keys, MOST_COUNTED)
+    keys, most = (
+        (store.other_shops_keys, AT_ONCE) if not_ours else (store.unplaced_keys, MOST_COUNTED)
+    )
     while True:
         numbered = await run(connection, keys, source=source, after=after, limit=most)
         for start in range(0, len(numbered), AT_ONCE):
@@ -652,15 +642,17 @@ def _batch(
     connection: PlainConnection,
     policy: Policy,
     now: Instant,
-    numbered: Mapping[PaymentKey, int],
+    numbered: Mapping[store.PaymentKey, int],
     not_ours: bool,
 ) -> list[tuple[Unallocated, int]]:
-    evidence, acts = evidence_of(connection, numbered), acts_on(connection, numbered)
+    evidence, acts = store.evidence_of(connection, numbered), store.acts_on(connection, numbered)
     found: list[tuple[Unallocated, int]] = []
     cases: dict[str, frozenset[tuple[str, str]]] = {}
     for deliveries in dict.fromkeys(evidence.values()):
         as_of = _present(now, deliveries, acts)
-        renewals = renewals_among(connection, deliveries, policy=policy, as_of=as_of, cases=cases)
+        renewals = store.renewals_among(
+            connection, deliveries, policy=policy, as_of=as_of, cases=cases
+        )
         found += [
             (_as_renewal(each, renewals), numbered[each.key])
             for each in folded(deliveries, acts, policy=policy, as_of=as_of)
@@ -677,15 +669,19 @@ def _batch(
 
 
 def _of_shop(
-    connection: PlainConnection, payment: Unallocated, acts: Mapping[PaymentKey, Sequence[Record]]
+    connection: PlainConnection,
+    payment: Unallocated,
+    acts: Mapping[store.PaymentKey, Sequence[Record]],
 ) -> bool:
     """Return whether an assignment was withdrawn though the shop or an event still links them."""
     past = {each.order for each in acts.get(payment.key, ())} - {NO_ORDER}
     if payment.aside is not None:
-        past |= orders_linked_to(connection, {payment.key})
+        past |= store.orders_linked_to(connection, {payment.key})
     if not past:
         return False
-    return bool(payment.named or orders_naming(connection, payment.key, payment.session, past))
+    return bool(
+        payment.named or store.orders_naming(connection, payment.key, payment.session, past)
+    )
 
 
 async def _with_phone(

@@ -9,7 +9,7 @@ import pytest
 from app.core.errors import NotFoundError
 from app.database.statements import PlainConnection
 from app.finance.place_payment import suggested_orders
-from app.orders import unallocated
+from app.orders import unallocated, unallocated_store
 from app.orders.find_orders import find_orders
 from app.orders.unallocated import (
     MOST_COUNTED,
@@ -19,7 +19,6 @@ from app.orders.unallocated import (
     read_unallocated,
     unallocated_totals,
 )
-from app.orders.unallocated_store import PaymentKey, unplaced_keys
 from reconcile.instants import MINUTE
 from reconcile.ledger.plain import UNALLOCATED
 from reconcile.money import Money, to_json
@@ -69,11 +68,13 @@ async def test_payments_are_folded_in_batches_whose_keys_are_read_once(
     """The query for their keys reads every event without an order."""
     reads: list[int] = []
 
-    def reading(connection: PlainConnection, **asked: Any) -> list[tuple[PaymentKey, int]]:
+    def reading(
+        connection: PlainConnection, **asked: Any
+    ) -> list[tuple[unallocated_store.PaymentKey, int]]:
         reads.append(asked["limit"])
-        return unplaced_keys(connection, **asked)
+        return unallocated_store.unplaced_keys(connection, **asked)
 
-    monkeypatch.setattr(unallocated, "unplaced_keys", reading)
+    monkeypatch.setattr(unallocated_store, "unplaced_keys", reading)
     monkeypatch.setattr(unallocated, "AT_ONCE", 2)
     for number in range(5):
         await driver.send(till(f"e{number}", receipt=f"R{number}"))
@@ -101,7 +102,7 @@ async def test_events_of_orders_are_not_read_to_find_payments_without_one(
                 return []
 
         explaining: Any = Explaining()
-        unplaced_keys(explaining, source=source, after=0, limit=9)
+        unallocated_store.unplaced_keys(explaining, source=source, after=0, limit=9)
         return str(explaining.plans)
 
     plan = await driver.context.database.on_snapshot(planned)
