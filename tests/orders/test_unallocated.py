@@ -67,12 +67,11 @@ async def test_payments_are_folded_in_batches_whose_keys_are_read_once(
 ) -> None:
     """The query for their keys reads every event without an order."""
     reads: list[int] = []
+    unplaced_keys = unallocated_store.unplaced_keys
 
-    def reading(
-        connection: PlainConnection, **asked: Any
-    ) -> list[tuple[unallocated_store.PaymentKey, int]]:
+    def reading(connection: PlainConnection, **asked: Any) -> Any:
         reads.append(asked["limit"])
-        return unallocated_store.unplaced_keys(connection, **asked)
+        return unplaced_keys(connection, **asked)
 
     monkeypatch.setattr(unallocated_store, "unplaced_keys", reading)
     monkeypatch.setattr(unallocated, "AT_ONCE", 2)
