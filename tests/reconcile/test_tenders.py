@@ -129,6 +129,22 @@ def test_a_customer_hears_both_the_price_and_what_of_it_was_due() -> None:
     )
 
 
+def test_an_amount_off_by_a_factor_is_told_with_what_was_tendered() -> None:
+    ledger = fold(_tendered(captured=10_000_000), policy=POLICY, as_of=seconds(9))
+    facts = next(dict(r.facts) for r in ledger.reasons if r.code == "amount_off_by_factor")
+    assert (facts["expected"], facts["tendered"]) == (
+        Money(minor=100_000, currency="KES"), Money(minor=50_000, currency="KES"),
+    )  # fmt: skip
+    plain = history(
+        record("rec_1", "order_placed", 0, money=DUE, dated=True),
+        delivery("d1", 5, event("e1", "succeeded", 5, payment="pay_1",
+                                money=Money(minor=100 * DUE.minor, currency="KES"))),
+    )  # fmt: skip
+    ledger = fold(plain, policy=POLICY, as_of=seconds(9))
+    facts = next(dict(r.facts) for r in ledger.reasons if r.code == "amount_off_by_factor")
+    assert "tendered" not in facts
+
+
 # --- matching -------------------------------------------------------------------------------------
 
 
