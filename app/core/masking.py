@@ -18,18 +18,21 @@ DOT: Final = "•"
 UNSHOWN: Final = 3 * DOT
 
 _HIDDEN_AT_LEAST: Final = 5
-"""Minimum number of hidden digits. A hundred thousand numbers then have the same masked form."""
+"""Minimum number of hidden digits. With five, a hundred thousand numbers share each masked form."""
 
 _SIGNIFICANT: Final = 8
-"""Number of last digits that identify a customer in any notation: 254712345678, 0712-345678."""
+"""Number of last digits that identify a customer in every notation of the phone number:
+`254712345678` and `0712-345678` end with the same eight digits."""
 
 _BETWEEN: Final = r"[ ().-]{0,2}"
-"""Characters between a phone number's digits. Never change it: stored digests depend on it."""
+"""Pattern of the characters that may be between two digits of a phone number. Never change it,
+because stored digests depend on it."""
 
 _FILLING: Final = r"[ \t\u00a0\u2000-\u2015\u202a-\u202f\u2060-\u2069\u2212().\-/]"
 
 APART: Final = rf"{_FILLING}{{0,3}}"
-"""Characters between a known number's digits, such as direction marks, which people copy unseen."""
+"""Pattern of the characters that may be between two digits of a known number. Invisible direction
+marks are among them, because people copy them without noticing."""
 
 _SOME_PHONE: Final = re.compile(
     rf"(?<![\w.-])(?:\+|\(?0\)?){_BETWEEN}\d(?:{_BETWEEN}\d){{7,13}}(?!\d)", re.ASCII
@@ -96,7 +99,8 @@ def looks_like_a_phone(text: str, countries: Collection[str] = ()) -> bool:
 
 
 _TELLING: Final = 3
-"""Number of last digits that stay visible. They help to distinguish texts, but identify nobody."""
+"""Number of last digits that stay visible. They help to tell masked numbers apart, but identify
+nobody."""
 
 _MAYBE_PHONE: Final = re.compile(
     rf"(?<!\d)\d(?:{_BETWEEN}\d){{{_SIGNIFICANT - 1},14}}(?!\d)", re.ASCII
@@ -144,7 +148,8 @@ _LOGGED_NUMBER: Final = re.compile(
     rf"|(?:\+|(?<!\d)0)(?:{_BETWEEN}\d){{{_SIGNIFICANT},}}",
     re.ASCII,
 )
-"""Nine or more digits, or eight after a plus or zero. A dash ends them, so no date matches."""
+"""Pattern of a phone number in a log: nine or more digits, or eight or more after a plus or a zero.
+In the first form, a dash ends the number, so that no date matches."""
 
 _MAYBE_LOGGED: Final = re.compile(r"\d[\d ().-]{7}|@", re.ASCII)
 
@@ -170,7 +175,8 @@ _AT_SIGHT: Final = re.compile(
 )
 
 _MORE_THAN_A_DATE: Final = 9
-"""Minimum number of digits that cannot be a date: 2026-11-20 has eight."""
+"""Minimum number of digits that are masked. A date such as 2026-11-20 has eight, and stays
+visible."""
 
 
 def masked_at_sight(text: str) -> str:
@@ -260,7 +266,8 @@ def _spaced(digits: str) -> str:
 
 
 _ESCAPED: Final = re.compile(r"\\+u([0-9a-fA-F]{4})")
-"""Pattern of an escaped character in JSON. JSON inside JSON has several backslashes before each."""
+"""Pattern of an escaped character in JSON. If JSON text is itself a value in JSON, several
+backslashes precede the `u`."""
 
 _LINE_END: Final = re.compile(r"\r?\n|\\n")
 

@@ -68,7 +68,8 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLO
 
 
 def _made_anew(path: Path, mode: int) -> int:
-    """Open a new file and delete an old one, whose owner could read what is written."""
+    """Open a new file after deleting an existing one. The existing file could belong to another
+    user, who could then read what is written."""
     path.unlink(missing_ok=True)
     return os.open(path, _NEW, mode)
 

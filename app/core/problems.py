@@ -14,7 +14,8 @@ from reconcile.documents import Count, InstantText, Keywords, MoneyDocument
 MEDIA_TYPE = "application/problem+json"
 
 TYPE: Final = "urn:tallyhook:problem:"
-"""Beginning of a problem type's URI, which is not a web address. The problem's code follows."""
+"""Beginning of the URI that identifies a type of problem. The problem's code follows. The URI is
+not the address of a page."""
 
 
 class FieldProblemDocument(TypedDict):

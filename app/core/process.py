@@ -95,7 +95,8 @@ def affordable(connections: int) -> int:
 
 
 YOUNG_OBJECTS: Final = 50_000
-"""Number of new container objects that triggers a garbage collection of some milliseconds."""
+"""Number of new container objects after which Python collects garbage. One collection takes some
+milliseconds."""
 
 
 def collect_garbage_rarely() -> None:

@@ -14,10 +14,11 @@ class UnclearAmount(Unreadable):
 
 
 TRIAL: Final = b'{"tallyhook": "trial of the public endpoint before going live"}'
-"""Start of the body that `golive` sends to test the public endpoint."""
+"""Beginning of the body that `golive` sends to test the public endpoint."""
 
 TRIED: Final = "it is a trial of `tallyhook golive`, not an event"
-"""Reason stored for the test body of `golive`. It shows that the profile is not at fault."""
+"""Reason that is stored for the unreadable test body of `golive`. It tells people that the source's
+profile is not at fault."""
 
 
 class Belonging(NamedTuple):
@@ -29,7 +30,8 @@ class Belonging(NamedTuple):
 
 
 NOBODYS = Belonging()
-"""Belonging of an event without account and environment, or if the profile defines none."""
+"""Value if neither account nor environment is known, because the profile does not say where to find
+them, or because the event cannot be read."""
 
 
 class Reading(NamedTuple):

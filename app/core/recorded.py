@@ -41,11 +41,12 @@ _OF_THE_CONNECTION: Final = frozenset(
      "upgrade", "proxy-connection", "expect"}
 )  # fmt: skip
 _OF_THE_ANSWER: Final = "accept-encoding"
-"""Header that is always sent as `identity`, because answers are not decompressed."""
+"""Header that is always sent with the value `identity`, because answers are not decompressed."""
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-"""Header value (RFC 9110, 5.5). `_TOKEN` is for methods and header names (5.6.2)."""
+"""Pattern of a header's value (RFC 9110, 5.5). `_TOKEN` is the pattern of methods and of header
+names (5.6.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

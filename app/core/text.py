@@ -47,7 +47,8 @@ def is_human_text(text: str) -> bool:
 
 
 def _is_seen(text: str, place: int) -> bool:
-    """Return whether a character, or a joiner's effect, is visible (RFC 5892, A; emoji rules)."""
+    """Return whether a character is visible, or is a joiner that changes how its neighbors are
+    shown. The rules are those of RFC 5892, appendix A, and of emoji sequences."""
     if text[place].isprintable():
         return True
     if text[place] not in _JOINERS or not 0 < place < len(text) - 1:

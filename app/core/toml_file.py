@@ -18,7 +18,8 @@ from app.core.errors import ConfigurationError
 from app.core.text import counted
 
 Values = dict[str, Any]
-"""Checked values by key: a table is a dict, an array of tables a list. Wrong keys are left out."""
+"""Checked values by key. A table is a dict, and an array of tables is a list. Keys with mistakes
+are absent."""
 
 _STRICT: Final = ConfigDict(strict=True, extra="forbid", validate_default=True, defer_build=True)
 
@@ -99,7 +100,8 @@ def read_toml(
 
 
 MOST_DOTS: Final = 500
-"""Maximum dots in a line. Parsing a key of thirty thousand parts (64 KiB) takes a minute."""
+"""Maximum number of dots in a line. Parsing a key with thirty thousand parts (64 KiB) takes a
+minute."""
 
 
 def parsed_toml(text: str, *, name: str) -> Values:
@@ -116,7 +118,8 @@ def parsed_toml(text: str, *, name: str) -> Values:
 
 
 _BEYOND: Final = object()
-"""Placeholder for a number that is too large for Decimal. A later step reports it with its line."""
+"""Placeholder for a number that is too large for Decimal. A later step finds it and reports the
+line of its key."""
 
 
 def _decimal(written: str) -> Any:

@@ -41,7 +41,8 @@ SERVER_S: Final = 60.0
 AGAIN_S: Final = 0.2
 
 CHECKED_BEFORE_SERVING: Final = 64 * MIB
-"""Largest SQLite file checked before serving, not meanwhile: a second on a slow disk."""
+"""Maximum size of a SQLite file that is checked before `serve` accepts deliveries. That takes a
+second on a slow disk. A larger file is checked while `serve` already runs."""
 
 
 class DatabaseSettings(Protocol):
@@ -288,7 +289,8 @@ class Database:
         return 0
 
     async def _reconnect(self) -> None:
-        """Reconnect writers. All disconnect first: one could still write to the former server."""
+        """Connect all writers anew. All are disconnected first, so that none still writes to the
+        former server while another one writes to the new server."""
         failures = list[StoreUnavailable]()
         for act in (Writer.disconnect, Writer.connect):
             for writer in self._writers:
@@ -300,9 +302,14 @@ class Database:
             raise failures[0]
 
     async def _open_writing(self, *, upgrade: bool) -> None:
-        """Open for writing after checking version, schema and stamp; create a missing SQLite file.
-        Disk space is not checked, so that commands can free it. Only the serving process may pass
-        `upgrade`, because an older service may run beside a command."""
+        """Open the database for writing.
+
+        First check its version, its schema and the environment in its stamp. Create a missing
+        SQLite file. Do not check the free disk space, because commands that free it must work.
+
+        upgrade  whether to run pending migrations. Only the serving process may, because an older
+                 service may be running beside a command
+        """
         self._make_folder()
         if self.path is not None:
             check_log_is_newer(self.path)
@@ -321,7 +328,8 @@ class Database:
         self._note_made(identity)
 
     async def _bring_up_to_date(self, connection: AsyncConnection, current: str | None) -> None:
-        """Run the pending migrations. Raises StrangeSchema if the schema then differs from ours."""
+        """Run the pending migrations. Raises StrangeSchema if the schema then differs from the one
+        of this release."""
         if current is not None:
             await run(connection, self.check)
         if current != schema.NEWEST:
@@ -335,7 +343,8 @@ class Database:
             self._made.note(identity)
 
     def _make_folder(self, *, stamped: bool = True) -> None:
-        """Create a missing file. Raises ConfigurationError without an environment for its mark."""
+        """Create a missing database file, with its folder. Raises ConfigurationError if no
+        environment is configured with which the new database could be stamped."""
         if self._made is not None:
             self._made.check_there()
         if self.path is not None and not self.path.exists():

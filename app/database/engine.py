@@ -43,13 +43,15 @@ Connection = AsyncConnection
 BUSY_TIMEOUT_MS = 5_000
 
 WRITER_CACHE_KIB = 24_576
-"""Page cache of the writing connection: twice what a batch of 512 deliveries uses."""
+"""Size in KiB of the writing connection's page cache. It is twice what a batch of 512 deliveries
+uses."""
 
 LOG_BYTES = 64 * 1024 * 1024
 """Bytes to which the write-ahead log's file is truncated after a slow reader made it grow."""
 
 STATEMENTS_KEPT = 512
-"""Maximum cached prepared statements. Each table has ten INSERT statements, for 1 to 512 rows."""
+"""Maximum number of prepared statements in the cache. Each table has ten INSERT statements: one for
+each power of two from 1 to 512 rows."""
 
 READERS = 4
 
@@ -125,7 +127,8 @@ def _room_for_pages() -> int:
 
 
 IN_MEMORY: Final = "PRAGMA temp_store=MEMORY"
-"""Pragma to keep temporary rows in memory. If they were in a file, nothing would erase them."""
+"""Pragma that keeps temporary rows in memory. In a temporary file, personal data would remain on
+the disk."""
 
 
 def writing_engine(
@@ -245,7 +248,8 @@ def _prepare(
 
 
 def _check_durable(plain: PlainConnection) -> None:
-    """Raise ConfigurationError if a durability setting has no effect, as where WAL is refused."""
+    """Raise ConfigurationError if a setting that protects commits has no effect. Some file systems
+    do not support the write-ahead log, for example."""
     ((journal,),) = plain.ask("PRAGMA journal_mode")
     ((synchronous,),) = plain.ask("PRAGMA synchronous")
     if (journal, synchronous) != ("wal", 2):
@@ -276,7 +280,8 @@ async def scratch_database() -> AsyncIterator[AsyncConnection]:
 
 @cache
 def _table_statements() -> list[str]:
-    """Return the CREATE statements. Importing the models here saves a fifth of the start-up."""
+    """Return the CREATE statements of all tables. The models are imported only here, because
+    importing them takes a fifth of the start-up time."""
     from app.database.tables import metadata
 
     statements: list[str] = []

@@ -22,7 +22,8 @@ PUT_BACK: Final = (
     "restore a backup with `tallyhook restore FILE --force`, which keeps the present file beside "
     "it, or move the file away and start with an empty one"
 )
-"""Next step after a file was damaged, because SQLite cannot tell which rows are right."""
+"""Advice after the database file was damaged. SQLite cannot tell which rows are right, so the file
+cannot be repaired."""
 
 _FATAL_SQLITE = {
     # A write that the kernel answers with EROFS is reported as an I/O error too.
@@ -56,7 +57,8 @@ _FATAL_POSTGRESQL = {
 _NO_CONNECTION: Final = "53300"
 
 _MAY_PASS: Final = ("57P03", _NO_CONNECTION)
-"""Error codes of a server that may soon accept connections: it is starting, or has none free."""
+"""Error codes of a server that may accept connections soon. The first means that it is starting,
+the second that all its connections are in use."""
 
 TAKES_NO_WRITES: Final = (
     "the server takes no writes: it is a standby, or default_transaction_read_only is on"
@@ -69,7 +71,8 @@ POOLED: Final = (
     "what the driver asks; set its pool_mode to session for this database, or name the server "
     "itself in TALLYHOOK_DATABASE_URL"
 )
-"""Sentence about a connection without our limits, or with another client's statements."""
+"""Sentence for two kinds of failures behind a pooler: a connection lacks the settings that we set,
+or has prepared statements of another client."""
 
 _REFUSES_LIMITS: Final = "08P01"
 
@@ -95,7 +98,8 @@ _PASSING_POSTGRESQL = {
     "58": "the server reports a system error; see its log",
     "XX": "the server reports an internal error; see its log",
 }
-"""Problem by PostgreSQL's error code, or else by its class (two characters). Others are fatal."""
+"""Sentence on each temporary problem, by PostgreSQL's error code. Codes without an entry use the
+entry of their class (the first two characters), if there is one."""
 
 _REASON_POSTGRESQL: Final[dict[str, NotStored]] = {"40": "busy", "55": "busy", "53100": "disk"}
 
@@ -201,7 +205,8 @@ def _is_of_driver(error: BaseException, name: str) -> bool:
 
 
 def _is_driver_confused(error: BaseException) -> bool:
-    """Return whether asyncpg is confused by a server's end. It then reports a second operation."""
+    """Return whether asyncpg failed because the server ended during a statement. asyncpg then
+    reports an internal error, or claims that another operation is in progress."""
     return _is_of_driver(error, "InternalClientError") or (
         _is_of_driver(error, "InterfaceError")
         and any("another operation is" in str(cause) for cause in _chain(error))

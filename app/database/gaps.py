@@ -98,7 +98,8 @@ class Gap:
 
 
 LAST_COMMIT: Final = "last commit"
-"""Counter with the last commit's instant. Each SQLite transaction adds at least one."""
+"""Name of the counter that holds the instant of SQLite's last commit. Each transaction that changes
+rows raises it by at least one."""
 
 
 def note_commit(connection: PlainConnection, *, at: Instant, counted: int) -> int:

@@ -24,10 +24,12 @@ from app.database.statements import PlainConnection
 from reconcile.instants import DAY, EARLIEST, SECOND, Duration, Instant, format_instant
 
 SESSION: Final = "tallyhook.session"
-"""Setting that marks our connections. One without it is a pooler's, and lacks our limits."""
+"""Name of the PostgreSQL setting that marks our connections. If a connection lacks the mark, a
+pooler has replaced the connection, and the new one also lacks our limits."""
 
 HOLD: Final[Duration] = 60 * SECOND
-"""Time before a silent holder is taken over. `refold --all` and `db restored` wait this long."""
+"""Time after a holder's last sign of life until another process may take over. `refold --all` and
+`db restored` must wait this long after a holder was killed."""
 
 BEAT_S: Final = 15.0
 """Seconds without writing after which a holder renews its row: a quarter of HOLD."""
@@ -79,8 +81,9 @@ HELD: Final = (
     "UPDATE holders SET newest = ?, until = ? WHERE ctid = ? AND holder = ? AND epoch = ? "
     "AND current_setting('tallyhook.session', true) = ? RETURNING ctid"
 )
-"""Statement that locks a holder's row until the transaction ends. A search by key would be slow. If
-no row is returned, the transaction must not write; `find` explains why."""
+"""Statement that locks a holder's row until the transaction ends. It finds the row by its location
+(`ctid`), because a search by key would be slow. If no row is returned, the transaction must not
+write, and `find` raises the reason."""
 
 _FIND: Final = "SELECT ctid FROM holders WHERE holder = ? AND epoch = ?"
 
@@ -138,7 +141,8 @@ _TAKE_OVER: Final = (
     "UPDATE holders SET epoch = epoch + 1, kind = 'ended', until = ? WHERE holder = ? "
     "AND newest = ? RETURNING holder"
 )
-"""Statement that takes over from a holder, unless the holder's running transaction commits."""
+"""Statement that takes over from a holder. It changes nothing if the holder committed a transaction
+after its row was read."""
 
 
 def enter(

@@ -29,19 +29,22 @@ from app.database.servers import AWAITS_STANDBY, STATE, State, state_of
 CONNECT_S: Final = 5.0
 
 HOST_S: Final = 2.0
-"""Seconds to connect if there are several hosts. A frozen host delays only this long."""
+"""Seconds for connecting to one host, if several hosts are configured. A host that does not answer
+delays the connection by this time only."""
 
 CLOSE_S: Final = 0.5
 """Seconds for closing a connection properly. A frozen server never answers."""
 
 WATCH_S: Final = 1.0
-"""Seconds between rounds in which a running transaction asks whether another server writes."""
+"""Seconds between two checks, during a transaction, whether another server has taken over."""
 
 LOOK_S: Final = 5.0
-"""Seconds between rounds in a process that only reads, where no commit shows a takeover."""
+"""Minimum seconds between two checks for a takeover in a process that only reads. Without commits,
+such a process has no other way to notice one."""
 
 ROUND_DIVISOR: Final = 10
-"""Divisor of a transaction's duration so far, for the pause between rounds (at least WATCH_S)."""
+"""Divisor for the pause between two checks for a takeover. The pause is the time since the first
+check divided by this number, but at least WATCH_S."""
 
 FORMER: Final = (
     "the server is on an older timeline than the one used before, so it is a former primary; stop "
@@ -86,7 +89,8 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
     address: Address
     server: Server
     commit_s: float | None
-    """Seconds within which a commit must be confirmed; None for the limit of all statements."""
+    """Seconds within which a commit must be confirmed. None means that the limit of all statements
+    applies."""
 
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Close the connection properly, or abort it after CLOSE_S."""

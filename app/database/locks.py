@@ -36,9 +36,9 @@ STATING: Final = 7_411_009
 ASKING: Final = 7_411_010
 REDATING: Final = 7_411_011
 SCANNING: Final = 7_411_012
-"""Numbers of advisory locks. They are taken in this order: STATING (one for each order), REDATING,
-LINKING, REFUSING, ASKING (one for each source), then locks on rows. SEALING is never taken together
-with another lock."""
+"""Numbers of advisory locks. A transaction that needs several takes them in this order: STATING
+(one for each order), REDATING, LINKING, REFUSING, ASKING (one for each source), and then locks on
+rows. SEALING is never held together with another lock."""
 
 
 def take_lock(connection: PlainConnection, lock: int) -> None:
@@ -78,7 +78,8 @@ WAIT_S = 10.0
 """Seconds for which a writer waits for other processes. Transactions take milliseconds."""
 
 PASSED_BY_S: Final = 0.1
-"""Seconds for which a free lock is left to the processes first in the queue."""
+"""Seconds for which only the first process in the queue may take a free lock. If it has not taken
+the lock by then, the next process skips it."""
 
 _PAUSE_S: Final = 0.002
 
@@ -232,11 +233,13 @@ class _Queue:
         return place <= self._passed or not self._taken(place - self._passed)
 
     def is_anybody_there(self) -> bool:
-        """Return whether any other process waits. The caller must not be in the queue itself."""
+        """Return whether any other process waits in the queue. The caller must not be in the queue
+        itself."""
         return self._taken(0)
 
     def _taken(self, length: int) -> bool:
-        """Return whether another process holds any of `length` unskipped places; 0 means all."""
+        """Return whether another process is at one of the next `length` places in the queue.
+        Skipped places are not counted. 0 means all places."""
         if self._file is None:
             return False
         asked = _PLACE.pack(fcntl.F_WRLCK, 0, self._passed, length, 0)

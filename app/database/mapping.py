@@ -114,7 +114,8 @@ COUNTS_FROM: Final = (
     "coalesce((SELECT min(moved.at) FROM records AS moved "
     "WHERE moved.kind = 'redated' AND moved.replaces = {thing}), {stored})"
 )
-"""SQL for the instant at which a row became known, as corrected after a fast clock."""
+"""SQL for the instant at which a row became known. If the row was dated by a clock that was ahead,
+this is the corrected instant."""
 DELIVERY_AT: Final = statement(COUNTS_FROM, thing="deliveries.id", stored="deliveries.received_at")
 EVENT_AT: Final = statement(COUNTS_FROM, thing="events.delivery_id", stored="events.received_at")
 RECORD_AT: Final = statement(COUNTS_FROM, thing="records.id", stored="records.recorded_at")

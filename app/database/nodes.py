@@ -21,7 +21,8 @@ ANSWER_MS: Final = 1_500
 """Milliseconds within which a node of Citus must answer its coordinator."""
 
 AGAIN_S: Final = 5.0
-"""Seconds for which answers are reused, because anybody may request `/readyz` at any rate."""
+"""Seconds for which answers are reused. The servers are therefore asked rarely, even if someone
+requests `/readyz` many times a second."""
 
 _NODES: Final = """
 SELECT nodename, nodeport FROM pg_dist_node
@@ -114,7 +115,8 @@ class NodesWatch:
             return self._seen
 
     async def _rows(self) -> dict[str, State | None]:
-        """Ask each Citus node in its own transaction: a timeout does not affect the others."""
+        """Return the state of each Citus node; None for a node that does not answer. Each node is
+        asked in its own transaction, so that a timeout does not affect the others."""
         found = dict[str, State | None]()
         for host, port in await self._database.on_snapshot(_nodes):
             try:

@@ -25,35 +25,42 @@ if TYPE_CHECKING:
     from app.database.hosts import Connection, Hosts
 
 Purpose = Literal["serving", "working", "alone", "upgrading", "writing", "folding", "reading"]
-"""Purpose for which a database is opened: see `Database.open`. `alone` excludes all writers."""
+"""Purpose for which a database is opened. `Database.open` explains each purpose."""
 
 ANSWER_S: Final = 20
-"""Seconds for a statement, also a commit that awaits a standby. Then its outcome is unknown."""
+"""Seconds that a client waits for the answer to a statement or to a commit. After this time, it is
+unknown whether a commit succeeded. A commit may also wait for a standby."""
 
 COMMIT_S: Final = 5.0
-"""Seconds in which a receiver's or worker's commit must be answered, because it is small."""
+"""Seconds within which a commit of a receiver or worker must be confirmed. Their transactions are
+small."""
 
 STATEMENT_MS: Final = 15_000
 """Milliseconds that the server may take for a statement, even if its client is gone."""
 
 LOCK_MS: Final = 10_000
-"""Milliseconds that a statement waits for another transaction. Transactions take milliseconds."""
+"""Milliseconds for which a statement waits for a lock of another transaction. Transactions usually
+take milliseconds."""
 
 IDLE_MS: Final = 5_000
-"""Milliseconds a writing transaction may be idle. Then the server ends it and frees its locks."""
+"""Milliseconds for which a writing transaction may be idle. Then the server ends the transaction,
+and frees its locks."""
 
 READING_IDLE_MS: Final = 3_600_000
-"""Milliseconds a reading transaction may be idle: long, because a scan keeps its snapshot."""
+"""Milliseconds for which a reading transaction may be idle. The time is long, because a scan of the
+whole database keeps one snapshot open."""
 
 SERVER_KEEPALIVE: Final = {
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
 }
-"""Settings by which the server notices a lost client in ten seconds, and frees its locks."""
+"""Settings by which the server notices within ten seconds that a client is lost. It then frees the
+client's locks."""
 
 SILENCE_MS: Final = 30_000
-"""Milliseconds of silence after which a client drops its server. The default is hours."""
+"""Milliseconds without a sign of the server after which a client ends the connection. The kernel's
+default is hours."""
 
 CLIENT_KEEPALIVE: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -63,7 +70,7 @@ CLIENT_KEEPALIVE: Final = (
 )
 
 VACUUM_S: Final = 24 * 3_600
-"""Seconds that a VACUUM may take: hours for large tables on a slow disk."""
+"""Maximum seconds for a VACUUM. Large tables on a slow disk take hours."""
 
 
 def writing_engine(
@@ -311,13 +318,17 @@ async def is_lost(connection: AsyncConnection) -> bool:
 
 
 _OF_NUMBERS: Final = "varsup.c"
-"""File of the server's warning that fewer than forty million transaction numbers are left."""
+"""Source file of PostgreSQL from which it warns that fewer than forty million transaction numbers
+are left. This warning says nothing about the commit."""
 
 
 @contextmanager
 def _committing(driver: Connection, holder: Holder | None) -> Iterator[None]:
-    """Abort the connection unless the commit is confirmed in time. Raises StoreUnavailable if the
-    server did not wait for its standby: the commit must not be acknowledged."""
+    """Abort the connection unless the block's commit is confirmed in time.
+
+    Raises StoreUnavailable if the server warns that it did not wait for its standby. The deliveries
+    in the commit must then not be acknowledged.
+    """
     warnings: list[object] = []
 
     def hear(_connection: object, message: asyncpg.PostgresLogMessage) -> None:

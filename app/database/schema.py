@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 VERSIONS: Final = ("0.1.0",)
-"""Versions that this program can upgrade, oldest first. Listed, because alembic loads slowly."""
+"""Versions of the schema, oldest first. This program can upgrade any of them to the last one. They
+are listed here, because loading alembic to find them is slow."""
 
 NEWEST: Final = VERSIONS[-1]
 
@@ -143,7 +144,8 @@ _SQLITE_OWN: Final = frozenset(
         "CREATE TABLE sqlite_sequence(name,seq)",
     }
 )
-"""Definitions of SQLite's own tables. Names are not enough: a trigger could have one."""
+"""Definitions of the tables that SQLite makes for itself. Whole definitions are compared, because a
+trigger that somebody added could have the name of such a table."""
 
 _POSTGRESQL: Final = """
 WITH place AS (SELECT oid, quote_ident(nspname) || '.' AS prefix

@@ -28,7 +28,8 @@ SELECT json_build_object(
                         WHERE slot_type = 'logical' AND active_pid IS NOT NULL)), '[]')
 ) #>> '{}'
 """
-"""Query for any server's state. A standby's is NULL without permission for statistics."""
+"""Query for the state of a primary or a standby. A connected standby is `unknown` if the user may
+not read the server's statistics."""
 
 _HOW_MANY: Final = re.compile(r"\s*(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", re.IGNORECASE)
 

@@ -102,13 +102,15 @@ Result = TypeVar("Result")
 Words = ParamSpec("Words")
 
 SPREAD: Final = "spread"
-"""Key in `info` for the function that rewrites statements for a cluster; None without one."""
+"""Key in a connection's `info`, for the function that rewrites statements for a Citus cluster. Its
+value is None if the tables are not distributed."""
 
 MAX_PARAMETERS = 30_000
 """Maximum number of parameters in one statement. SQLite allows 32,766."""
 
 MAX_ROWS = 512
-"""Maximum number of rows in one INSERT of SQLite; a power of two, for `insert_rows`."""
+"""Maximum number of rows in one INSERT of SQLite. It is a power of two, because `insert_rows`
+divides rows into such groups."""
 
 MAX_LISTED = 4_096
 """Maximum number of values in one IN of SQLite; a power of two."""

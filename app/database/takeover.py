@@ -128,7 +128,8 @@ _NEWEST: Final = """
 SELECT greatest((SELECT max(received_at) FROM inbox),
                 (SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1))
 """
-"""Query for when the newest stored delivery was acknowledged. Lost ones came later."""
+"""Query for the time at which the newest stored delivery was received. Deliveries that a takeover
+lost were received later."""
 
 
 class Look(NamedTuple):
@@ -307,8 +308,11 @@ class ServerWatch:
         self.servers[holder] = here
 
     def _is_missing(self, seen: Look, holder: Holder) -> bool:
-        """Return whether a server lacks a holder's newest commit. Examines `holder`, because two
-        promoted standbys may have one identity, and others that last used another server."""
+        """Return whether the server lacks the newest commit of a holder in this process.
+
+        Compared are the holders that last used another server, and `holder` in any case: two
+        promoted standbys may have the same identity, so an unchanged identity proves nothing.
+        """
         for each, server in self.servers.items():
             mark, moved = seen.newest.get(each.id), server != seen.server
             lacks = each.newest and mark not in each.newest
@@ -342,7 +346,8 @@ class ServerWatch:
 
 
 def _locked(connection: PlainConnection) -> tuple[ServerIdentity | None, FoundGap | None]:
-    """Lock the server's record until the transaction ends. Return the server and its gap."""
+    """Lock the row of `meta` that names the server, until the transaction ends. Return the noted
+    server and the noted gap; None for one that is missing."""
     connection.ask("SELECT value FROM meta WHERE name='server' FOR UPDATE")
     return server_noted(connection), _named_gap(connection)
 

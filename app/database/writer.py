@@ -86,22 +86,27 @@ class Space:
 PAGE_BYTES: Final = 4096
 
 CHECKPOINT_PAGES = 12_000
-"""Log pages after which a checkpoint is due: 48 MB. A longer log copies pages less often."""
+"""Number of pages in the log that makes a checkpoint due: 48 MB. With a longer log, a page that
+changes often is copied less often."""
 
 ROOM_PAGES: Final = 256
 """Minimum number of pages in the log for which emptying it is worth the effort: 1 MiB."""
 
 INSIST_S: Final = 4.0
-"""Seconds between checkpoints that wait for readers: a full disk recovers within five seconds."""
+"""Minimum seconds between two checkpoints that wait for readers. With this pause, the service
+recovers from a full disk within five seconds."""
 
 INSIST_MS: Final = 250
-"""Milliseconds that a checkpoint of an overlong log waits for readers, while deliveries wait."""
+"""Milliseconds for which a checkpoint of an overlong log waits for readers. Deliveries must wait
+for it."""
 
 Mode = Literal["PASSIVE", "RESTART", "TRUNCATE"]
-"""Checkpoint: PASSIVE waits for no reader, RESTART for all; TRUNCATE also empties the file."""
+"""Kind of checkpoint. PASSIVE waits for no reader, and RESTART waits for all readers. TRUNCATE also
+waits for all, and then empties the log's file."""
 
 INDEX_HEAD: Final = 48
-"""Bytes of the log's index that each commit changes (SQLite's `walformat.html`, 2.1)."""
+"""Number of bytes at the beginning of the log's index that every commit changes (SQLite's
+`walformat.html`, 2.1)."""
 
 _MX_FRAME = 16
 
@@ -267,14 +272,15 @@ class DatabaseFiles:
 
 
 TURN_S: Final = 5.0
-"""Seconds a writer waits for earlier writers of its process. Transactions take milliseconds."""
+"""Seconds for which a writer waits for earlier writers of its own process. Transactions usually
+take milliseconds."""
 
 KEEP_S: Final = 0.025
-"""Maximum seconds for which this process's writers may hand the lock to each other. If they
-released it, each small write would wait for another process."""
+"""Maximum seconds for which writers of this process hand the lock to each other. If each of them
+released the lock, each small write would have to wait for other processes."""
 
 WANTED_S: Final = 1.0
-"""Number of seconds for which another process that waited for this one is expected to come back."""
+"""Seconds after another process waited for this one, during which it is expected to wait again."""
 
 
 def _ask(connection: PlainConnection, sql: str) -> Rows:
@@ -459,7 +465,8 @@ class Writer:
         return None if self._place is None else self._place.lost()
 
     async def _wait_for_turn(self) -> None:
-        """Wait for earlier writers. Raises StoreUnavailable after TURN_S: a disk may hang."""
+        """Wait for earlier writers of this process. Raises StoreUnavailable after TURN_S, because a
+        disk may not answer."""
         self._waiting += 1
         try:
             # Even if the lock looks free, earlier waiters get it first.
@@ -550,7 +557,7 @@ class Writer:
                 self._place.note()  # the file has become shorter
 
     async def _checkpoint_long_log(self, connection: AsyncConnection) -> None:
-        """Checkpoint an overlong log after a commit. Raises only I/O errors."""
+        """Checkpoint the log if it is too long after a commit. Raises only I/O errors."""
         mode = None if self._log is None else self._log.checkpoint_due()
         if mode is None:
             return

@@ -75,15 +75,18 @@ _WHOLE: Final[Mapping[str, tuple[bytes, ...]]] = {
 """Byte sequences that a complete file of each type contains (for PDF, ISO 32000-1, 7.5.5)."""
 
 MAX_PIXELS: Final = 50_000_000
-"""Maximum pixels: an A4 page at 600 dpi has 35 million. A few kilobytes can hold billions."""
+"""Maximum number of pixels of a picture. An A4 page at 600 dpi has 35 million. The limit is needed
+because a file of a few kilobytes can contain billions."""
 
 _JPEG_SIZE: Final = re.compile(
     rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf]\x00.[\x08\x0c](..)(..)", re.DOTALL
 )
-"""JPEG frame header (ITU-T T.81, B.2.2): precision, lines, columns. Other data may precede it."""
+"""Pattern of a JPEG frame header (ITU-T T.81, B.2.2): precision, number of lines, number of
+columns. Other segments of the file may precede it."""
 
 PDF_END_BYTES: Final = 4096
-"""Bytes at the end of a PDF searched for the end mark. Mail programs add bytes after it."""
+"""Number of bytes at the end of a PDF in which its end mark is searched for. Mail programs add
+bytes after the mark."""
 
 _MEDIA_BY_NAME: Final = {
     ".pdf": _PDF, ".png": _PNG, ".jpg": _JPEG, ".jpeg": _JPEG, ".jpe": _JPEG, ".txt": _TEXT,

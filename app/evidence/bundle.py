@@ -292,7 +292,8 @@ def _log(dossier: gather_evidence.Dossier) -> dict[str, Any]:
 KEY: Final = "evidence-key.pub"
 
 ABOUT: Final = "signature over the manifest of an evidence bundle"
-"""First line of the signature file. No signature covers it, so it is constant."""
+"""Comment in the first line of the signature file. The signature does not cover this line, so
+verifiers require this exact text."""
 
 KEY_PEM: Final = "evidence-key.pem"
 
@@ -433,7 +434,8 @@ async def build_evidence(
 async def _permitted_of(
     connection: Connection, restriction: Restriction, *, by: str | None
 ) -> None:
-    """Raise UsageError unless the person may export restricted data (the permission to erase)."""
+    """Raise UsageError unless the person may export the data of an order whose processing is
+    restricted. The required permission is the one to erase data."""
     try:
         await permitted(connection, by=by, action="erased")
     except UsageError as error:
@@ -450,7 +452,8 @@ async def _sealed_dossier(
     lines: gather_evidence.ReadsLines,
     signer: seal.CheckpointSigner,
 ) -> gather_evidence.Dossier:
-    """Seal, then gather. Raises UsageError if evidence stays unsealed: verifiers would doubt it."""
+    """Seal the order's evidence, and then gather it. Raises UsageError if old evidence is still
+    unsealed, because a verifier would doubt it."""
     for _ in range(SEAL_TRIES):
         await seal.seal_all(context, signer)
         if await seal.seal_orders_for(context, request.order):

@@ -84,7 +84,7 @@ def family_of(reason: str | None) -> Family | None:
 
 
 EventKey = tuple[str, str, str]
-"""Source, event id and digest of the body. Different sources may have equal event ids."""
+"""(source, event id, digest of the body). Different sources may use equal event ids."""
 
 State = Literal["open", "won", "lost"]
 _STATES: Final[Mapping[str, State]] = {

@@ -309,8 +309,8 @@ async def _respond_by(
 async def _bodies(
     connection: Connection, deliveries: Sequence[Delivery], sources: Mapping[str, Source]
 ) -> AsyncIterator[tuple[Delivery, Source, Incoming]]:
-    """Yield each event's first stored delivery. Skips sources that are no longer configured, and
-    events that did not come in a signed message."""
+    """Yield each event's first delivery whose body is stored, with its source and request. Skip
+    sources that are no longer configured, and events that did not come in a signed message."""
     found = set[disputes.EventKey]()
     for each in deliveries:
         source = sources.get(each.event.source)
@@ -378,8 +378,14 @@ async def _earlier(
     *,
     whole: bool,
 ) -> tuple[list[EarlierOrder], list[first_party.Purchase]]:
-    """Return earlier orders with this phone number and no dispute, oldest first, and purchases. If
-    `whole`, purchases match also by email, name or card, which requires reading bodies."""
+    """Return two lists about other orders that were paid earlier.
+
+    The first has the undisputed orders with the same phone number, oldest first. The second has a
+    purchase for each order found.
+
+    whole  whether purchases may also agree only in email, name or card. This requires reading
+           bodies
+    """
     things = {known.order, *(each.delivery_id for each in known.deliveries)}
     noted = {each[0] for each in await notes_of(connection, things)}
     digests = sorted(each for each in noted if whole or is_of_a_number(each))

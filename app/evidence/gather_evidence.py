@@ -413,8 +413,9 @@ async def gather_dossier(
 async def _arrived(
     connection: Connection, known: History
 ) -> tuple[list[store.StoredDelivery], list[store.StoredDelivery]]:
-    """Return each event's first delivery, and later ones if the first has no body. Raises
-    UsageError if they are too large."""
+    """Return each event's first delivery. If its body was never stored, return the event's later
+    deliveries with a body in a second list. Raises UsageError if the bodies and headers are too
+    large."""
     events = by_event(known.as_stored().deliveries)
     ids = [each[0].delivery_id for each in events]
     size = await store.size_of_arrived(connection, ids)

@@ -111,7 +111,8 @@ async def letter_in(letter: Letter, form: LetterForm, *, name: str = "letter.pdf
 
 
 def _fault(letter: Letter, content: bytes, pages: Mapping[int, int], name: str) -> str | None:
-    """Return a sentence on the limit that a PDF exceeds; None if it exceeds no limit."""
+    """Return a sentence on the limit that the letter or an exhibit exceeds; None if all limits are
+    met."""
     exhibits = [
         SentFile(
             name=f"exhibit {each.number}, {shown['name']}", ending=ENDINGS[each.media],
@@ -150,8 +151,8 @@ def _file(exhibit: Exhibit) -> str:
 
 
 async def _pdf(letter: Letter) -> tuple[bytes, dict[int, int]]:
-    """Lay out the letter, with outside exhibits in child processes. Return the PDF and each
-    exhibit's number of pages. Raises UsageError if Typst is not installed, or fails."""
+    """Lay out the letter. Return the PDF and each exhibit's number of pages. Exhibits from outside
+    are opened only in child processes. Raises UsageError if Typst is not installed, or fails."""
     if find_spec("typst") is None:
         raise UsageError(
             "PDF needs typst, which is not installed: run `pip install typst` in the environment "

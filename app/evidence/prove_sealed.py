@@ -39,13 +39,16 @@ from reconcile.transparency.evidence import value_document
 from reconcile.transparency.merkle import Hash, computed, consistency_spans, inclusion_spans, needed
 
 LEAF_BYTES: Final = 2_400
-"""Size in bytes of a leaf in a bundle: its text, its proof and the salts of its parts."""
+"""Size in bytes that a leaf typically takes in a bundle. It includes the leaf's text, its proof,
+and the salts of its parts."""
 
 AT_ONCE: Final = verify.MAX_BYTES * 2 // 3 // LEAF_BYTES
-"""Maximum leaves proved at once. In memory, they take at most two thirds of the largest bundle."""
+"""Maximum number of leaves that are proved at a time. Together they have at most two thirds of the
+size of the largest bundle."""
 
 PATHS_AT_ONCE: Final = 500
-"""Number of leaves whose paths are computed together. Each may need 256 hashes from the store."""
+"""Number of leaves whose audit paths are computed together. Each path may need 256 hashes from the
+database."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +224,8 @@ async def newest_checkpoint(context: AppContext) -> log_store.SignedHead:
 PUBLISHED: Final = "published"
 
 NOTED_EVERY: Final[Duration] = HOUR
-"""Minimum time between two records that a checkpoint was shown. These records are never deleted."""
+"""Minimum time between two records that state that a checkpoint was published. Such records are
+never deleted, so there should be few."""
 
 
 async def shown_checkpoint(context: AppContext) -> log_store.SignedHead:
@@ -476,9 +480,13 @@ async def _in_tree(
     as_of: Instant,
     chain: Sequence[leaf_store.Leaf],
 ) -> InTree | None:
-    """Return the order's place in the first suitable tree that contains it, or None. The newest
-    tree before `as_of` is suitable if it was made on that day (UTC), or if the order began on that
-    day. For an older order, all later trees are suitable, too."""
+    """Return the order's position in the first suitable tree that contains it; None if there is
+    none.
+
+    The newest tree before `as_of` is suitable if the order began on the day of `as_of` (UTC), or if
+    the tree was made on that day. If the order began earlier, all trees after `as_of` are suitable,
+    too.
+    """
     newest = await order_tree_store.newest_tree(connection, until=as_of)
     trees = [] if newest is None else [newest]
     if leaf_store.began_before(chain, as_of):

@@ -54,7 +54,8 @@ from reconcile.transparency import cosignatures, merkle, order_tree
 
 
 MAX_NOTE_BYTES: Final = 64 * 1024
-"""Maximum bytes of a note. This log's have some 250; others may have added signatures."""
+"""Maximum size in bytes of a note. A note of this log has about 250 bytes. Others may have added
+signatures."""
 
 
 class NotACheckpoint(Exception):
@@ -137,7 +138,8 @@ PORTION: Final = 128
 REST_S: Final = 1.0
 
 GATHER_S: Final = 0.25
-"""Seconds until the next round after one that sealed everything. New rows share a transaction."""
+"""Seconds between a round that sealed all waiting rows and the next round. During the pause, new
+rows accumulate and then share a transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,8 @@ _TOP: Final = 28
 _BOTTOM: Final = 44
 _TICKS_MOST: Final = 5
 _LEAST: Final = 4
-"""Minimum height of the vertical axis. Without it, a single item would get a full-height bar."""
+"""Minimum value at the top of the vertical axis. If the axis ended at 1, a single item would get a
+bar of full height."""
 
 _LABELS_MAX: Final = 12
 """Maximum number of labels below an axis. More labels would overlap."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 from unicodedata import category, name
 
 _SURE: Final = "\u024f"
-"""Last code point of the range whose characters are all in Typst's own fonts."""
+"""Last code point for which no font is searched: Typst's own fonts have all characters up to it."""
 
 _NAMED: Final = 6
 
@@ -26,7 +26,8 @@ _SCRIPTS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 _LACKS: Final = re.compile(r'the text `"(.+?)"` could not be displayed')
-"""Typst's error that names a missing character, for PDF standards that forbid empty boxes."""
+"""Pattern of Typst's error about a character that no font has. Typst reports it for PDF standards
+in which such a character must not be shown as an empty box."""
 
 
 def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]) -> bytes:
@@ -117,7 +118,12 @@ def _rare_in(values: Mapping[str, Any]) -> list[str]:
 
 
 def _lacking(characters: Iterable[str], *, own: bool) -> list[str]:
-    """Return all characters of each script that lacks a font; `own` means only Typst's fonts."""
+    """Return the characters whose scripts lack a font.
+
+    If one character of a script lacks a font, all given characters of the script are returned.
+
+    own  whether to use only the fonts that come with Typst
+    """
     import typst
 
     left, lacking = list(characters), list[str]()

@@ -122,7 +122,8 @@ class HolderRow(Table, table=True):
 
 
 NUMBERED: Final[dict[str, Any]] = {**STRICT, "sqlite_autoincrement": True}
-"""Arguments for tables that never reuse numbers: readers would mistake new rows for old."""
+"""Arguments for tables whose numbers must never be used twice. A reader that remembers the last
+number it read would otherwise miss a new row with an old number."""
 
 
 class InboxRow(Table, table=True):
