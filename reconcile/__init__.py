@@ -1,2 +1,5 @@
-"""Pure engine: folds deliveries and records into ledgers, and matches them with books and
-statements. Uses the standard library only."""
+"""Engine that computes ledgers from deliveries and records, and matches ledgers with order books
+and statements.
+
+It is pure: it does no input or output, and uses only the standard library.
+"""

@@ -1,8 +1,8 @@
 """Canonical JSON: equal values give equal bytes.
 
-Leaves out: floats. Every number here is an integer; money is a decimal string.
-The form is RFC 8785 (JCS) for these values: sorted keys, no blanks, UTF-8. RFC 8785 sorts keys by
-UTF-16 code units; all keys here are ASCII, for which both orders agree.
+Leaves out: floats. Every number here is an integer; money is a decimal string. The form is RFC 8785
+(JCS) for these values: sorted keys, no blanks, UTF-8. RFC 8785 sorts keys by UTF-16 code units,
+Python by code points. The result is the same, because all keys here are ASCII.
 """
 
 import hashlib

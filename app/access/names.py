@@ -1,4 +1,5 @@
-"""Names of operators: which names are valid, and which look like another (Unicode's UTS 39)."""
+"""Check names of operators: whether a name is valid, and whether it looks like another name
+(Unicode's UTS 39)."""
 
 from collections.abc import Iterable
 from typing import Final

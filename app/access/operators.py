@@ -1,7 +1,8 @@
 """Operators, the permissions of their roles, and the audit trail.
 
-Without operators, everybody who can run the command may do everything. The trail then names their
-machine account. With operators, every action in MAY needs a permitted role.
+Without operators, everybody who can run the command may do everything. The trail then names the
+account with which a person is logged in to the machine. With operators, every action in MAY needs a
+permitted role.
 
 Operators prove their identity by a session or a token. The machine's owner may act in any
 operator's name. The trail then also names the owner's account, which never counts as a second

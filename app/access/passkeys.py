@@ -3,8 +3,8 @@
 1 ask     a page contains options with a challenge, which the browser passes to the authenticator
 2 verify  check its answer: challenge, origin, the console's name, presence, signature, count
 
-Source: W3C Web Authentication Level 3, sections 7.1 and 7.2, by the library `webauthn`. Leaves out:
-where passkeys are stored (`session_store.py`), and who may sign in (`sessions.py`).
+The library `webauthn` checks answers by W3C Web Authentication Level 3, sections 7.1 and 7.2.
+Leaves out: where passkeys are stored (`session_store.py`), and who may sign in (`sessions.py`).
 """
 
 from collections.abc import Callable, Collection

@@ -1,13 +1,12 @@
 """Proposals: acts that need two operators. One operator proposes the act; another approves it.
 
-1 propose  an operator who has proved their identity requests an act from the room that owns it
-2 look     others see the proposal and its subject
-3 decide   another operator approves or rejects, or the proposer withdraws; each proposal is decided
-only once
-4 act      the transaction that stores the approval also does the act, in the proposer's name; the
-trail names the approver too
+    1 propose  an operator who has proved their identity requests an act
+    2 look     others see the proposal and its subject
+    3 decide   once: another operator approves or rejects, or the proposer withdraws
+    4 act      the transaction that stores the approval also does the act, in the proposer's
+               name; the trail names the approver too
 
-A room defines such an act as a `ProposalKind`, which `wiring/work.py` lists. `subject_state`
+A package defines such an act as a `ProposalKind`, which `wiring/work.py` lists. `subject_state`
 describes the subject's present state, and `perform` does the act. An approval is refused if the
 subject has changed since the proposal, or if the approver may be the proposer under another name.
 """

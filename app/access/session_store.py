@@ -1,6 +1,7 @@
 """Rows of credentials, invitations, sessions and used forms. Leaves out their rules.
 
-Secrets are stored as hashes. Secrets of one-time codes are stored as they are.
+Secrets are stored as hashes. Only the secrets of one-time codes are stored as they are, because the
+codes are computed from them.
 """
 
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""The API of results that take seconds to minutes.
+"""The API of results that take seconds to minutes to compute.
 
 The results are reports and journals of any period, verifications of closed months, and previews of
 other matching rules. Separate processes compute them, one at a time. Until a result is ready, the

@@ -1,4 +1,5 @@
-"""The HTTP client of the payment service: one call, one key, a limited number of requests.
+"""The HTTP client of the payment service. A call uses one idempotency key and sends a limited
+number of requests.
 
     (a) send one request, for at most `try_s`, and read its answer up to a size limit
     (b) judge the answer (`request.judge_reply`)

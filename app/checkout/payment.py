@@ -1,6 +1,7 @@
-"""An order's payment as its records state it, and the records for the service's answers.
+"""Read the state of an order's payment from its records, and build the records of the service's
+answers.
 
-Leaves out: reading and writing records.
+Leaves out: loading and storing records.
 """
 
 import hashlib

@@ -11,8 +11,8 @@ The error messages are written for the shop's people.
     ├── CheckoutDeniedError    the service refuses our token or knows no such address
     └── CheckoutBusyError      too many calls at this moment
 
-No error contains a phone number, a URL or a token. Only `check_request` creates a SoundRequest.
-Leaves out: tokens and keys.
+No error contains a phone number, a URL or a token. A SoundRequest is a request that `check_request`
+has accepted. Leaves out: tokens and keys.
 """
 
 import hashlib

@@ -1,1 +1,2 @@
-"""Folds a history into a ledger: events, records, correlation, outcome, findings, explanation."""
+"""Computes an order's ledger from its history of deliveries and records, and explains the
+ledger."""

@@ -1,18 +1,20 @@
-"""Arrange the evidence of an order at one instant: which event belongs to which attempt.
+"""Decide which event of an order belongs to which attempt, as of one instant.
 
-Leaves out: any judgement of outcome or money. References decide, never the order of arrival.
+Leaves out: any judgement of outcome or money. Events are assigned by the references that they
+state, never by their order of arrival.
 
-A refund without a payment counts for the order that it names only if other evidence proves that the
-order exists.
+A refund's event may name an order but no payment. The refund counts for this order only if other
+evidence proves that the order exists.
 
 An attempt is identified by (source, reference). The reference is the payment's. If the payment is
-unknown, it is the session's; if the session is unknown too, the order's.
+unknown, the session's reference is used; if the session is unknown too, the order's.
 
-A coarse event names no payment. It joins the only attempt that it can mean: the single attempt of
-its session or order, the attempt with its dispute, the single attempt with an equal claim, or the
-attempt that it repeats. Otherwise it makes a new attempt, unless it says nothing new.
+An event that names no payment is called coarse. It joins the only attempt that it can mean: the
+single attempt of its session or order, the attempt that has its dispute, the single attempt with an
+equal claim, or the attempt that it repeats. Otherwise it makes a new attempt, unless it says
+nothing new.
 
-Unconfirmed events may come from anyone. They are arranged last and never change the attempt of a
+Unconfirmed events may come from anyone. They are assigned last and never change the attempt of a
 signed or fetched event. Events that the profile ignores belong to no attempt.
 """
 

@@ -1,4 +1,4 @@
-"""A ledger as text and as JSON, with the same words in the CLI, the API and the evidence.
+"""Formats a ledger as text and as JSON. The CLI, the API and the evidence show the same sentences.
 
 Leaves out: layout, such as colors, columns and pages.
 """

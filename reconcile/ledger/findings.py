@@ -1,7 +1,8 @@
-"""Observations on a ledger. Each check is a small function in one of two tuples.
+"""Checks that find unusual facts about an order and add them to its ledger as findings.
 
-Leaves out: decisions. A finding never changes an outcome. Checks read the Case and its Judgement,
-so the order of arrival does not matter.
+Leaves out: decisions. A finding never changes an outcome. Each check is a function listed in
+`CHECKS` or `CHECKS_OF_RECORDS`. Checks read only the Case and its Judgement, so the order of
+arrival does not matter.
 """
 
 from collections.abc import Callable, Iterable

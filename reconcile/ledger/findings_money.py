@@ -1,4 +1,5 @@
-"""Observations on moved money: stated twice, stated differently, too much, too little.
+"""Findings about moved money, such as an amount that is stated twice, stated differently, too large
+or too small.
 
 Leaves out: the outcome of the order; `outcome` decides it.
 """

@@ -1,7 +1,10 @@
-"""Fold: the meaning of a history at one instant. Every ledger comes from here.
+"""Compute an order's ledger from its history, as of one instant. This is called a fold.
 
-Leaves out: sequence numbers, previous statuses, clocks. The steps are arrange, judge and find. Each
-is a function of the previous step's result.
+Every ledger is computed here in three steps: arrange, judge and find. Each step uses only the
+results of earlier steps.
+
+Leaves out: sequence numbers, previous statuses and clocks. A ledger depends only on the history,
+the policy and the instant.
 """
 
 from typing import Final

@@ -1,6 +1,7 @@
-"""Everything known about one order: a set that only grows, by union.
+"""History of one order: everything that is known about it, as a set of deliveries and records.
 
-Leaves out: any sequence among the members of the set, and any judgement.
+A history only grows, because new evidence is added by set union. Leaves out: any sequence among the
+members of the set, and any judgement.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Result of a fold: one order's ledger and its parts. Values only.
+"""Types of a fold's result: one order's ledger and its parts.
 
 Leaves out: wording. Reasons and findings carry a code, cited ids and facts; `vocabulary`, `explain`
 and `plain` turn those into sentences.

@@ -1,7 +1,7 @@
-"""Movements of money on each payment, each counted once however many events state it.
+"""Movements of money on each payment. A movement counts once, even if several events state it.
 
-Leaves out: whether the amount is right, and doubts because of other events or orders. `doubt` and
-`outcome` judge that.
+Leaves out: whether an amount is right, and whether other events or orders put a payment in doubt.
+`doubt` and `outcome` judge that.
 
 The movements are:
 
@@ -11,8 +11,9 @@ The movements are:
 - one reversal
 - the loss of each dispute
 
-If a later state takes money back, that is a separate, negative movement. If events state different
-amounts for one movement, no amount is entered.
+If a provider's later answer withdraws an amount that an earlier answer stated, the withdrawal is a
+separate, negative movement. If events state different amounts for one movement, no amount is
+entered.
 """
 
 from collections.abc import Iterable, Sequence

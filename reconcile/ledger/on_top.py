@@ -1,4 +1,5 @@
-"""Money on top of the price, and discounts at the provider, as parts of a payment.
+"""Computes which part of a payment was paid on top of the price, and which discounts the provider
+gave.
 
 Leaves out: which payments count; `outcome` passes them in.
 

@@ -1,7 +1,7 @@
-"""Decide the order's outcome from its attempts and movements. The decision tables are functions of
-a Case.
+"""Decide the order's outcome from its attempts and movements.
 
-Leaves out: findings, which observe but do not decide, and all wording.
+Each decision table is a function that reads the Case. Leaves out: findings, which observe but do
+not decide, and all wording.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,5 @@
-"""Judge one attempt: by its highest-ranked claim, else by whether its deadline has passed.
+"""Judge one attempt by its highest-ranked claim. If no claim decides, judge it by whether its
+deadline has passed.
 
 Leaves out: money. `outcome` judges the order from all attempts.
 """

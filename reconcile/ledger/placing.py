@@ -1,6 +1,7 @@
-"""Assigns events to orders by records, which outrank the order number in the event.
+"""Assigns events to orders by records. A record outranks the order number in the event.
 
-Leaves out: the order that an event names. It counts only if no record assigns or names the payment.
+Leaves out: the order that an event names. This order counts only if no record assigns or names the
+payment.
 
 A person's assignment outranks everything else. If a payment was assigned several times, the latest
 assignment counts. It covers every event that names the payment, and events of its session that name

@@ -5,7 +5,7 @@ ids and without a payment service's codes. `staff` says what the shop's people m
 made from the outcome and the findings.
 
 Leaves out: the proof; `explain` gives sentences with cited ids. These words are made whenever a
-ledger is shown, and no fingerprint covers them: they may be improved.
+ledger is shown. They may change between releases, because no fingerprint covers them.
 """
 
 from collections.abc import Collection

@@ -1,12 +1,12 @@
-"""Position of a payment according to its provider's answers: sums, refunds, chargebacks.
+"""Amounts of a payment according to its provider's answers: sums, refunds and chargebacks.
 
 Leaves out: signed events. If events and answers state different sums, `movements` uses the greater
 one.
 
-Of several answers, the one on the latest version of the payment counts, separately for each sum,
-refund or chargeback. An answer can withdraw only what earlier answers stated, for example a refund.
-A withdrawal makes no order fulfillable until a second answer, at least REPEATED_AFTER later,
-confirms it. The first answer may come from a copy of the provider's data that lags behind.
+Every answer describes one version of the payment. For each sum, refund and chargeback, the answer
+with the latest version counts. An answer can withdraw only what earlier answers stated, for example
+a refund. A withdrawal makes no order fulfillable until a second answer, at least REPEATED_AFTER
+later, confirms it. The first answer may come from a copy of the provider's data that lags behind.
 """
 
 from collections.abc import Sequence

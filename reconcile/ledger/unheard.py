@@ -1,8 +1,8 @@
 """Evidence that may be about an order but is in no ledger: unread, refused or lost messages, and
 unallocated payments.
 
-Leaves out: how this evidence is found. As long as there is any, no sentence may say that nothing
-came.
+Leaves out: how this evidence is found. While such evidence exists, no sentence may say that nothing
+came for the order.
 """
 
 from collections.abc import Mapping

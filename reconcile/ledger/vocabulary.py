@@ -1,14 +1,15 @@
-"""All findings and reasons: codes and wording.
+"""Codes and wording of all findings and reasons.
 
-A finding is a row of `FINDINGS`, a reason a row of `REASONS`. The functions that find and judge are
-elsewhere; `explain` and `plain` fill in facts.
+A finding is a row of `FINDINGS`, a reason a row of `REASONS`. Other modules decide which of them
+apply to an order; `explain` and `plain` fill in facts.
 
 sentence  for people who work with the evidence; cited ids are appended
 plain     for customers, to be read aloud; no ids, no codes of a payment service
 staff     what the shop's people must do; empty if nothing
 summary   meaning of the code for many orders, in a report
 
-`{name}` stands for a fact of that name. A `sentence` has no full stop; `plain` and `staff` have.
+`{name}` stands for a fact of that name. A `sentence` ends without a full stop; `plain` and `staff`
+end with one.
 """
 
 from typing import Final, Literal, NamedTuple, get_args

@@ -1,1 +1,2 @@
-"""Compares ledgers with order books and statements: what matches, what breaks, and why."""
+"""Compares ledgers with order books, statements and bank files, and reports each difference with
+its cause."""

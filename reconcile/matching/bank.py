@@ -1,14 +1,15 @@
 """Match payouts with bank lines to tell whether a provider's payouts arrived in the bank.
 
-Leaves out: reading and storing, and the payments of a payout. A payout is the sum of the statement
-lines that name it. A bank line is one booking on a bank account; credits are positive. All payouts
-and lines are held in memory, because there are far fewer of them than payments.
+Leaves out: reading and storing, and which payments a payout contains. A payout is the sum of the
+statement lines that name it. A bank line is one booking on a bank account; credits are positive.
+All payouts and lines are held in memory, because there are far fewer of them than payments.
 
     1 join       by hand, by the payout's reference in the line's texts, then by amount and date
     2 judge      each group of payouts and lines: equal, within tolerance, exchanged, or different
-    3 explain    rows without a partner: waiting, other business, or a break
+    3 explain    rows without a partner: they wait, belong to other business, or are a break
 
-Every payout and every line gets exactly one bucket, which does not depend on their order.
+Every payout and every line is put into exactly one bucket. The result does not depend on the order
+of the rows.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Near misses: the nearest unmatched lines, each with the field that differs and a score.
+"""Near misses of an unmatched row: the most similar unmatched lines. Each has the field that
+differs, and a score.
 
 Leaves out: decisions. A candidate is only a hint for a person. No line is matched because it is
-near. A score is the sum of named reasons, at most 100.
+near. A score is the sum of the points of its named reasons, at most 100.
 
 A search compares only a few dozen lines, however many lines there are:
 
-- neighbours by reference and by reversed reference, since one wrong character leaves the beginning
-  or the end unchanged
-- neighbours by amount, also if one amount is wrong by the factor between major and minor units
+- neighbours in the sorted references, and in the sorted references read backwards, because one
+  wrong character leaves the beginning or the end unchanged
+- neighbours by amount, including amounts that are wrong by the factor between major and minor units
 - neighbours by amount on the same day
 - lines that a bank's text names
 """

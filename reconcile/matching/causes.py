@@ -1,4 +1,4 @@
-"""Causes of breaks, one record each, with their words and consequences.
+"""Causes of breaks. Each cause is a record with its words and its consequences.
 
 Leaves out: when a cause applies. To add a cause, add a code to `BreakCause` and a record to
 `CAUSES`.

@@ -1,4 +1,4 @@
-"""Control totals: every row is in exactly one bucket, and the sums must tie.
+"""Control totals, which check that every row is in exactly one bucket and that the sums agree.
 
 Leaves out: which bucket a row belongs to. Six groups of rows, called sides, are counted
 independently:
@@ -10,8 +10,12 @@ statement   every statement line; sums gross, fee and net
 payouts     every payout, compared with the bank lines; sums the net of its statement lines
 bank        every bank line; sums the booked amounts, debits negative
 
-A bucket belongs to one family: `matched` (the sides agree), `waiting` (nothing is wrong yet: a
-margin has not passed, or there is nothing to compare with) or `break` (one bucket for each cause).
+Each bucket belongs to one of three families:
+
+- `matched`: the sides agree
+- `waiting`: nothing is wrong yet, because a margin has not passed or there is nothing to compare
+  with
+- `break`: the sides differ; each cause has its own bucket
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ Leaves out: reporting.
 The captured and the settled amount imply the rate, and a rule may state the expected rate. A
 payment counts as exchanged only if it has one capture and all its lines are in one other currency.
 
-Returns count as exchanged if there are as many returns as lines. All returns must be refunds and
-reversals, or all must be lost disputes. If only running totals of the refunds are known, a
-statement may combine them in fewer lines.
+Returned money of a payment counts as exchanged if it has as many movements as statement lines. Lost
+disputes are compared separately from refunds and reversals. If only running totals of the refunds
+are known, a statement may combine several refunds in one line.
 """
 
 from collections import defaultdict

@@ -1,6 +1,7 @@
-"""Second look at rows that found no partner by key: joins them by hand, payment, group, or date.
+"""Second look at rows for which no partner was found by key. It joins rows that a person matched,
+or that share a payment or a group, or whose amounts and dates fit.
 
-Leaves out: rows that the second look does not join either (see `match`).
+Leaves out: rows that the second look does not join either; `match` decides these.
 
 Each method claims the rows that it joins, so that no row is joined twice. The most certain method
 comes first. A row that fits several others equally well is ambiguous and is not joined.

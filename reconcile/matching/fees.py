@@ -1,4 +1,5 @@
-"""Fee rules that explain the fees of statement lines: percentages and fixed parts, by details.
+"""Suggest fee rules that explain the fees of statement lines. A rule has a percentage and a fixed
+part, and may apply only to lines with certain details.
 
 Leaves out: the contract with the provider. A rule only fits the observed fees. A person compares it
 with the contract.

@@ -1,6 +1,7 @@
 """Money of an order, as needed for matching: captures, returns, doubts and surplus.
 
-Also contains `Left`, the bounded pool of rows without a partner. Leaves out: books and statements.
+Also contains `Left`: rows without a partner that wait for the second look, in limited number.
+Leaves out: books and statements.
 """
 
 from collections import Counter

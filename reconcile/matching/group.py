@@ -1,6 +1,7 @@
-"""Decide the rows of one key, or put them aside for the second look.
+"""Match the rows that share one key, or set them aside for the second look (`fallback`).
 
-Leaves out: how the rows of a key are found, and how one order is judged.
+Leaves out: how the rows of a key are collected (`tally.merge`), and how one order is judged
+(`decide`).
 """
 
 from collections import defaultdict

@@ -1,9 +1,9 @@
-"""Match ledgers, order book and statements: what agrees, what differs, and why.
+"""Match ledgers, order book and statements, and report what agrees, what differs, and why.
 
-Leaves out: reading and storing. The input is three streams of rows in key order (see `rows`). The
-output is matches and breaks as soon as they are decided, and control totals at the end. Memory does
-not grow with the streams: rows that agree are counted and dropped, and the pool of unmatched rows
-is bounded.
+Leaves out: reading and storing. The input is three streams of rows in key order (see `rows`).
+Matches and breaks are returned as soon as they are decided, and control totals at the end. Memory
+does not grow with the streams: rows that agree are counted and dropped, and the pool of unmatched
+rows is bounded.
 
     matching = Matching(rules=rules, as_of=as_of, coverage=coverage, hands=hands)
     for decision in matching.decide(takings=…, book=…, statements=…): ...   # Match or Break

@@ -1,11 +1,14 @@
-"""Match orders paid outside providers with bank lines: whether a customer's transfer arrived.
+"""Match orders paid outside providers with bank lines, to tell whether a customer's transfer
+arrived.
 
-Leaves out: orders without a bank line. As with cash, the book says that they were paid, and no bank
-line is expected. A bank line is matched with an order
+Leaves out: reporting an order without a bank line. The book says that it was paid, perhaps in cash,
+so no bank line is expected.
+
+A bank line is matched with an order in one of three ways:
 
     1 by hand    even if the sums differ, which is a break
-    2 by name    if its texts name the order, and the sums agree
-    3 by date    if they fit only each other, and the book says that it was paid by bank transfer
+    2 by name    if the texts of the line name the order, and the sums agree
+    3 by date    if sum and date fit no other line or order, and the book states a bank transfer
 """
 
 from collections import defaultdict

@@ -1,10 +1,9 @@
 """Flat rows that the matcher reads, one for each ledger, book or statement line, in key order.
 
-Leaves out: conversion to values if they are not needed. A million rows are streamed, and nearly all
-of them agree. Building a value takes much longer than reading a tuple from the database. So a
-stream may yield the database's bare tuples, and tuples of plain ledger lines may lack the last
-fields. The matcher makes rows only of the few tuples that it examines. `ledger_line_row`,
-`book_row` and `statement_row` convert values.
+A million rows are streamed, and nearly all of them agree. Building a value takes much longer than
+reading a tuple from the database. So a stream may yield the database's bare tuples, and the matcher
+makes rows only of the few tuples that it examines. Tuples of plain ledger lines may lack the last
+fields. `ledger_line_row`, `book_row` and `statement_row` convert values to rows.
 
 All three streams are sorted by `key` in ascending order of code points, as Python, SQLite's BINARY
 and PostgreSQL's `COLLATE "C"` sort. The order of rows with equal keys does not matter.

@@ -1,6 +1,6 @@
 """The merchant's rules of matching, the coverage of the files, and matches made by hand.
 
-Leaves out: the rules file.
+Leaves out: parsing the rules file.
 
 By default, every tolerance is zero, and rows without a common reference are never matched. If a
 rule allows more, the resulting matches have their own kind.

@@ -1,8 +1,8 @@
 """Unallocated payments as finance sees them: money in suspense until a person assigns it.
 
 Leaves out: how a payment is folded, and who may assign it. When a movement becomes known, it is
-posted to the place where its payment is at that time: suspense, an order, or an account. A later
-assignment moves the money on the day of the assignment. It never changes the first posting.
+posted to suspense, to an order or to an account, depending on where its payment is at that time. A
+later assignment moves the money on the day of the assignment. It never changes the first posting.
 """
 
 from collections import Counter

@@ -1,8 +1,8 @@
-"""Count rows twice: when they are read, and by bucket when they are decided. Also merge three
-sorted streams.
+"""Count rows twice: all rows as they are read, and the rows of each bucket as they are decided.
+Also merge the three sorted streams of rows.
 
-Leaves out: the equations between the counts (`control`). The two counts are independent, and agree
-only if every row was placed once.
+The two counts are independent, so they agree only if every row was put into exactly one bucket.
+Leaves out: the equations between the counts (`control`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Check wallets: whether each balance follows from its movements, and which movements lack their
-other side.
+"""Check that the balance of each wallet follows from its movements, and find movements that lack
+their other side.
 
-Leaves out: reading, and withdrawals, which `bank` matches with the bank.
+Leaves out: reading rows, and matching withdrawals with bank lines (`bank`).
 
     1 balances   opening + movements = stated balance, for each wallet
     2 transfers  both sides of a transfer between wallets of one source add up to zero
-    3 holds      each release has a hold; how much is still held, and since when
-    4 rhythm     regular withdrawals that are overdue
+    3 holds      each release has a hold; money that is still held is reported with its date
+    4 rhythm     a wallet with regular withdrawals has none that is overdue
 
 Rows come sorted by source, wallet, currency and date. Only rows of transfers and holds are kept.
 """

@@ -1,1 +1,1 @@
-"""Report of a period: figures, lists, ties, journal, and what prevents closing the period."""
+"""Computes the report of a period, its journal, and what prevents closing the period."""

@@ -1,4 +1,5 @@
-"""A closed month: what was reported, on what evidence, by which rules, and by whom.
+"""Record of a closed month. It states what was reported, on what evidence, by which rules, and who
+closed it.
 
 Leaves out: reading evidence and printing. A closing is written once. Closings and reopenings form a
 chain: each contains the digest of the previous one, so a change to any of them is detected. A

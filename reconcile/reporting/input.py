@@ -1,9 +1,9 @@
-"""Input of a report, one order or break at a time. Also decides where the money of each statement
-line is: in a wallet, in transit or in the bank.
+"""Types of a report's input, such as one order or one break. Also decides whether the money of each
+statement line is in a wallet, in transit or in the bank.
 
 Leaves out: collecting the input, and matching (`matching.bank`). The caller passes every order,
-line and break once, in any order. If bank files show when the money of a line arrived, the money is
-in transit from the statement's date until then.
+line and break once, in any order. If bank files show when a line's money arrived, the money is in
+transit from the statement's date until its arrival.
 """
 
 from collections.abc import Iterable, Iterator, Set

@@ -1,4 +1,5 @@
-"""Sums of orders: flow, control totals, outcomes, findings and outcomes over time.
+"""Sums of orders for a report: by step of the period, by currency and outcome, by reason and
+finding, and over time.
 
 Leaves out: the selection of orders. `tally` calls `standing` once for each order.
 """

@@ -1,10 +1,10 @@
-"""The report of a period: one frozen value that every format prints.
+"""The report of a period. It is one immutable value, which every format prints.
 
 Leaves out: reading, adding up (`tally`) and wording (`vocabulary`, `words`). The report has a
 limited size. Its tables grow only with currencies, causes and months. Its lists end at a limit, and
 state how many lines are left out. Equal evidence gives an equal report.
 
-Steps of an order in a period, by the dates of its evidence:
+The dates of an order's evidence decide which of these steps the order takes in a period:
 
 opening  opened before the start, without a final outcome at the start
 new      opened in the period

@@ -1,4 +1,4 @@
-"""Formats of transparency logs and their witnesses, as text and bytes.
+"""Write and parse the formats that transparency logs and their witnesses exchange.
 
     signed-note       whole lines of text, an empty line, and a line for each signature
     verifier key      NAME+ID+BASE64: the key id in hex, and kind and public key in base64

@@ -1,4 +1,4 @@
-"""JSON forms of an event's parts and states, for evidence, readings and the store."""
+"""Convert an event's parts and states to JSON and back, for the evidence and the database."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,8 +1,9 @@
-"""A Merkle tree of orders, keyed by commitment, that states how many log leaves each order has.
+"""A Merkle tree with one entry for each order. The entry states how many log leaves the order has.
 
-Leaves out: how entries are stored. The bits of an entry's commitment are its path from the root, so
-each order has one entry. The tree has an inner node wherever commitments diverge. The node's hash
-includes the number of bits that these commitments share. So the entries alone determine the tree:
+Leaves out: how entries are stored. An entry contains a commitment to its order. The commitment's
+bits are the entry's path from the root, so no order has two entries. The tree has an inner node
+wherever commitments diverge. The node's hash includes the number of bits that these commitments
+share. So the entries alone determine the tree:
 
     entry   SHA-256(0x00, canonical JSON {"last", "leaves", "of"})
     node    SHA-256(0x01, one byte: number of shared bits, hash of the 0 side, hash of the 1 side)
