@@ -394,8 +394,11 @@ async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
 def _replaced_key(
     path: Path, *, until: str, now: Instant
 ) -> tuple[EvidenceKey | None, EvidenceKey]:
-    """Rename the key's file, and make a new key. Return the old key, None if missing, and the new
-    key. `until` is the former public key in hex; its file may already be renamed."""
+    """Rename the key's file, and make a new key. Return the old key and the new key. The old key is
+    None if its file is missing.
+
+    until  old public key in hex. An interrupted rotation may already have renamed its file
+    """
     files = (path, *sorted(path.parent.glob(f"{path.name}{_ASIDE}*"), reverse=True))
     loaded = filter(None, map(load_key, files))
     before = next((each for each in loaded if each.public.raw.hex() == until), None)
@@ -415,7 +418,7 @@ def _replaced_key(
 
 
 _ASIDE: Final = ".until-"
-"""Suffix of a replaced key's file, before the instant of the replacement."""
+"""Text between the name of a replaced key's file and the instant of the replacement."""
 
 
 def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes:
@@ -451,7 +454,8 @@ def endorsed_chain(
 
 
 MAX_ORIGINS: Final = 100
-"""Maximum signatures in an endorsement: one for each origin, and each restore adds an origin."""
+"""Maximum number of signatures in an endorsement. It has one for each origin of the log, and each
+restored backup adds an origin."""
 
 
 def shown_key(signer: CheckpointSigner) -> dict[str, str]:
@@ -477,8 +481,11 @@ _PACKED: Final = struct.Struct(">32sqq")
 
 @dataclass(slots=True, kw_only=True)
 class _Growing:
-    """Changes of the tree of all orders, still to be stored. `changed` and `others` hold packed
-    entries by their commitments' first byte; `groups` holds new nodes by number of bits."""
+    """Changes of the tree of all orders that must still be stored.
+
+    changed, others  packed entries, grouped by the first byte of their commitments
+    groups           new nodes by number of bits
+    """
 
     size: int
     before: order_tree_store.SealedTree | None

@@ -156,7 +156,8 @@ async def _numbered(connection: AsyncConnection, kind: Kind, limit: int) -> list
 
 
 async def _marked(connection: AsyncConnection, kind: Kind, limit: int) -> list[str]:
-    """Return rows neither sealed nor marked; none while the search for unmarked rows runs."""
+    """Return ids of rows that are neither sealed nor marked as waiting to be sealed. Return none
+    before the search for unmarked rows has ended."""
     swept = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": f"{SWEPT} {kind.name}"}
     )

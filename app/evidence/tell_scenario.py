@@ -55,7 +55,8 @@ _SHORT: Final = 9
 """Minimum length of a number that may be a phone number or an account."""
 
 _KEPT_MAX: Final = 300
-"""Maximum length in characters of a reference. A longer text could contain a document."""
+"""Maximum length in characters of a value that a scenario keeps unchanged, such as a reference. A
+longer text could contain a whole document."""
 
 _UNITS: Final[dict[str, Duration]] = {"s": SECOND, "ms": MILLISECOND, "us": TICK}
 
@@ -96,8 +97,8 @@ class StandIns:
         return [before, {"at": format_instant(event.occurred_at), "as": form}, after]
 
     def _without(self, document: Any, path: Path, leaf: Any, *, event: Event, read: Read) -> Any:
-        """Replace a value if the profile still reads the same event. Raises UsageError if a value
-        that must be kept may be personal."""
+        """Replace a value in the body if the profile still reads the same event from the changed
+        body. Raises UsageError if a value that must be kept may be personal."""
         if isinstance(leaf, NumberText) and (len(leaf) < _SHORT or not leaf.isdigit()):
             return document
         number = isinstance(leaf, NumberText)

@@ -162,7 +162,8 @@ def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
 
 
 def _same(shown: Any, kept: Any) -> bool:
-    """Return whether a shown JSON value equals the stored value, apart from masked texts."""
+    """Return whether a shown JSON value equals the stored value. A masked text counts as equal to
+    any text."""
     if isinstance(shown, str) and MASKED in shown:
         return True
     if isinstance(shown, dict) and isinstance(kept, dict):
@@ -226,7 +227,7 @@ PARTS = ("body", "whole", "headers", "signed")
 """Parts of a delivery that are in files of their own. Each name is also the ending of the file."""
 
 NOTHING = hashlib.sha256().hexdigest()
-"""SHA-256 of an empty body. It is the digest of a request whose event was read from its address."""
+"""SHA-256 of an empty body. A request has no body if its event is in the request's URL."""
 
 
 def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
@@ -401,7 +402,8 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
 
 
 def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
-    """Return reasons why parts of the order may be missing, or may belong to another order."""
+    """Return sentences on why parts of the order may be missing in the bundle, or why parts in the
+    bundle may belong to another order."""
     found, key = bundle.once(order_chain), (bundle.document("log.json")["order"] or {}).get("key")
     if not found.entries:
         return [
@@ -448,7 +450,8 @@ def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list
 
 
 def _unheard(heard: dict[str, Any]) -> list[str]:
-    """Return sentences on messages about the order that could not be read as events."""
+    """Return sentences on messages that may be about the order, but are not in its history. Some
+    could not be read, and others were refused, lost, or not stored."""
     unread, refused = heard["unread"], heard["refused"]
     refusing = [each for each in heard["sources"] if each["refusing_since"]]
     return [
@@ -477,8 +480,9 @@ def _some(what: str, names: Sequence[str], why: str) -> str:
 
 
 def _cosigners(bundle: Bundle) -> str:
-    """Return a sentence on the checkpoint's witnesses, or "". Their signatures have 8 more bytes,
-    for a time (C2SP tlog-cosignature)."""
+    """Return a sentence that names the witnesses in the checkpoint; "" if there are none. The
+    signature of a witness has 8 bytes more than the log's own, for the time (C2SP
+    tlog-cosignature)."""
     lines = bundle.members.get("checkpoint.txt", b"").decode("utf-8", "replace").split("\n")
     words = [line.split(" ") for line in lines if line.startswith("\u2014 ")]
     names = [each[1] for each in words if len(each) == 3 and len(each[2]) == 104]

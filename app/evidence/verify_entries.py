@@ -25,7 +25,8 @@ from app.evidence.verify_forms import (
 )
 
 SEALED_WITHIN_S = 60
-"""Maximum age in seconds of evidence that may be unsealed. Sealing takes a moment."""
+"""Maximum age in seconds at which evidence may still be unsealed. Sealing usually takes a
+moment."""
 
 
 # --- the log (RFC 9162) --------------------------------------------------------------------------
@@ -73,14 +74,16 @@ DAY = 24 * 60 * 60 * 1_000_000
 
 TEXTS = ("agreement", "capture", "event_id", "movement", "order", "payment", "reason", "session",
          "suggested")  # fmt: skip
-"""Members of an event that are sealed as separate parts. The part `said` has all others."""
+"""Members of an event that are sealed as separate parts. All other members are sealed together, as
+the part `said`."""
 
 PARTS_OF = {
     "record": ("author", "key", "order", "payment", "reason", "replaces", "session"),
     "revision": ("because", "substance"),
     "deed": ("facts", "reason", "subject", "who"),
 }
-"""Members that are sealed as separate parts, for the other kinds of leaves."""
+"""Members that are sealed as separate parts in the other kinds of leaves. Their other members are
+sealed together, as the part `said`."""
 
 
 def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
@@ -129,15 +132,20 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class _Thing(NamedTuple):
-    """Part of the bundle that must have a leaf with these members. Its document is None for a
-    delivery, whose event the next step compares."""
+    """Values that a part of the bundle must share with its leaf.
+
+    leaf      values of the leaf's own members
+    document  values that the leaf seals as separate parts; None for a delivery, whose event is
+              compared later
+    """
 
     leaf: dict[str, Any]
     document: dict[str, Any] | None = None
 
 
 class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Parts by name. Two with one name are refused: a forged one could hide behind a sealed one."""
+    """Parts of the bundle by name. A second part with the same name is refused, because a forged
+    part could otherwise hide behind a sealed one."""
 
     def __setitem__(self, name: str, thing: _Thing) -> None:
         if name in self:
@@ -183,7 +191,8 @@ def _leaves(bundle: Bundle) -> list[Any]:
 
 
 def _own_name(leaf: dict[str, Any], index: int) -> str:
-    """Compute a leaf's name from its values: two leaves could have one name in the bundle."""
+    """Compute a leaf's name from its values. The name in the bundle is not trusted, because two
+    leaves could claim the same name."""
     if leaf["kind"] == "reading":
         return f"reading:{leaf['delivery']}:{index}"
     if leaf["kind"] in ("delivery", "record"):
@@ -223,7 +232,8 @@ def _shown(bundle: Bundle) -> dict[str, tuple[int, Any]]:
 def _digest(
     document: dict[str, Any], names: Sequence[str], opened: dict[str, Any], bundle: Bundle
 ) -> tuple[str, int]:
-    """Return a leaf's digest and number of masked parts, which have a commitment, not a salt."""
+    """Compute the digest of a leaf's parts from the document. Return the digest and the number of
+    masked parts. For a masked part, the bundle has its commitment in place of its salt."""
     parts: dict[str, Any] = {name: document[name] for name in names if name in document}
     parts["said"] = {name: document[name] for name in document if name not in names}
     hashes, masked = {}, 0
@@ -383,7 +393,8 @@ def order_chain(bundle: Bundle) -> Chain:
 def _tree(
     sealed: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]], bundle: Bundle
 ) -> tuple[int, str]:
-    """Return (index, time) of the leaf that seals the tree. Raises Wrong if the root differs."""
+    """Return (index, time) of the leaf that seals the tree of all orders. Raises Wrong if the
+    order's path does not lead to the root in this leaf."""
     index, leaf = shown[sealed["leaf"]]
     entry = {"last": sealed["last"], "leaves": sealed["leaves"], "of": of}
     found, below = hashlib.sha256(b"\0" + canonical(entry)).digest(), 256

@@ -45,7 +45,10 @@ from reconcile.transparency.merkle import consistency_holds
 
 
 class _StoredBytes(NamedTuple):
-    """Delivery whose bytes are in the bundle. `whole`: body of a request with several events."""
+    """Delivery whose bytes are in the bundle.
+
+    whole  body of the whole request if it had several events; otherwise None
+    """
 
     stated: Mapping[str, Any]
     event: Mapping[str, Any]
@@ -177,7 +180,8 @@ def _kept(bundle: verify.Bundle) -> Iterator[_StoredBytes]:
 
 
 def _profiles(bundle: verify.Bundle) -> dict[str, Profile] | None:
-    """Return profiles by source; None if one may need another release. Raises Wrong if invalid."""
+    """Return the profile of each source. Return None if a profile cannot be read and another
+    release made the bundle. Raises Wrong if this release made it."""
     found = {}
     for each in bundle.document("sources.json"):
         text = bundle.members[each["file"]].decode("utf-8")
@@ -402,9 +406,13 @@ def _not_proven(
     left: int,
     witnesses: TrustedWitnesses | None,
 ) -> Iterator[str]:
-    """Yield a sentence on each part that neither the bundle proves nor this program has checked.
-    `passed` has `signature` only if the key is known to be the shop's. `left` is the number of
-    leaves of a kept checkpoint of this log."""
+    """Yield a sentence on each statement that the bundle does not prove and this program has not
+    checked.
+
+    passed  names of the checks that succeeded. `signature` is among them only if the key is known
+            to be the shop's
+    left    number of leaves in a checkpoint of this log that the verifier kept
+    """
     shown = {
         verify.WHOSE: "signature" in passed,
         verify.LETTER: "rendered" in passed,
@@ -423,8 +431,8 @@ def _not_proven(
 def _not_anew(
     bundle: verify.Bundle, *, left: int, witnesses: TrustedWitnesses | None
 ) -> Iterator[str]:
-    """Yield a sentence on the part of the log that the shop could have rewritten: leaves that
-    neither a kept checkpoint nor the witnesses' cosignatures cover."""
+    """Yield sentences on the part of the log that the shop could have rewritten. It consists of the
+    leaves that neither a kept checkpoint nor the witnesses' cosignatures cover."""
     numbers = [each["index"] for each in bundle.document("log.json")["leaves"]]
     later = sum(number >= left for number in numbers)
     if numbers and not later:
@@ -566,8 +574,12 @@ def _key(bundle: verify.Bundle) -> PublicKey:
 
 
 def _checkpoint(bundle: verify.Bundle) -> Found:
-    """Check that the manifest's key signed the checkpoint, or an earlier key that endorsements link
-    to it. Without them, a bundle could name any key as an earlier key."""
+    """Check that the checkpoint is signed with the manifest's key, or with an earlier key of the
+    log.
+
+    Endorsements must lead from the earlier key to the manifest's key. Otherwise the result is
+    undecided, because a bundle could claim that any key is an earlier one.
+    """
     if "checkpoint.txt" not in bundle.members:
         raise verify.Wrong("checkpoint.txt is missing: the log proves nothing in this bundle")
     note, newest = _decoded(bundle, "checkpoint.txt"), _key(bundle)
@@ -596,8 +608,12 @@ def _checkpoint(bundle: verify.Bundle) -> Found:
 
 
 def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) -> Found:
-    """Check that the later of the bundle's and the kept checkpoint extends the earlier (RFC 9162,
-    2.1.4.2). Undecided if the bundle lacks the key that signed the kept one."""
+    """Check that the bundle's checkpoint and the kept one belong to the same log: the later one
+    must extend the earlier one (RFC 9162, 2.1.4.2).
+
+    The result is undecided if the proof of consistency is missing, or if the bundle lacks the key
+    that signed the kept checkpoint.
+    """
     newest = _key(bundle)
     try:
         ours = seal.read_checkpoint(_decoded(bundle, "checkpoint.txt"))
@@ -653,7 +669,8 @@ def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Che
 def _cosigned(
     bundle: verify.Bundle, witnesses: TrustedWitnesses
 ) -> list[tuple[VerifierKey, Instant | None]]:
-    """Return witnesses' keys and cosigning times, or None. Raises Wrong for a false signature."""
+    """Return the key of each trusted witness, with the time at which the witness cosigned the
+    checkpoint; None if it did not. Raises Wrong for a false signature."""
     note = _decoded(bundle, "checkpoint.txt")
     try:
         return [(key, cosigned_at(note, key)) for key in witnesses.keys]

@@ -220,12 +220,16 @@ DOCUMENTS = {
     }],
     "times.json": {"zone": str, "from_utc_s": [(str, int, str)]},
 }  # fmt: skip
-"""Form of each document by its file's name; DELIVERY for `delivery-ID.json`.
+"""Form of each document, by file name. DELIVERY is the form of `delivery-ID.json`.
 
-A dictionary is the form of an object with exactly these members. Members that end in `?` may be
-absent. A pattern as a key stands for all names that match. A list is the form of a list whose
-elements all have one form. A tuple is the form of a list of that length. A pattern is the form of a
-text that matches. A function returns true for a valid value.
+These values describe a form:
+
+- A dictionary stands for an object with exactly these members. Members whose names end in `?` may
+  be absent. A pattern as a key stands for all names that match.
+- A list stands for a list whose elements all have the one form in it.
+- A tuple stands for a list of this length.
+- A pattern stands for a text that matches.
+- A function returns true for a valid value.
 """
 
 

@@ -53,7 +53,7 @@ from reconcile.transparency.merkle import STEP, Frontier, Hash, Node, Tail, leaf
 from reconcile.transparency.order_tree import LEVELS, OrderEntry, OrderTree, order_commitment
 
 OWN: Final = frozenset(("kind", "salt", "of", "nth", "after", "parts"))
-"""Members of a leaf that its row does not have."""
+"""Members of a leaf that are not values of the sealed row, and cannot be compared with the row."""
 
 Rows = Mapping[str, leaf_store.Sealable]
 

@@ -256,13 +256,15 @@ def departure_sentence(departure: departure_store.Departure) -> str:
 # --- asking in the background -----------------------------------------------------------------
 
 LIMIT_S: Final = 5.0
-"""Seconds within which a witness must answer. All TRIES take less than stopping may."""
+"""Seconds within which a witness must answer. Even TRIES requests in a row end before a stopping
+process is killed."""
 
 ANSWER_MAX: Final = 16 * 1024
 """Maximum bytes of an answer. A cosignature has some 150, and there may be several."""
 
 TRIES: Final = 3
-"""Maximum requests to a witness in a row. It may report another log size twice."""
+"""Maximum number of requests to a witness in a row. After a request, the witness may answer that it
+knows the log at another size, and this may happen twice."""
 
 LEASE: Final[instants.Duration] = instants.MINUTE
 """Duration of a claim on a witness. It is longer than TRIES requests can take."""
@@ -377,7 +379,8 @@ class Cosigning:
         return [merkle.computed(span, kept) for span in spans]
 
     def _verified(self, witness: Witness, head: log_store.SignedHead, body: bytes) -> _Reply:
-        """Verify the witness's line in an answer; skip other keys' lines (C2SP tlog-witness)."""
+        """Verify the witness's line in an answer. Skip the lines of other keys (C2SP
+        tlog-witness)."""
         try:
             lines = body.decode("utf-8")
         except UnicodeDecodeError:
@@ -434,7 +437,10 @@ _REFUSALS: Final = {404: "log_unknown", 403: "key_unknown", 422: "log_is_another
 
 
 def _refusal(answer: Exchange, *, same: bool) -> _Reply:
-    """Return a refusal's result; `same` means that the request used the size reported before."""
+    """Return what a witness's refusal means.
+
+    same  whether the request already used the log size that the witness knows
+    """
     if answer.problem in ("too_large", "encoded"):
         return _Reply(problem="answer_not_in_form")
     if answer.status is None or answer.status >= 500 or answer.status == 429:

@@ -25,7 +25,7 @@ from reconcile.instants import Instant
 
 _COLUMNS: Final = tuple(BankForm.STAGED)
 _TEXTS: Final = 3
-"""Number of text columns that an entry may fill, at the end of a row."""
+"""Number of text columns at the end of a row. If one is empty, another file may fill it."""
 
 
 async def accounts_to_enrich(

@@ -280,7 +280,8 @@ async def _matched(
     *,
     kept: KeptMatch | None,
 ) -> T:
-    """Match the bank lines and return `use(lines)`, in a thread, so that the server can answer."""
+    """Match the bank lines, and return `use(lines)`. Both run in a thread, so that the server can
+    answer other requests meanwhile."""
     now = context.clock.now()
     at = now if as_of is None else as_of
     mark = "" if kept is None else await last_done(context)

@@ -39,10 +39,11 @@ _LINES: Final = statement(
 )
 
 STRETCH: Final = 20_000
-"""Number of line versions that one step of a search reads, in about 0.15 seconds."""
+"""Number of versions of lines that one step of a search reads. A step takes about 0.15 seconds."""
 
 STRETCHES: Final = 10
-"""Maximum steps of a search, which takes one to two seconds. People may continue it."""
+"""Maximum number of steps in one search. A search takes one to two seconds, and a person can
+continue it."""
 
 _STRETCH: Final = (
     "SELECT booked_at FROM bank_lines WHERE booked_at < :before ORDER BY booked_at DESC "

@@ -666,8 +666,11 @@ async def _partners(connection: Connection, found: SeenBreak, line: str) -> list
 
 
 async def _check_line(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
-    """Return the other open breaks that a match with this line closes. Raises UsageError if the
-    line is matched already, or is no candidate and no other open break is about it."""
+    """Return the other open breaks that a match of a break with a line closes.
+
+    Raises UsageError if the line is already matched. It is also raised if the line is not a
+    candidate of the break, unless another open break is about the line.
+    """
     if otherwise := CAUSES[found.seen.cause].not_by_hand:
         raise UsageError(otherwise)
     if (claimed := await break_store.matched_by_hand(connection, line)) is not None:
@@ -697,7 +700,8 @@ async def _check_line(connection: Connection, found: SeenBreak, line: str) -> li
 
 
 async def _standing_match(connection: Connection, name: str, *, line: str) -> str:
-    """Return the match's line; `line` may be empty. Raises UsageError unless exactly one fits."""
+    """Return the line that a person matched with a break. If there are several, `line` must name
+    one; otherwise it may be empty. Raises UsageError unless exactly one line fits."""
     matched = await break_store.lines_matched_with(connection, name)
     meant = [each for each in matched if not line or name_of(each) == name_of(line)]
     if len(meant) == 1:

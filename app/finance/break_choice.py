@@ -44,7 +44,8 @@ _WORDS: Final[dict[str, tuple[str, ...] | None]] = {
     "order": None,
     "payment": None,
 }
-"""Names that are compared for equality, with their allowed words; None allows any word."""
+"""Names of conditions that compare for equality, with the words that each of them allows. None
+means any word."""
 
 _AGE: Final = re.compile(r"(\d{1,6})d?", re.ASCII)
 

@@ -258,9 +258,13 @@ async def against_closing(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Looked:
-    """Month to be closed, its report, and the reasons against closing it. The report is None before
-    the month's end, or while deliveries are unread; `blockers` are then incomplete. `made` has
-    every earlier closing, `unasked` the payments without a provider's answer."""
+    """State of a month that is to be closed.
+
+    made      all earlier closings
+    report    the month's report; None before the month's end, or while deliveries are unread
+    blockers  reasons against closing the month. The list is incomplete without a report
+    unasked   payments about which the provider has given no answer
+    """
 
     month: Month
     made: list[period_store.Closed]

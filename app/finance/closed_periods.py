@@ -26,7 +26,8 @@ CLOSING_BASIS: Final[Basis] = "captured"
 
 
 MATCHING_FORM: Final = "m7"
-"""Version of matching and report. `FORM` in `reconcile/ledger/policy.py` says when to raise it."""
+"""Version of the matching and of the report. See `FORM` in `reconcile/ledger/policy.py` for when to
+raise it."""
 
 
 def rules_form(policy: Policy) -> str:

@@ -18,7 +18,7 @@ from reconcile.instants import TICK, Instant, format_known
 from reconcile.matching.rules import Coverage, Covered, Span, common_spans, joined_spans
 
 BY_FILE: Final = "file"
-"""Author of a span that the file itself states."""
+"""Author of a span that the file states itself, in place of a person's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -217,7 +217,8 @@ def _kinds_of(
     account: str,
     saved: Sequence[NamedMapping],
 ) -> FileIdentity:
-    """Identify a file's kind and export, not its source. Raises RefusedTable without a table."""
+    """Identify a file's kind, and the export that it comes from. The source is left open. Raises
+    RefusedTable if the file has no table."""
     form = bank_formats.bank_format(request.table_path)
     if form is not None and kind in (None, "bank"):
         return FileIdentity(kinds=["bank"], because=[f"It is a bank's file, in {form}."])

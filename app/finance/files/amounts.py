@@ -13,7 +13,8 @@ from reconcile.money import MAX_MINOR, MoneyError, exponent_of
 DECIMAL_MARKS: Final = (".", ",")
 
 THOUSANDS_MARKS: Final = ("", ",", ".", "'", "’", " ", "\u00a0", "\u202f", "\u2009")
-"""Thousands separators; the first means none. All apostrophes are equal, and so are all blanks."""
+"""Thousands separators. The first, empty one means that there is none. All apostrophes count as the
+same separator, and so do all blanks."""
 
 MINUS_SIGNS: Final = "-\u2212\u2010\u2011\u2013\uff0d"
 
@@ -72,7 +73,8 @@ class Amounts:
         ]
 
     def _in_full(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int] | None:
-        """Parse cells in one currency's full plain form, which is fast; None for others."""
+        """Parse cells that are all in one currency, with a decimal point and all decimals. This is
+        fast. Return None if any cell is written otherwise."""
         exponent = exponent_of(currencies[0])
         if self._marks.decimal != "." or not exponent or len(set(currencies)) > 1:
             return None

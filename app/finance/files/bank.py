@@ -19,7 +19,8 @@ from reconcile.money import Money, to_json
 from reconcile.periods import Calendar
 
 MAX_TEXT: Final = 4_000
-"""Maximum characters of a line's text. CAMT.053 allows 140 a line of text; a batch has many."""
+"""Maximum length in characters of a line's text. CAMT.053 allows 140 characters for each line of
+text, and a batch booking has many of them."""
 
 MAX_NAME: Final = 200
 """Maximum characters of an account or a reference."""
@@ -151,7 +152,8 @@ def _names(cells: Sequence[str]) -> list[str]:
 
 
 _NO_REFERENCE: Final = frozenset({"NONREF", "NOTPROVIDED"})
-"""Placeholders of SWIFT and ISO 20022 for a missing reference. Some banks mix them up."""
+"""Placeholders for a missing reference, the first of SWIFT and the second of ISO 20022. Both are
+accepted everywhere, because some banks mix them up."""
 
 
 def reference_in(text: str) -> str:
@@ -165,7 +167,8 @@ def _references(cells: Sequence[str]) -> list[str]:
 
 
 _WITH_BLANKS: Final = re.compile(r"[A-Z]{2}\d\d(?: [A-Z0-9]{1,4})+|\d+(?: \d+)+")
-"""IBAN or account number grouped with blanks. Banks' own formats write no blanks."""
+"""Pattern of an IBAN or account number whose groups are separated by blanks. The formats of banks
+contain no such blanks."""
 
 
 def account_name(text: str) -> str:
@@ -188,8 +191,13 @@ def _signed(
     *,
     signs: Signs | None,
 ) -> list[int]:
-    """Return signed amounts. `signs` None means debits without a minus sign. Raises UnclearCell for
-    a row with no or several amounts, and for a debit with an unexpected sign."""
+    """Return signed amounts. Each row has exactly one of amount, credit and debit.
+
+    signs  how the file writes debits; None means without a minus sign
+
+    Raises UnclearCell for a row with no or several amounts, and for a debit or credit with an
+    unexpected sign.
+    """
     signed = []
     for amount, credit, debit in zip(amounts, credits, debits, strict=True):
         if sum(1 for each in (amount, credit, debit) if each) > 1:
@@ -211,8 +219,9 @@ def _signed(
 
 
 def _subjects(*columns: Sequence[Any]) -> list[str]:
-    """Return each line's digest, the same in all files of its bank. Phone numbers are cut to their
-    last digits, so that an erased number cannot be found by trying."""
+    """Return a digest for each line, which is the same in all files of its bank. Of phone numbers,
+    only the last digits are used, so that nobody can find an erased number by trying all
+    numbers."""
     subjects = []
     for account, currency, minor, day, entry, *words in zip(*columns, strict=True):
         names = [f"={entry}"] if entry else words

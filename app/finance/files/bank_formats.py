@@ -65,9 +65,11 @@ def bank_format(path: Path) -> str | None:
 
 
 _SWIFT: Final = re.compile(r"\{1:|:20:|(?:[^\r\n]{0,80}\r?\n){0,3}:20:")
-"""Beginning of a SWIFT message: an envelope, or field 20, perhaps after lines of the bank."""
+"""Pattern of the beginning of a SWIFT message: an envelope or field 20. Up to three lines of the
+bank may come before field 20."""
 
 _MESSAGE: Final = re.compile("|".join(MESSAGES))
 
 _OF_ONE: Final = re.compile(r":34F:|:60[FM]:")
-"""Field that only one format has: MT942's floor limit, or MT940's balance."""
+"""Pattern of the fields that tell the two formats apart. Only MT942 has the floor limit (34F), and
+only MT940 has the opening balance (60F or 60M)."""

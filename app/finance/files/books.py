@@ -175,7 +175,8 @@ class BookForm:
         session_cells: Sequence[str],
         payment_cells: Sequence[str],
     ) -> tuple[Sequence[str | None], Sequence[str | None], Sequence[str | None]]:
-        """Return columns of sources, sessions and payments; None if missing. Raises UnclearCell."""
+        """Return the columns of sources, sessions and payments, with None for an empty cell. Raises
+        UnclearCell."""
         if not any(session_cells) and not any(payment_cells):
             nothing = (None,) * len(kinds)
             return nothing, nothing, nothing
@@ -222,7 +223,8 @@ def _check_refunds(refunded: Sequence[int | None], amounts: Sequence[int]) -> No
 def _check_signs(
     amounts: Sequence[int], kinds: Sequence[str], statuses: Sequence[str | None]
 ) -> None:
-    """Raise UnclearCell for a negative line that is neither an accounting entry nor a refund."""
+    """Raise UnclearCell for a negative amount, unless the line is an accounting entry or a
+    refund."""
     if min(amounts) < 0:
         for amount, kind, status in zip(amounts, kinds, statuses, strict=True):
             if amount < 0 and kind != "entry" and status != "refunded":

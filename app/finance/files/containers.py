@@ -35,12 +35,14 @@ FREE_CONTENT: Final = 10 * 1024**2
 MAX_LISTED: Final = 10
 
 MAX_NAME: Final = 60
-"""Maximum characters of a table's name. It is cut at its beginning: the end may state a period."""
+"""Maximum length in characters of a table's name. A longer name loses its beginning, because its
+end may state a period."""
 
 _PART: Final = 1024**2
 
 MAX_READ: Final = 2 * 1024**2
-"""Maximum bytes of one read, such as an archive's list of files, which needs ten times as much."""
+"""Maximum number of bytes in one read. An archive's list of files is read at once, and then takes
+ten times as much memory."""
 
 _ENCRYPTED: Final = 0x1
 _TABLES: Final = frozenset((
@@ -61,7 +63,8 @@ _DOCUMENTS: Final = {
 
 
 DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OSError)
-"""Errors of reading a ZIP or gzip file. RuntimeError means an unknown method, or a password."""
+"""Errors that reading a damaged ZIP or gzip file can raise. RuntimeError means that the compression
+method is unknown, or that the file needs a password."""
 
 
 class _ShortReads(io.BufferedReader):

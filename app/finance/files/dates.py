@@ -53,8 +53,9 @@ ABBREVIATIONS: Final = _table("""
     -02:30 NDT
     -03:30 NST
 """)
-"""Offsets of abbreviations with one meaning (time zone database, IANA, 2026). MEZ MESZ TRT ICT SGT
-MYT PHT BRT ART follow common use. CDT is North America's, not Cuba's."""
+"""Offsets of abbreviations that have one meaning in the time zone database (IANA, 2026). MEZ, MESZ,
+TRT, ICT, SGT, MYT, PHT, BRT and ART are not in the database, and follow common use. CDT is the time
+of North America, not of Cuba."""
 
 AMBIGUOUS: Final[Mapping[str, str]] = {
     "ADT": "-03:00 (America/Halifax) or +04:00 (Asia/Baghdad)",
@@ -160,7 +161,8 @@ _SERIAL: Final = re.compile(r"\d{5,7}(?:\.\d{1,30})?", re.ASCII)
 _SERIAL_1970: Final = 25_569
 """Days from 1900 to 1970 in Excel's count."""
 _MOST_DAYS: Final = 2_932_895
-"""Days from 1970 to the last day but one of the year 9999, because rounding may add a day."""
+"""Maximum number of days after 1970 in a date that is written as a number. It is the last day but
+one of the year 9999, because rounding the time may add a day."""
 _NUMBER: Final = re.compile(r"\d{1,15}", re.ASCII)
 
 NO_ZONE: Final = (
@@ -262,7 +264,9 @@ class Dates:
         return instant + instants.Duration(fraction.ljust(6, "0")[:6]) if fraction else instant
 
     def _serial(self, text: str, zone: str) -> instants.Instant:
-        """Parse days since the end of 1899, with a fraction to the second."""
+        """Parse a date that a spreadsheet stores as a number: the days since the end of 1899, with
+        the time as a fraction of a day. The time is rounded to seconds. A text of another form is
+        parsed by `_day`."""
         if _SERIAL.fullmatch(text) is None:
             return self._day(text, zone)
         days, part = divmod(Decimal(text), 1)
@@ -280,7 +284,11 @@ class Dates:
         named: str,
         column: str,
     ) -> instants.Instant:
-        """Return a date's instant. The zones of cell (`named`) and row (`column`) may be empty."""
+        """Return the instant of a date and time. Raises UnclearCell.
+
+        named   zone in the cell itself; may be empty
+        column  zone in the row's column of zones; may be empty
+        """
         zone = self._zone
         if time is not None and (named or column):
             zone = self._zone_named(named or column)

@@ -26,12 +26,14 @@ from reconcile.matching.books import match_keys
 Cells = Mapping[str, Sequence[str]]
 
 Columns = Sequence[Any]
-"""Values of many rows by column; None for a column with an unclear cell."""
+"""Values of many rows, with one sequence for each column. A column in which a cell is unclear is
+None."""
 
 MAX_NAME: Final = 60
 
 Attempt = Callable[..., Any]
-"""Callable `attempt(field, read, *arguments)`: None for a None argument or an unclear cell."""
+"""Function `attempt(field, read, *arguments)` that returns `read(*arguments)`. It returns None if
+an argument is None, or if a cell of the field is unclear."""
 
 NO_CURRENCY: Final = (
     "there is no column 'currency': name it in the heading, or in a mapping "
@@ -46,7 +48,8 @@ class LineForm(Protocol):
     STAGED: Sequence[str]
     NAMED_BY: Sequence[str]
     ADDED_UP: Sequence[str]
-    """Money fields that a totals row may add up. The first field that the file has is used."""
+    """Money fields whose sum a totals row may state. The first of them that the file has is
+    used."""
 
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:
         """Yield a sentence for each missing required column."""
@@ -255,7 +258,7 @@ class Understanding:
         return rows
 
     def _misplaced(self, row: Sequence[str]) -> str | None:
-        """Return a sentence if a row's cells do not fit the heading; None if they do."""
+        """Return a sentence on a cell that does not fit the heading; None if all cells fit."""
         width = len(self._heading)
         beyond = [place for place in (*self._nameless, *range(width, len(row)))
                   if row[place : place + 1] and row[place].strip()]  # fmt: skip
@@ -309,7 +312,8 @@ def _attempt_one(
     /,
     *arguments: Any,
 ) -> Any:
-    """Return `read`'s result; None for a None argument or an unclear cell, added to `unclear`."""
+    """Return `read(*arguments)`; None if an argument is None. If a cell is unclear, add the error
+    to `unclear` and return None."""
     if any(argument is None for argument in arguments):
         return None
     try:
@@ -345,7 +349,8 @@ _ERROR: Final = re.compile(r"#(?:[^\W_a-z][\w/]*[!?]|N/A|N/D|NV)")
 
 
 def _plain(cells: Sequence[str]) -> list[str]:
-    """Strip cells, and empty placeholders such as a dash, which would join rows as references."""
+    """Strip cells. A placeholder such as a dash becomes an empty cell, because as a reference it
+    would join unrelated rows."""
     return [cell.strip() if cell.strip(_NOTHING) else "" for cell in cells]
 
 
@@ -388,7 +393,7 @@ def optional_match_keys(names: Sequence[str | None]) -> list[str | None]:
 
 
 _WHOLE: Final = re.compile(r"[1-9][0-9]{7,14}")
-"""Numbers that `phone_digits` leaves unchanged."""
+"""Pattern of a phone number that `phone_digits` would return unchanged."""
 
 
 class Vocabulary:
@@ -496,7 +501,7 @@ WATCHED: Final = frozenset(
 # --- references that a spreadsheet shortened ------------------------------------------------------
 
 KEPT_DIGITS: Final = 15
-"""Number of digits that a spreadsheet stores of a long number."""
+"""Number of digits that a spreadsheet keeps of a long number. Further digits are lost."""
 
 _SCIENTIFIC: Final = re.compile(r"\s*[0-9](?:[.,][0-9]+)?E\+[0-9]+\s*", re.IGNORECASE)
 _LONG: Final = re.compile(rf"^[ \t]*[0-9]{{{KEPT_DIGITS}}}([0-9]+)[ \t]*$", re.MULTILINE)

@@ -71,7 +71,7 @@ from app.finance.files.dates import DATE_FORMS, DateForm, zone_of
 from app.finance.files.tables import DELIMITERS, UnclearCell, known_encoding
 
 MAX_BYTES: Final = 64 * 1024
-"""Maximum bytes of a mapping file; one page has two thousand."""
+"""Maximum size in bytes of a mapping file. A file that fills a page has two thousand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -105,8 +105,13 @@ class JoinedOf:
 
 Signs = Literal["minus", "none", "any", "sum"]
 SIGNS: Final[tuple[Signs, ...]] = get_args(Signs)
-"""Notation of outgoing money: `minus` sign, `none` (the type or column shows the direction), `any`
-(a sign is ignored), `sum` (columns are added and subtracted)."""
+"""Notations of outgoing money.
+
+- minus: a minus sign
+- none: no sign, because the row's type or the column shows the direction
+- any: signs are ignored
+- sum: the row's columns are added and subtracted
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +285,8 @@ def words_of_columns(value: Any) -> Mapping[str, Sequence[str]]:
 
 _DIGITS_OR_MARKS: Final = re.compile(rf"[0-9(),+{re.escape(amounts.MINUS_SIGNS)}]")
 _NO_MARKS: Final = re.compile(r"[^\s.'’]")
-"""Character that a currency sign must contain."""
+"""Pattern of a character that no number contains as a separator. A currency sign must contain
+one."""
 
 
 def _currencies_of_signs(value: Any) -> Mapping[str, str]:

@@ -22,7 +22,8 @@ MAX_DIGITS: Final = 100
 """Maximum characters of one number. An amount needs less than a third."""
 
 MAX_BROKEN: Final = 100
-"""Maximum broken lines at the start of JSON Lines. With more, the file has another format."""
+"""Number of broken lines at the start of JSON Lines above which the file may have another format.
+It is refused if these are also more than half of the first lines."""
 
 _BrokenLine = tuple[str, str]
 """(sentence on why the line is no JSON object, the line)"""
@@ -161,7 +162,7 @@ _DECODER: Final = json.JSONDecoder(
 
 _OLD_OFFICE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _DIRECTORY: Final = 16 * 1024
-"""Bytes searched in the directory of an old Office file."""
+"""Number of bytes that are searched in the directory of an old Office file."""
 
 _IN_OLD_OFFICE: Final = (
     ("EncryptedPackage", "a workbook with a password: save it without one in its own program"),
@@ -276,7 +277,8 @@ def no_table(start: bytes) -> str | None:
 
 
 def _old_office(path: Path) -> str:
-    """Return a sentence on the content of an old Office file, by its directory ([MS-CFB] 2.2)."""
+    """Return a sentence on what an old Office file contains. The names in its directory show this
+    ([MS-CFB] 2.2)."""
     with path.open("rb") as file:
         header = file.read(512)
         sector = 1 << min(int.from_bytes(header[30:32], "little"), 12)

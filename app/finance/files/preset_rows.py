@@ -68,11 +68,12 @@ class RowFunction:
 
 
 _BUYER_AMOUNTS: Final = frozenset({"itemprice", "promotion", "itemwithheldtax"})
-"""Amount types that make up a buyer's payment. The tax that Amazon pays is not among them."""
+"""Types of amounts that add up to a buyer's payment. Withheld tax is negative, so that tax which
+Amazon pays to the authorities is not part of the sum."""
 
 
 _WHOLE_AMOUNT: Final = "TransactionTotalAmount"
-"""Text that Amazon writes into the description column if only the type describes the amount."""
+"""Text that Amazon writes as the description of an amount if the type alone describes it."""
 
 
 def _amazon_settlement(table: MadeRows) -> Iterator[Row]:
@@ -168,9 +169,14 @@ _BALANCE_KEPT: Final = frozenset({
 
 
 def _paypal_activity(table: MadeRows) -> Iterator[Row]:
-    """Leave out rows that change no balance (by status if "Balance Impact" is missing), and turn
-    own purchases into disbursements. PayPal uses some types both ways: an outgoing payment is a
-    purchase by the merchant, and an incoming refund is a refund of it."""
+    """Convert PayPal's activity.
+
+    - Leave out rows that do not change the balance. The column "Balance Impact" shows this or, if
+      it is missing, the status.
+    - Turn purchases by the merchant, and refunds of them, into disbursements. They have the same
+      types as customers' payments: an outgoing payment is a purchase by the merchant, and an
+      incoming refund is a refund of one.
+    """
     column, kept, changed = "Status", _BALANCE_KEPT, _BALANCE_CHANGED
     if "Balance Impact" in table.places:
         column, kept, changed = (
@@ -207,8 +213,11 @@ def _paypal_activity(table: MadeRows) -> Iterator[Row]:
 
 
 def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
-    """Turn charges into fees: rows with a payment's type whose details end with "charge". Turn
-    payments to persons that name a linked transaction into refunds."""
+    """Convert M-PESA's portal export.
+
+    - Turn a row into a fee if its details end with "charge". Such rows have the type of a payment.
+    - Turn a payment to a person into a refund if it names a linked transaction.
+    """
     paid_to_persons = ("business payment", "promotion payment", "salary payment")
     for number, row in table.rows:
         stated = table.cell(row, "Reason Type").casefold()
@@ -222,11 +231,13 @@ def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
 
 
 MAX_LINKED: Final = 200_000
-"""Maximum cached transactions, about 50 MB. Refunds of further ones get no payment."""
+"""Maximum number of remembered transactions. They take about 50 MB. Refunds of further transactions
+get no payment."""
 
 
 def _square_transactions(table: MadeRows) -> Iterator[Row]:
-    """Add to refunds their transaction's only payment. Yield them last: newest rows come first."""
+    """Add to each refund the payment of its transaction, if there is only one. Yield refunds last,
+    because the file has the newest rows first."""
     payments: dict[str, str] = {}
     refunds: list[Row] = []
     for number, row in table.rows:

@@ -381,7 +381,8 @@ def _plain_rows(rows: Sequence[FirstRow]) -> Iterator[tuple[int, Sequence[str], 
 
 
 NEARLY: Final = 3
-"""Limit for a preset that nearly fits: less than 1/NEARLY of its needed columns are missing."""
+"""Divisor for a preset that nearly fits: fewer than a third of the columns that it needs are
+missing."""
 
 
 def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> list[str]:

@@ -62,7 +62,8 @@ class WordFilter:
 
 
 MAX_WORD: Final = 200
-"""Maximum characters of a compared cell: patterns are slow on long texts."""
+"""Maximum length in characters of a cell that is compared with patterns. Patterns are slow on long
+texts."""
 
 MAX_REPORTED: Final = 50
 

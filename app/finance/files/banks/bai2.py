@@ -41,7 +41,8 @@ _NO_MONEY: Final = "890"
 _OPENING, _CLOSING = "010", "015"
 
 _DAY_IS_WHOLE: Final = ("2", "4")
-"""Modifiers 2 (final, previous day) and 4 (final, same day) of the as-of date."""
+"""Modifiers of the as-of date that say that the report is final: 2 for the previous day, 4 for the
+same day."""
 
 _GROUP_STATUS: Final = {"2": "a deletion", "3": "a correction", "4": "a test"}
 
@@ -145,7 +146,8 @@ class Bai2Table(BankTable):
         return day, _at(fields, 6) in _DAY_IS_WHOLE
 
     def _check(self, number: int, totals: list[Decimal], level: int, fields: list[str]) -> None:
-        """Add a level's total to the next. Raises RefusedTable if the control total differs."""
+        """Compare a level's sum with its control total, and add it to the sum of the next level.
+        Raises RefusedTable if they differ."""
         stated = _minor(number, _at(fields, 0))
         if stated != totals[level]:
             raise tables.RefusedTable(

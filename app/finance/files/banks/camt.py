@@ -35,7 +35,8 @@ MAX_TAG: Final = 1024 * 1024
 _PART: Final = 64 * 1024
 
 MAX_ENVELOPE: Final = 200
-"""Maximum elements around the message. An application header or SOAP envelope has dozens."""
+"""Maximum number of elements that may surround the message. An application header or a SOAP
+envelope has dozens."""
 
 _STATEMENT: Final = "CAMT.053"
 
@@ -171,7 +172,8 @@ class _Camt:
             self._balance.currency = attributes.get("Ccy", "")
 
     def _begin(self, space: str, tag: str) -> None:
-        """Find the document's message in its envelope. Raises RefusedTable for none or several."""
+        """Recognize the document's message, which may be inside an envelope. Raises RefusedTable if
+        the document has no statement message, or several."""
         self._around += 1
         named = re.search(r"camt\.0\d\d", space)
         form, part = MESSAGES.get(tag, ("", ""))
@@ -266,7 +268,8 @@ class _Camt:
         self._table.periods.append(stated)
 
     def _only_day(self) -> str:
-        """Return the statement's only day. Notes a problem and returns "" if it has several."""
+        """Return the day of the statement. If the statement covers several days, note a problem and
+        return ""."""
         days = self._days
         for first, last in (("OPBD", "CLBD"), ("FrDtTm", "ToDtTm")):
             if (day := days.get(first, "")[:10]) and day == days.get(last, "")[:10]:

@@ -26,7 +26,7 @@ HEADING: Final = (
 )
 
 INTERIM: Final = ("CAMT.052", "MT942")
-"""Formats of reports within the day. A statement of the whole day follows them."""
+"""Formats of reports that banks send during the day. A statement of the whole day follows later."""
 
 NOTIFICATION: Final = "CAMT.054"
 """Format of notifications, which may leave bookings out."""

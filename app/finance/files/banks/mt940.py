@@ -43,7 +43,8 @@ _DIALECT: Final = re.compile(
     r"(?P<own>(?:(?!//)[^\n]){0,64})(?://(?P<bank>[^\n]{0,64}))?(?:\n(?P<more>.*))?",
     re.DOTALL,
 )
-"""Field 61 as banks write it, accepted if the statement's balances agree with its entries."""
+"""Pattern of field 61 in the variants that some banks write. Such an entry is accepted only if the
+statement's balances agree with its entries."""
 
 
 def _unusual(entry: re.Match[str]) -> Iterator[str]:
@@ -82,7 +83,8 @@ _NAMES: Final = (32, 33)
 _NAMED: Final = re.compile(r"/NAME/([^/]{1,70})")
 
 _BROKEN_NUMBER: Final = re.compile(r"(?<=^.{64}[0-9])\n(?=[0-9])", re.MULTILINE)
-"""Line break between two digits at the end of a full line of field 86 (6*65x)."""
+"""Pattern of a line break within a number: it follows a full line (65 characters) of field 86, and
+has digits before and after it (6*65x)."""
 
 _NOT_AS_SWIFT: Final = (
     "field :61: is not in SWIFT's form (value date, D or C, amount with a comma, type, "
@@ -92,7 +94,7 @@ _NOT_AS_SWIFT: Final = (
 _BOTH: Final = "the file has both MT940 and MT942 messages: import each as a file of its own"
 
 MAX_FIELD: Final = 64
-"""Maximum lines of one field; field 86 has six."""
+"""Maximum number of lines in one field. Field 86 may have six."""
 
 
 class Mt940Table(BankTable):
@@ -241,7 +243,8 @@ NO_ENTRIES: Final = (0, Decimal(0))
 def _check_counted(
     number: int, value: str, booked: tuple[int, Decimal], expected: tuple[int, Decimal]
 ) -> None:
-    """Raise RefusedTable unless a field's sum is that of booked, or booked and expected entries."""
+    """Raise RefusedTable if a field's count and sum are wrong. They must be those of the booked
+    entries, or of the booked and the expected entries together."""
     found = _COUNTED.fullmatch(value.strip())
     every = (booked[0] + expected[0], booked[1] + expected[1])
     stated = None
@@ -326,7 +329,8 @@ def _swift_row(
 
 
 def _information(written: str) -> tuple[str, str]:
-    """Return (text, counterparty) of field 86: codes (`?20…`), words (`/NAME/`) or plain text."""
+    """Return (text, counterparty) of field 86. Banks divide it by codes (`?20…`), by words
+    (`/NAME/`), or not at all."""
     flat = written.replace("\n", "")
     parts = _CODE.split(flat)
     if len(parts) < 3:

@@ -36,8 +36,8 @@ _ERRORS: Final = {
 }
 
 AMOUNT_IN: Final = "CURRENCY.CURSYM"
-"""Element with an amount's currency, if not the account's (OFX 2.2, section 5.2). `<ORIGCURRENCY>`
-only names the currency before conversion."""
+"""Element with the currency of an amount that is not in the account's currency (OFX 2.2, section
+5.2). `<ORIGCURRENCY>` is not used, because it only names the currency before a conversion."""
 
 
 class OfxTable(BankTable):
@@ -135,8 +135,8 @@ class OfxTable(BankTable):
 
 
 def _without_marks(text: str) -> str:
-    """Return the text without comments and with escaped CDATA sections. Raises RefusedTable for a
-    document type, an entity, or a section without an end."""
+    """Return the text without comments. The text in CDATA sections is escaped. Raises RefusedTable
+    for a document type, an entity, or a section without an end."""
     parts, at = list[str](), 0
     while (begins := text.find("<!", at)) >= 0:
         parts.append(text[at:begins])
