@@ -72,7 +72,8 @@ def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
 
 
 Link = tuple[str | None, Heard]
-"""Reference of a refund or dispute, and an event that names its attempt. None means the session."""
+"""Pair of a reference and an event. The event shows to which attempt the reference of a refund or
+dispute belongs. If the reference is None, the event shows this for the session."""
 
 
 @dataclass(slots=True)
@@ -253,7 +254,7 @@ class Case:
 
 
 NOTHING_FILED: Final = Filed()
-"""Shared value for an order without records. Never add to it."""
+"""Empty `Filed` that all orders without records share. Nothing may be added to it."""
 
 
 def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
@@ -348,7 +349,8 @@ def _hear(
     placed: Sequence[Record],
     always: bool,
 ) -> tuple[list[Heard], list[Heard], list[Heard], list[Heard]]:
-    """Return events in four lists: own, foreign, moved to another order, not of our shop."""
+    """Return events in four lists: events of this order, events of other orders, events that were
+    moved to another order, and events of payments that are not our shop's."""
     order = history.order
     by_key: dict[tuple[str, str, str], Heard] = {}
     own: list[Heard] = []
@@ -452,7 +454,8 @@ def _payment_of(heard: Heard) -> tuple[str, str]:
 
 
 def _renewals(own: Sequence[Heard], claims: Sequence[Record]) -> frozenset[tuple[str, str]]:
-    """Return renewals of agreements first captured here. They pay this order only if assigned."""
+    """Return the payments that renew an agreement whose first captured payment belongs to this
+    order. A renewal pays this order only if a person assigned it."""
     agreements: dict[tuple[str, str], list[Heard]] = {}
     for each in own:
         event = each.event
@@ -579,7 +582,8 @@ def _attempts(order: str, heard: list[Heard], filed: Filed) -> list[AttemptEvide
 def _with_unconfirmed(
     order: str, attempts: list[AttemptEvidence], unconfirmed: list[Heard]
 ) -> list[AttemptEvidence]:
-    """Add each unconfirmed event to the only attempt that it can mean, else to a new attempt."""
+    """Add each unconfirmed event to the attempt that it can mean. If there is no such attempt, or
+    more than one, add it to a new attempt."""
     known = {(attempt.source, attempt.reference): attempt for attempt in attempts}
     for each in unconfirmed:
         event = each.event
@@ -606,7 +610,8 @@ def _with_unconfirmed(
 def _with_coarse(
     order: str, attempts: list[AttemptEvidence], level: list[Heard]
 ) -> list[AttemptEvidence]:
-    """Add equally coarse events to the only attempts that they can mean, else to new attempts."""
+    """Add events to attempts that were built from events with more precise references. An event
+    that fits no attempt, or several, gets a new attempt."""
     own: dict[tuple[str, str], AttemptEvidence] = {}
     additions: list[tuple[AttemptEvidence, Heard]] = []
     for each in level:
@@ -643,7 +648,8 @@ def _finer(attempts: list[AttemptEvidence], event: Event) -> list[AttemptEvidenc
 
 
 def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> AttemptEvidence | None:
-    """Return the attempt that a coarse event means; None if that is unclear."""
+    """Return the attempt that an event without a payment reference means. Return None if that is
+    unclear."""
     if len(finer) == 1:
         return finer[0]
     claim = event.claim
@@ -661,7 +667,8 @@ def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> Att
 
 
 def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence | None:
-    """Return the attempt on which a refund or dispute returns money; None if unknown."""
+    """Return the attempt whose money a refund or dispute returns. Return None if that is
+    unclear."""
     if event.movement is not None:
         named = [a for a in finer if any(h.event.movement == event.movement for h in a.heard)]
         if len(named) == 1:

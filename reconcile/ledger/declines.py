@@ -77,10 +77,11 @@ CUSTOMER_WORDS: Final[dict[str, str]] = {
 }
 """Meaning of each decline code, in words for a customer.
 
-Stripe asks shops to present `fraudulent`, `lost_card`, `merchant_blacklist`, `pickup_card`,
-`restricted_card`, `security_violation` and `stolen_card` like `generic_decline`; Adyen asks to keep
-its refusals from shoppers, above all `FRAUD`, `Acquirer Fraud`, `Issuer Suspected Fraud`, `Blocked
-Card` and `Restricted Card`. This table has none of them.
+Some codes are left out, so that customers do not learn these reasons. Stripe asks shops to present
+`fraudulent`, `lost_card`, `merchant_blacklist`, `pickup_card`, `restricted_card`,
+`security_violation` and `stolen_card` like `generic_decline`. Adyen asks to keep its refusals from
+shoppers, above all `FRAUD`, `Acquirer Fraud`, `Issuer Suspected Fraud`, `Blocked Card` and
+`Restricted Card`.
 """
 
 WITHOUT_REASON: Final = "The customer's bank can say more, and another way to pay may work."

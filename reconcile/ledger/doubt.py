@@ -94,7 +94,8 @@ def doubts_of(
 # --- amounts of payments that only their order number links ---------------------------------------
 
 MOST_TOGETHER: Final = 8
-"""Maximum number of payments whose sums are all compared with the prices: eight have 255 sums."""
+"""Maximum number of payments for which the sum of every combination is compared with the prices.
+Eight payments have 255 combinations. If there are more payments, each is compared alone."""
 
 
 def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Payment], list[str]]:
@@ -143,7 +144,8 @@ def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
 
 
 def _makes_up(payments: Sequence[Payment], due: Money, *, percent: int) -> bool:
-    """Return whether captures without extras pay the price, less a discount of up to `percent`."""
+    """Return whether these captures pay the price, less a discount of up to `percent`. Money on top
+    of the price is not counted."""
     shares = [counted_of(each, due.currency, kept=each.captured(due.currency)) for each in payments]
     captured = sum([share.captured - share.beyond for share in shares])
     price = due.minor - sum(discounted(shares, due.minor, percent=percent))
@@ -244,7 +246,8 @@ def _reasons(
     priced_by: tuple[str, ...],
     unclear: bool,
 ) -> list[Reason]:
-    """Return a payment's own reasons. If `unclear`, a missing amount is no second reason."""
+    """Return the doubts about a payment that its own events cause. If `unclear`, do not report a
+    missing amount, because another reason already says this."""
     found = []
     named = ("attempt", payment.attempt.reference)
     for movement in (*payment.captures, *payment.returns):

@@ -46,12 +46,13 @@ FOLLOWS_SUCCESS: Final[frozenset[ClaimKind]] = frozenset(
 )
 
 Standing = Literal["said", "unconfirmed", "fetched", "answered"]
-"""Trust in an event.
+"""Degree of trust in an event.
 
-said         covered by a signature
-unconfirmed  the provider's signature covers too little, or does not say whose event it is
+said         the event is covered by a signature
+unconfirmed  the signature covers too little, or does not say whose event it is
 fetched      read from the provider's API to confirm an unconfirmed event
-answered     also read from the API, but without an amount; the unconfirmed event gives the amount
+answered     read from the API like `fetched`, but the API states no amount. The amount of the
+             unconfirmed event is used
 """
 
 UNCLEAR_AMOUNT: Final = "amount"
@@ -62,7 +63,7 @@ UNKNOWN_METHOD: Final = "unknown"
 ANSWERS: Final[frozenset[Standing]] = frozenset(("fetched", "answered"))
 
 UNCONFIRMED: Final[Standing] = "unconfirmed"
-"""Standing of an event that can only make an order pending."""
+"""Standing of an event that nothing has confirmed. Such an event can only make an order pending."""
 
 Shop = Literal["ours", "other", "unstated"]
 """Shop of an event's payment. Used only if the source's settings ask for the shop."""
@@ -79,13 +80,21 @@ PartKind = Literal[
     "financed_discount",
     "presented",
 ]
-"""Parts of an amount. `base` is for the price, `discount` is the shop's, `financed_discount` the
-provider's, `presented` the whole in the customer's currency. Others are on top of the price."""
+"""Kinds of the parts of an amount.
+
+base               the part that pays the price
+discount           a discount that the shop gives
+financed_discount  a discount that the provider pays
+presented          the whole amount in the customer's currency
+
+The other kinds are paid on top of the price.
+"""
 
 PART_KINDS: Final[tuple[PartKind, ...]] = get_args(PartKind)
 
 StateMember = Literal["captured", "refunded", "charged_back", "refund", "chargeback"]
-"""Members of a payment's position: three sums, and single movements with a reference."""
+"""Members of a payment's position. The first three are sums. `refund` and `chargeback` are single
+movements, each with a reference."""
 
 STATE_MEMBERS: Final[tuple[StateMember, ...]] = get_args(StateMember)
 

@@ -83,11 +83,12 @@ _MAY_BE_MISSING: Final = {
 }
 
 _AMOUNTS: Final = frozenset(("disputed", "failed", "lost", "pending", "returned"))
-"""Facts shown as `an unknown amount` if the amount is not known."""
+"""Facts that have their own wording, `an unknown amount`, if their value is not known."""
 
 
 class _Words(dict[str, str]):
-    """Texts of facts by name. A missing fact reads UNFILLED; a missing optional fact is empty."""
+    """Texts of facts by name. UNFILLED stands for a missing fact, and an empty text for a missing
+    optional fact."""
 
     def __missing__(self, name: str) -> str:
         return "" if name in _MAY_BE_MISSING else UNFILLED

@@ -93,7 +93,8 @@ def of_attempts(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def _arrived_late(heard: list[Heard]) -> bool:
-    """Return whether an event arrived before an earlier one. Equal dates have no order."""
+    """Return whether an event arrived before an event with an earlier date. Events with equal dates
+    may arrive in any order."""
     date = EARLIEST - TICK
     earlier = same = 0
     for each in heard:
@@ -107,7 +108,8 @@ def _arrived_late(heard: list[Heard]) -> bool:
 
 
 def _early(heard: list[Heard], *, latest: Callable[[Instant, Instant], Instant]) -> set[int]:
-    """Return the `id()` of each event that arrived out of order. Equal dates have no order."""
+    """Return the `id()` of each event that arrived out of order. Events with equal dates may arrive
+    in any order."""
     found: set[int] = set()
     reached: Instant | None = None
     for _, same in groupby(heard, key=lambda each: each.at):
@@ -161,7 +163,8 @@ def _after_all(heard: Heard, captured: list[Heard]) -> bool:
 
 
 def _same_end(won: Heard, lost: Heard) -> bool:
-    """Return whether a win and a loss contradict. If dates differ, the later one decides."""
+    """Return whether a won and a lost dispute contradict each other. If both are dated and the
+    dates differ, they do not, because the later event decides."""
     names = (won.event.movement, lost.event.movement)
     if None not in names and names[0] != names[1]:
         return False

@@ -121,7 +121,7 @@ def _under_way(judgement: outcome.Judgement, currency: str) -> Facts:
 
 
 def _surplus(judgement: outcome.Judgement, expected: Money) -> Finding:
-    """Return `paid_twice` or `overpaid`. Captures in doubt are not counted."""
+    """Return the finding `paid_twice` or `overpaid`. Captures in doubt are not counted."""
     counting = {id(m) for payment in judgement.sure() for m in payment.captures}
     captured = [m for m in judgement.captures if id(m) in counting]
     owed = Money(minor=judgement.surplus, currency=expected.currency)

@@ -40,7 +40,8 @@ def withheld(case: Case, judgement: Judgement) -> tuple[Reason, ...]:
 
 
 def _is_free(case: Case, judgement: Judgement) -> bool:
-    """Return whether shop and provider call the order free. Tenders that pay all don't count."""
+    """Return whether both the shop and the provider state that the order is free. An order whose
+    price is paid by tenders, such as gift cards, is not free."""
     placed = case.filed.placed
     return (
         placed is not None
@@ -55,7 +56,8 @@ def _is_free(case: Case, judgement: Judgement) -> bool:
 
 
 def _needs_a_record(case: Case) -> bool:
-    """Return whether the policy requires the shop's price. Orders that began earlier are exempt."""
+    """Return whether the policy requires that the shop stated the order's price. Orders that began
+    before `require_order_record_since` are exempt."""
     since = case.policy.require_order_record_since
     if since is None:
         return False
@@ -101,7 +103,8 @@ def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
 
 
 def _on_hold(payment: Payment, currency: str) -> tuple[int, list[Heard]]:
-    """Return the money on hold, without disputes that state an amount, and its events."""
+    """Return the money that may still go back, and the events about it. Disputes that state an
+    amount are left out, because `standing` subtracts them already."""
     unstated = [d for d in payment.disputes if d.unstated and d.word != "won"]
     if not (payment.pending or payment.unread or unstated or payment.undos):
         return 0, []
@@ -131,7 +134,8 @@ def _unplaced(case: Case, judgement: Judgement) -> list[Heard]:
 
 
 def _reversals_of_others(payment: Payment, judgement: Judgement) -> list[Heard]:
-    """Return the reversals of an uncaptured payment that may in fact concern a captured payment."""
+    """Return the reversals of a payment without a capture. They may in fact concern a payment that
+    was captured."""
     found = []
     captured = [p.attempt for p in judgement.payments if p.captures]
     for heard in payment.attempt.claims.get("reversed", ()):

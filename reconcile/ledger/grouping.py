@@ -17,7 +17,8 @@ NAMED: Final = 8
 """Maximum number of ids that a sentence names. The JSON document has all of them."""
 
 NAMED_CHARACTERS: Final = 240
-"""Maximum number of characters of ids in a sentence. Keeps a row of a list below about 1 KB."""
+"""Maximum number of characters of the ids in a sentence. This keeps each row of a list below about
+1 KB."""
 
 ALIKE: Final = "alike"
 

@@ -67,7 +67,8 @@ class History:
         return [r for r in self.records if r.kind == "redated"]
 
     def _moved(self, moves: Iterable[tuple[str | None, Instant]]) -> History:
-        """Return a copy with new instants for these ids. An id's earliest instant counts."""
+        """Return a copy in which the named deliveries and records have new instants. If an id is
+        named several times, its earliest new instant is used."""
         instants: dict[str | None, Instant] = {}
         for thing, at in moves:
             instants[thing] = min(instants.get(thing, at), at)

@@ -212,7 +212,8 @@ def _nothing_left(payment: Payment) -> bool:
 
 
 def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
-    """Return one capture, or one per reference. Events without a reference state the total."""
+    """Return the captures that these events state: one for each reference, or one in all. An event
+    without a reference states the total of all captures."""
     if len(heard) == 1:
         return [Movement("captured", attempt, heard, _stated(heard))]
     named: dict[str, list[Heard]] = {}
@@ -334,7 +335,8 @@ class Refunds:
         return found + beyond
 
     def _taken_back(self, name: str) -> list[Movement]:
-        """Return a refund and its reversal; nothing if a signed event says that it failed."""
+        """Return a refund and the movement that takes it back. Return nothing if a signed event
+        reports that the refund failed."""
         done, failures = self._done.get(name, []), self._failed[name]
         stated = _stated(done)
         if len(stated) != 1 or any(not h.event.states for h in failures):
@@ -357,7 +359,8 @@ class Refunds:
     def _rises(
         self, stated: list[tuple[int, Heard]], found: list[Movement]
     ) -> list[tuple[int, list[Heard]]]:
-        """Return each rise of a running total with its events; only the largest if unclear."""
+        """Return the values to which a running total rises, each with its events. If their order is
+        unclear, return only the largest value."""
         once = len({each.event.event_id for _, each in stated}) == len(stated)
         if found or self.failed or not once or not _all_dated([each for _, each in stated]):
             most = max([so_far for so_far, _ in stated], default=0)
@@ -372,7 +375,8 @@ class Refunds:
         return [*self._done.get(name, ()), *self._started.get(name, ())]
 
     def _so_far(self, each: Heard, currency: str) -> int:
-        """Return an event's running total in minor units, less refunds that failed later."""
+        """Return an event's running total in minor units. Refunds that failed later are
+        subtracted."""
         total = each.event.refunded_total
         if total is None or total.currency != currency:
             return 0
@@ -407,7 +411,8 @@ class Refunds:
         return found
 
     def _pending_unnamed(self, refunded: Sequence[Movement]) -> list[PendingRefund]:
-        """Return refunds under way without a reference as one, less those that may have ended."""
+        """Return one pending refund for all refunds under way that have no reference. Refunds that
+        may have ended are subtracted. Return nothing if nothing is left."""
         heard = [h for group in self._started_unnamed for h in group]
         amounts = [_largest(group) for group in self._started_unnamed]
         known = [money for money in amounts if money is not None]
@@ -456,7 +461,8 @@ def _beyond(
     currency: str,
     undos: list[Undo],
 ) -> list[Movement]:
-    """Return movements for what a stated sum adds. Unconfirmed falls of the sum go to `undos`."""
+    """Return movements for the part of a stated sum that the known movements do not explain. If the
+    sum fell and no later answer confirmed this, add the difference to `undos`."""
     same = [m for m in returns if m.kind == kind]
     known, rests_on = _sum(same, currency), [h for m in same for h in m.heard]
     undone = [
@@ -483,7 +489,8 @@ def _beyond(
 
 
 def _capture_sum(payment: Payment, steps: Sequence[Step], currency: str, undos: list[Undo]) -> None:
-    """Add a capture for what a stated sum adds. A later fall of the sum becomes a reversal."""
+    """Add a capture for the part of a stated sum that the known captures do not explain. If the sum
+    falls later, add a reversal."""
     most, top, gone = _sum(payment.captures, currency), 0, 0
     rests_on = [h for m in payment.captures for h in m.heard]
     returns, falls = [*payment.returns], list[Step]()
@@ -572,7 +579,8 @@ def _largest(heard: Sequence[Heard]) -> Money | None:
 
 
 def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
-    """Group dispute events by reference. Those without one join the only dispute or form one."""
+    """Group dispute events by reference. Events without a reference belong to the only dispute. If
+    there is none, or more than one, they form their own dispute."""
     heard = [
         h for claims in (attempt.claims, position.claims) for c in _RANK for h in claims.get(c, ())
     ]
@@ -585,7 +593,8 @@ def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
 
 
 def _dispute(heard: list[Heard]) -> Dispute:
-    """Build a dispute by its last event. A win after a loss counts only if both are dated."""
+    """Build a dispute whose state is given by its last event. A win after a loss counts only if
+    both events are dated."""
     heard.sort(key=lambda h: (h.at, _RANK[h.event.claim], h.event.event_id, h.event.digest))
     last = heard[-1]
     word = _WORD[last.event.claim]
@@ -631,7 +640,8 @@ def lost_of(dispute: Dispute, payment: Payment) -> Money | None:
 def _loss(
     payment: Payment, dispute: Dispute, position: Position, undos: list[Undo]
 ) -> list[Movement]:
-    """Return the movements of a lost dispute less a later win. Unconfirmed wins go to `undos`."""
+    """Return the movements of a lost dispute. If the dispute was won later, the money that came
+    back is subtracted. A win that no later answer confirmed is also added to `undos`."""
     if dispute.word == "open" or not dispute.was_lost:
         return []
     amount, attempt = lost_of(dispute, payment), payment.attempt
@@ -689,7 +699,8 @@ def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
 
 
 def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> bool:
-    """Return whether a reversal neither names another capture nor is dated before this one."""
+    """Return whether a reversal may take back a capture. It may not if it names another capture, or
+    if it is dated before this capture."""
     own, event = {h.event.capture for h in capture.heard}, reversal.event
     named = event.capture or (event.movement if event.movement in names else None)
     if named is not None and any(own) and named not in own:

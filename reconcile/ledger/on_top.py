@@ -19,7 +19,8 @@ from reconcile.ledger.movements import Payment
 from reconcile.money import Money
 
 ON_TOP: Final[tuple[PartKind, ...]] = ("tip", "donation", "surcharge", "fee", "shipping", "tax")
-"""Parts on top of a price, in order of division. Prices often include the last two."""
+"""Kinds of parts that are paid on top of a price. An amount on top is divided in this order.
+`shipping` and `tax` are last, because prices often include them."""
 
 
 @dataclass(slots=True)
@@ -83,8 +84,8 @@ def counted_of(payment: Payment, currency: str, *, kept: int) -> Counted:
 
 
 def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, int]:
-    """Return a capture's parts by kind. Of different amounts, the smallest base counts, and the
-    largest amount of every other kind."""
+    """Return a capture's parts by kind. If events state different amounts, the smallest amount of
+    `base` is used, and the largest amount of every other kind."""
     found: dict[PartKind, int] = {}
     for parts in events:
         own: dict[PartKind, int] = {}

@@ -290,7 +290,8 @@ def _returning(judgement: Judgement, payments: Sequence[Payment]) -> int:
 
 
 def _weigh(judgement: Judgement) -> None:
-    """Set `currency`, `held`, `counted`, `surplus`, `owed`. Payments in doubt do not count."""
+    """Set the judgement's sums, such as `currency`, `held`, `counted`, `surplus` and `owed`.
+    Payments in doubt are left out of `counted`, `surplus` and `owed`."""
     price = judgement.expected.money
     if price is not None:
         currency = price.currency
@@ -461,7 +462,8 @@ def times_paid(judgement: Judgement) -> int:
 
 
 def _doubtful(judgement: Judgement) -> Decision | None:
-    """Decide `unresolved` if the payment depends on doubtful or excess money; else return None."""
+    """Decide `unresolved` if the outcome depends on a payment in doubt or on excess money. Return
+    None if it does not."""
     price, currency = judgement.expected.money, judgement.currency
     assert price is not None
     assert currency is not None
@@ -614,7 +616,8 @@ def _money_reason(
     extra: tuple[str, ...] = (),
     returned_on: Sequence[Payment] | None = None,
 ) -> Reason:
-    """Return a reason with all amounts. `returned` sums `returned_on`, or all payments if None."""
+    """Return a reason with all amounts of the order. The fact `returned` is the sum for
+    `returned_on`. None means all payments."""
     expected = judgement.expected
     facts: list[tuple[str, FactValue]] = list(expected.facts())
     if not judgement.balances:

@@ -19,14 +19,15 @@ RANKED: Final[tuple[AttemptOutcome, ...]] = (
     "expired",
     "timed_out",
 )
-"""Claims that decide an attempt, whenever they arrived. The strongest is first."""
+"""Claims that decide an attempt, the strongest first. The order in which they arrived does not
+matter."""
 
 _RELEASES: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "reversed", "expired")
 """Claims that end a reservation of money, if the provider dates the claim after the reservation."""
 
 LONGEST_WINDOW: Final[Duration] = 60 * DAY
-"""Longest time that a slow payment's claim keeps an attempt open, counted from its arrival. Without
-it, a provider's date could keep an order open for ever."""
+"""Longest time after a slow payment's claim arrived for which the claim keeps an attempt open.
+Without this limit, a date from the provider could keep an order open for ever."""
 
 _SAYS: Final[dict[AttemptOutcome, str]] = {outcome: "event_says_" + outcome for outcome in RANKED}
 
@@ -78,7 +79,8 @@ def _slow_until(heard: Heard) -> Instant:
 
 
 def _method(evidence: AttemptEvidence) -> str | None:
-    """Return the last named slow method; UNKNOWN_METHOD if unnamed, None if none is slow."""
+    """Return the slow method that was named last. Return UNKNOWN_METHOD if no event names the
+    method, and None if the payment is not slow."""
     if not evidence.slow:
         return None
     named = [h.event.method for h in evidence.heard if h.event.method is not None]
@@ -87,7 +89,8 @@ def _method(evidence: AttemptEvidence) -> str | None:
 
 
 def _revocable_until(evidence: AttemptEvidence, captures: list[Heard]) -> Instant | None:
-    """Return until when a customer can revoke the last capture; None if no event states it."""
+    """Return the instant until which the customer can revoke the last capture. Return None if no
+    event states a time for this."""
     if not evidence.slow:
         return None
     spans = [h for h in evidence.heard if h.event.revocable_days is not None]

@@ -30,7 +30,8 @@ Key = tuple[str, Literal["payment", "session"], str]
 NAMINGS: Final[frozenset[RecordKind]] = frozenset(("reference_named", "session_opened"))
 
 CLAIMS: Final[frozenset[RecordKind]] = NAMINGS | {"payment_assigned"}
-"""Kinds of records that outrank the order that an event names."""
+"""Kinds of records by which the shop or a person says to which order a payment belongs. They are
+stronger than the order that an event names."""
 
 
 class Placed(NamedTuple):
@@ -137,7 +138,8 @@ class Placing:
         return said.get(order, ()) if len(said) > 1 else ()
 
     def _said(self, keys: list[Key]) -> dict[str, tuple[str, ...]]:
-        """Return the orders that events name for these references, with the events' ids."""
+        """Return the orders that events name for these references. Each order is mapped to the ids
+        of the events that lead from a reference to the order."""
         said: dict[str, tuple[str, ...]] = {}
         for key, path in self._tied(keys).items():
             for order, event_id in self._saying.get(key, {}).items():
@@ -145,7 +147,8 @@ class Placing:
         return said
 
     def _tied(self, keys: list[Key]) -> dict[Key, tuple[str, ...]]:
-        """Return these and all connected references, each with the connecting events' ids."""
+        """Return these references and all references that are connected with them. Each is mapped
+        to the ids of the events that connect it."""
         found: dict[Key, tuple[str, ...]] = dict.fromkeys(keys, ())
         wanted = list(keys)
         while wanted:

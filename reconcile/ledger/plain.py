@@ -36,14 +36,16 @@ NEXT: Final[dict[Outcome, str]] = {
     "timed_out": "As far as we have been told, no money was taken. The payment may still come "
     "through.",
 }
-"""Sentence for a customer on what follows; absent if the reasons already say it."""
+"""Sentence for a customer about what follows, by outcome. An outcome has no entry if its reasons
+already say what follows."""
 
 WAITING: Final[dict[Outcome, str]] = {
     "disputed": "The order waits until that is decided.",
     "authorized": "The order waits until it is taken.",
     "pending": "The order waits until the payment is finished.",
 }
-"""Advice to wait, by outcome, for orders neither shipped nor canceled."""
+"""Sentence that asks the customer to wait, by outcome. It is used for orders that are neither
+shipped nor canceled."""
 
 SHIPPING: Final[dict[Outcome, str]] = {
     "unresolved": "Do not ship.",
@@ -60,7 +62,8 @@ SHIPPING: Final[dict[Outcome, str]] = {
     "timed_out": "Do not ship: no final word of the payment has come.",
     "not_attempted": "Do not ship: no payment for it is known.",
 }
-"""Instruction on shipping, for orders neither shipped nor canceled and without a reason against."""
+"""Instruction on shipping, by outcome. It is used for orders that are neither shipped nor canceled,
+if there is no reason to withhold them."""
 
 IN_ANSWER: Final[tuple[FindingCode, ...]] = (
     "dispute_open",
@@ -131,7 +134,8 @@ LOST: Final = (
 UNALLOCATED: Final = (
     "A payment of {money} belongs to no order yet, and may be for this one: we are looking into it."
 )
-"""Sentence on a payment that names the order, or has its amount due and customer's number."""
+"""Sentence on an unallocated payment that may be for the order. Such a payment names the order, or
+it has the amount due and the customer's phone number."""
 
 NOT_SURELY_FOR_IT: Final = (
     "Money came with the number of this order. We are checking whether it is meant for this order."
@@ -159,7 +163,8 @@ ABSENT: Final = frozenset(
         "last_word_no_final_event_by_deadline",
     )
 )
-"""Reasons that say that no payment or event came; hidden if a message may be missing."""
+"""Reasons which say that no payment or event came. They are not shown if a message may be missing,
+because then this is not known."""
 
 
 def with_plain(
@@ -331,7 +336,8 @@ _STILL_OPEN: Final[dict[Outcome, tuple[str, str]]] = {
         "Cancel the payment at the payment service, so that no money comes after all.",
     ),
 }
-"""Instruction on an open payment, by outcome: if the order was shipped, and if canceled."""
+"""Pair of instructions on a payment that is still open, by outcome. The first is used if the order
+was shipped, the second if it was canceled."""
 
 _REFUNDS: Final = frozenset(("refund_pending", "refund_overdue", "refund_failed"))
 
@@ -578,7 +584,8 @@ def _after_deadline(finding: Finding) -> str:
 
 
 def _words(facts: Facts, *, optional: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Return facts in words, by name; `amounts` joins all `amount_…` facts."""
+    """Return the text of each fact, by name. The texts of all facts named `amount_…` are joined
+    under the name `amounts`."""
     words = dict.fromkeys(optional, "")
     for name, value in facts:
         text = _in_words(name, value)

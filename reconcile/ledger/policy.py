@@ -7,8 +7,9 @@ from reconcile.canonical import canonical_json
 from reconcile.instants import DAY, MINUTE, Duration, Instant
 
 FORM: Final = 4
-"""Version of `policy_text`. If a setting's meaning or a fold's result changes, raise it, at most
-once a release and not before the first release. Every order is then folded again."""
+"""Version of `policy_text`. Increase it if a setting gets another meaning or a fold another result.
+Every order is then folded again. Increase it at most once a release, and not before the first
+release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

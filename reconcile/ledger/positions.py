@@ -19,7 +19,8 @@ from reconcile.ledger.events import ANSWERS, STATE_WORDS, ClaimKind, State, Stat
 from reconcile.money import Money
 
 REPEATED_AFTER: Final[Duration] = HOUR
-"""Minimum time from an answer that withdraws a statement to one that confirms this."""
+"""Minimum time between an answer that withdraws a statement and an answer that confirms the
+withdrawal."""
 
 _MEANS: Final[dict[tuple[StateMember, str], ClaimKind]] = {
     ("refund", "done"): "refunded",
@@ -155,7 +156,7 @@ class Position:
 
 
 NO_POSITION: Final = Position(AttemptEvidence("", ""))
-"""Shared position of a payment without answers. Never add to it."""
+"""Empty position that all payments without answers share. Nothing may be added to it."""
 
 
 def still_stated(steps: Sequence[Step]) -> int:

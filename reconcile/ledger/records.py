@@ -30,22 +30,23 @@ RecordKind = Literal[
 ]
 """Closed vocabulary of facts that the merchant's side can state.
 
-order_not_canceled, order_not_fulfilled
-                   the shop withdraws the cancellation or fulfillment that it stated before
-session_unknown    the request was sent and no answer came
-reference_named    the shop says that a session or payment belongs to this order
-held               the order must not be fulfilled until a later `released` with the same reason
-payment_assigned   a person gives a payment to this order, or withdraws it from this order
-payment_dismissed  a person says that a payment belongs to no order
-finding_accepted   a person accepts a finding of the order as it is
-redated            a fast clock misdated the delivery, record or revision that `replaces` names.
-                   `at` is its corrected instant, which a History uses
+order_not_canceled    the shop withdraws the cancellation that it stated before
+order_not_fulfilled   the shop withdraws the fulfillment that it stated before
+session_unknown       the request was sent and no answer came
+reference_named       the shop says that a session or payment belongs to this order
+held                  the order must not be fulfilled until a later `released` with the same reason
+payment_assigned      a person gives a payment to this order, or withdraws it from this order
+payment_dismissed     a person says that a payment belongs to no order
+finding_accepted      a person accepts a finding, which then needs no further action
+redated               corrects the instant of the delivery, record or revision that `replaces`
+                      names, because a fast clock misdated it. `at` is the corrected instant
 """
 
 HoldReason = Literal[
     "rules_changed", "poisoned_delivery", "unreadable_delivery", "maybe_other_shop", "gap_accepted"
 ]
-"""Reason that an order is held. A poisoned delivery was set aside."""
+"""Reason for which an order is held. For `poisoned_delivery`, a delivery was set aside because
+reading it failed repeatedly."""
 
 UNREADABLE: Final[HoldReason] = "unreadable_delivery"
 
@@ -66,7 +67,8 @@ DismissedAs = Literal["to_refund", "other_business"]
 DISMISSED_AS: Final[tuple[DismissedAs, ...]] = get_args(DismissedAs)
 
 NO_ORDER: Final = ""
-"""Value of `order` in every `payment_dismissed`, and in a `redated` of no order."""
+"""Value of `order` in records without an order. Every `payment_dismissed` has it. A `redated` has
+it if what it corrects belongs to no order."""
 
 PLACINGS: Final[frozenset[RecordKind]] = frozenset(("payment_assigned", "payment_dismissed"))
 

@@ -57,7 +57,8 @@ _EACH_BY_ITSELF: Final[tuple[FindingCode, ...]] = (
     "refund_failed",
     "unread_money_event",
 )
-"""Codes whose every finding makes a revision, because each has its own deadline."""
+"""Codes of findings that are counted. A further finding of such a code makes a revision, because
+each of these findings has its own deadline."""
 
 
 def position_of(ledger: Ledger) -> Position:
@@ -94,7 +95,8 @@ def _amounts(ledger: Ledger) -> _Amounts:
 
 
 def _restated(finding: Finding, amounts: _Amounts) -> str:
-    """Return an open dispute's name and changed amount; empty for other findings."""
+    """Return a text with an open dispute's name and its present amount, if the amount has changed.
+    Return an empty text for other findings."""
     if finding.code != "dispute_open":
         return ""
     stated = [amounts[cited] for cited in finding.cites if cited in amounts]
@@ -106,7 +108,8 @@ def _restated(finding: Finding, amounts: _Amounts) -> str:
 
 
 def _counts_in(parts: Iterable[str]) -> Counter[str]:
-    """Count the findings of _EACH_BY_ITSELF. An entry without a number counts as 1."""
+    """Return the number of findings for each code in _EACH_BY_ITSELF. A part without a number
+    stands for one finding."""
     counts = Counter[str]()
     for part in parts:
         number, _, code = part.rpartition(" ")

@@ -24,11 +24,13 @@ Aside = Literal["other", "unknown"]
 OPENS: Final[frozenset[ClaimKind]] = frozenset(
     ("pending", "authorized", "succeeded", "declined", "expired", "timed_out")
 )
-"""Claims about opening or paying a payment. They decide which shop it belongs to."""
+"""Kinds of claims about the start or the success of a payment. They decide to which shop the
+payment belongs."""
 
 EventKey = tuple[str, str, str]
 Mark = tuple[str, str, str]
-"""Source, kind of reference, and reference. An event without one has its own id."""
+"""Source, kind of reference, and reference. An event without a reference has a mark with its own
+id."""
 
 
 class Shops(NamedTuple):
@@ -95,7 +97,8 @@ def _marks(event: Event) -> list[Mark]:
 def _reached(
     marks: Iterable[Mark], ties: Mapping[Mark, Mapping[Mark, str]]
 ) -> dict[Mark, tuple[str, ...]]:
-    """Return these and all connected marks, each with the connecting events' ids."""
+    """Return these marks and all marks that are connected with them. Each is mapped to the ids of
+    the events that connect it."""
     found: dict[Mark, tuple[str, ...]] = dict.fromkeys(marks, ())
     wanted = list(found)
     for mark in wanted:

@@ -56,7 +56,7 @@ FindingCode = Literal[
     "unread_money_event",
     "held_back",
 ]
-"""Findings in the order in which a ledger lists them."""
+"""Codes of findings, in the order in which a ledger lists the findings."""
 
 FINDING_CODES: Final[tuple[FindingCode, ...]] = get_args(FindingCode)
 
@@ -410,7 +410,8 @@ MANY: Final[dict[FindingCode, ManyWords]] = {
         plain="{alike} messages are dated later than they reached us: somebody's clock is wrong.",
     ),
 }
-"""Wording for codes with many findings. Others state the first one and the number of the rest."""
+"""Wording for several findings of one code. For a code without an entry, the first finding is
+stated, and the number of the others."""
 
 
 class ReasonWords(NamedTuple):

@@ -10,7 +10,8 @@ from itertools import groupby, islice
 from typing import Literal
 
 DifferenceState = Literal["open", "confirmed", "reopened"]
-"""State of an accepted difference: the next statement is unknown, agrees, or differs."""
+"""State of an accepted difference. It is `open` while the next statement is unknown, `confirmed` if
+that statement agrees, and `reopened` if it differs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -184,7 +184,8 @@ class BankLeg:
         return [each for each in self._lines if each.line_id not in self._joined]
 
     def _by_name(self, hands: Iterable[HandMatch]) -> Iterator[Link]:
-        """Yield links by hand with equal sums, then other links of one currency, then of two."""
+        """Yield links by name. First come links by hand whose sums are equal, then other links in
+        one currency, and last links between two currencies."""
         edges = self._edges({(hand.one, hand.other) for hand in hands})
         yield from self._grouped([edge for edge in edges if edge.by_hand], whole=True)
         left = self._unjoined(edges)
@@ -225,7 +226,8 @@ class BankLeg:
         return found
 
     def _grouped(self, edges: Sequence[_Edge], *, whole: bool = False) -> Iterator[Link]:
-        """Yield a link for each connected group. If `whole`, only by hand and with equal sums."""
+        """Yield a link for each connected group of payouts and bank lines. If `whole`, yield only
+        links by hand whose sums are equal."""
         for group in _connected(edges):
             link = self._judged(group)
             if link is not None and not (whole and link.bucket != "by_hand"):
@@ -234,7 +236,8 @@ class BankLeg:
                 yield link
 
     def _judged(self, edges: Sequence[_Edge]) -> Link | None:
-        """Return a link; None if a side has two currencies. Raise ValueError past 64 bits."""
+        """Return the link of a connected group. Return None if its payouts, or its bank lines, have
+        two currencies. Raise ValueError if a sum does not fit in 64 bits."""
         payouts = sorted({e.payout.payout_id: e.payout for e in edges}.values(), key=_payout_order)
         lines = sorted({e.line.line_id: e.line for e in edges}.values(), key=_line_order)
         link = Link(bucket="by_reference", payouts=tuple(payouts), lines=tuple(lines))
@@ -476,7 +479,8 @@ class BankLeg:
 def _covering(
     covered: Iterable[Covered], names: Iterable[tuple[str, str]]
 ) -> dict[str, tuple[Span, ...]]:
-    """Return the spans by currency that the files of every named account or source cover."""
+    """Return by currency the spans that are covered by the files of all accounts or sources named
+    for the currency."""
     spans = {each.name: each.spans for each in covered}
     by_currency: dict[str, list[tuple[Span, ...]]] = defaultdict(list)
     for currency, name in names:
@@ -589,7 +593,7 @@ def _alone(each: Alone, near: _Near) -> Break:
 
 
 class _Near:
-    """Indexes of unmatched payouts, bank lines and orders, for the search of candidates."""
+    """Indexes of unmatched payouts, bank lines and orders, in which candidates are searched."""
 
     def __init__(
         self, alone: Sequence[Alone], rules: MatchRules, *, orders: Iterable[Searchable]

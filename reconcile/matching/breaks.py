@@ -116,7 +116,7 @@ Turn = Literal["opened", "changed", "closed", "reopened"]
 
 Act = Literal["assigned", "commented", "accepted", "matched", "unmatched", "settled"]
 ACTS: Final[tuple[Act, ...]] = get_args(Act)
-"""Acts of a person on a break. `matched` closes it until a run finds it again."""
+"""Acts of a person on a break. `matched` closes the break until a run finds it again."""
 
 LateDecision = Literal["accept", "refund", "credit"]
 SETTLINGS: Final[tuple[LateDecision, ...]] = get_args(LateDecision)
@@ -124,7 +124,8 @@ SETTLINGS: Final[tuple[LateDecision, ...]] = get_args(LateDecision)
 
 LateStanding = Literal["to_decide", "waits_for_refund", "settled", "closed"]
 STANDINGS: Final[tuple[LateStanding, ...]] = get_args(LateStanding)
-"""States of late money. A person made it `settled`, evidence made it `closed`."""
+"""States of late money. It is `settled` if a person decided so, and `closed` if evidence showed
+it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,7 +275,8 @@ class _BreakState:
             self._settled = step
 
     def accepted(self) -> Accepted | None:
-        """Return the accepted amounts; None if nobody accepted them or the last run lacks them."""
+        """Return the accepted amounts. Return None if nobody accepted them, or if the last run did
+        not find the break."""
         if not self._seen or self._accepted is None:
             return None
         return Accepted(money=self._accepted.money, left=self._left or ())

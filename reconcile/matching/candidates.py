@@ -28,22 +28,24 @@ from reconcile.matching.texts import named_in, order_names
 from reconcile.money import Money, exponent_of
 
 NEIGHBOURS: Final = 4
-"""Maximum number of lines examined on each side of a search position."""
+"""Maximum number of lines that are examined before a position in a sorted index, and after it."""
 
 MOST: Final = 3
 """Maximum number of candidates shown."""
 
 SEPARATORS: Final = 1
-"""Points for references that differ only in separators."""
+"""Distance in points between references that differ only in separators."""
 
 FAR: Final = 6
-"""Points for references or amounts that have nothing in common."""
+"""Distance in points between references, or amounts, that have nothing in common."""
 
 CLOSE_PERCENT: Final = 5
-"""Percentage by which sums of one day may differ because of charges."""
+"""Maximum difference in percent between two sums of one day that may differ only because of
+charges."""
 
 CHARGE: Final = 20
-"""Largest fixed charge, in major units, between amounts of a day; at most a tenth of them."""
+"""Maximum difference in major units that a fixed charge may explain between two sums of one day.
+The difference must also be at most a tenth of the sum."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -224,7 +226,8 @@ _Field = tuple[int, str, Facts]
 def _apart(
     one: Searchable, other: Searchable, *, window: Duration | None, charges: bool
 ) -> tuple[int | None, str, Facts]:
-    """Return the distance in points, None if too far, and the field with the most points."""
+    """Return the distance in points between two items, the field that differs most, and facts about
+    it. The distance is None if a search must not find the item."""
     amount, named = _amount(one, other, charges=charges), _names(one, other)
     currency: _Field = (0 if one.currency == other.currency else 4, "currency", ())
     if amount[0] >= FAR or currency[0]:
@@ -340,8 +343,8 @@ WEIGHTS: Final[Mapping[MatchReason, int]] = {
     "nothing_apart": 5,
     "no_other": 5,
 }
-"""Points of each reason. Amount and date alone stay below 60, the minimum for matching many breaks
-at once, because many payments of a day share a price."""
+"""Points of each reason. Bulk matching requires a score of 60. Amount and date alone stay below it,
+because many payments of a day have the same price."""
 
 REASON_WORDS: Final[Mapping[MatchReason, str]] = {
     "same_reference": "the reference is the same",
@@ -361,7 +364,8 @@ REASON_WORDS: Final[Mapping[MatchReason, str]] = {
 }
 
 WEEK: Final = 7
-"""Number of days below which two dates count as near. Providers pay out daily or weekly."""
+"""Number of days below which two dates count as near. It is a week, because providers pay out daily
+or weekly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

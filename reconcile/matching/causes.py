@@ -45,16 +45,19 @@ BreakCause = Literal[
 ]
 
 About = Literal["order", "bank", "wallet", "placing", "books"]
-"""Subject of a cause. `placing` is a payment that a person assigns, `books` the journal."""
+"""Subject of a cause. `placing` is a payment that a person must assign to an order, and `books` is
+the journal."""
 
 Risk = Literal["all", "held", "owed", "mistake", "left", "sums"] | tuple[str, str]
-"""Rule for the part of a break's money that may be lost.
+"""Rule that decides how much of a break's money is at risk. Either all of it is, or nothing.
 
-all                 all of it
-held, owed, mistake  nothing: held for confirmation, the customer's, or a wrong minor unit
-left                all of it if it is still to come
-sums                all of it if less came than is due
-a pair              all of it if the first of two named amounts exceeds the second
+all      always all
+held     nothing, because the money is held until it is confirmed
+owed     nothing, because the money belongs to the customer
+mistake  nothing, because only the minor unit is wrong
+left     all, if money is still to come
+sums     all, if less money came than was due
+a pair   all, if the first of the two named amounts exceeds the second
 """
 
 

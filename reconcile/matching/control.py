@@ -53,12 +53,13 @@ Agreed = Literal[
 ]
 """Buckets of the family `matched`.
 
-by_tender          a tender or cash paid the part of the book's price that was not captured
-outside_providers  an order paid through no provider, or the bank line that paid it
-nothing_due        no money moved, and no file says that money moved
-returned           captured money went back, and the book claims nothing
-carried_line       money that the provider holds back or carries to another payout
-other_business     a bank line that is no payout, or a line of a payment to somebody else
+by_tender          a tender, such as a gift card, or cash paid the rest of the price
+outside_providers  an order that was not paid through a provider, or the bank line that paid it
+nothing_due        no money moved, and no file states that money moved
+returned           all captured money went back, and the order book claims nothing
+carried_line       a line of money that the provider holds back or carries to another payout
+other_business     a bank line that is not a payout, or a statement line of a payment to somebody
+                   else
 """
 
 Waiting = Literal[
@@ -70,8 +71,8 @@ Waiting = Literal[
     "awaiting_statement",
     "not_covered",
 ]
-"""Buckets of the family `waiting`. `awaiting_statement` is a bank line after the last known payout.
-For `not_covered`, no file exists to compare with."""
+"""Buckets of the family `waiting`. A bank line is `awaiting_statement` if it is dated after the
+last known payout. A row is `not_covered` if no file covers its time."""
 
 Bucket = Agreed | Waiting | BreakCause
 AGREED: Final[tuple[Agreed, ...]] = get_args(Agreed)

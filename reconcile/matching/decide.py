@@ -191,8 +191,8 @@ def decide(pair: Pair) -> Verdict:
 
 
 def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decision, ...]:
-    """Add `funds.beside` to the first break on an unresolved order or doubtful payment, else to the
-    first break."""
+    """Add `funds.beside` to the first break about an unresolved order or a payment in doubt. If
+    there is none, add it to the first break."""
     breaks = [each for each in decisions if isinstance(each, Break)]
     doubts = [each for each in breaks if each.cause in ("unresolved", "payment_in_doubt")]
     if not funds.beside or not breaks:
@@ -212,7 +212,8 @@ def amounts_fit(pair: Pair) -> bool:
 
 
 def _compared(pair: Pair) -> tuple[int, int]:
-    """Return the amounts to compare. Money beyond the price counts only if the book has it all."""
+    """Return the captured and the refunded amount that are compared with the order book. Money
+    beyond the price counts only if the book states all captured money."""
     funds = pair.funds
     if funds.captured == pair.charge:
         return funds.captured, funds.refunded

@@ -125,8 +125,9 @@ def exchanges(
 
 
 def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
-    """Return whether lines settle a capture in another currency. Equal numbers mean a wrong
-    currency, and a reference of another source may be equal by chance."""
+    """Return whether these lines settle a capture in another currency. Return False if the numbers
+    are equal, because then the currency is wrong. Return False for lines of another source, whose
+    reference may be equal by chance."""
     (currency, *more) = sorted({each.currency for each in lines})
     if more or currency == came.currency or not came.minor:
         return False
@@ -164,7 +165,8 @@ def exchanges_back(
 
 
 def _are_rises(parts: Sequence[ReturnLike]) -> bool:
-    """Return whether each return raises one total. A statement may combine such returns."""
+    """Return whether these returns are rises of one running total. A statement may combine such
+    returns into one line."""
     own = frozenset[str]()
     before = frozenset[str]()
     for each in sorted(parts, key=lambda each: each.at):

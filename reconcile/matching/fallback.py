@@ -25,7 +25,8 @@ from reconcile.matching.settling import by_source, unsettled_by
 from reconcile.money import Money
 
 MOST_FITS: Final = 3
-"""Maximum number of fitting lines to search for: two are already ambiguous."""
+"""Maximum number of fitting lines that are searched for. Two are enough to know that a match is
+ambiguous."""
 
 
 class Offer(NamedTuple):
@@ -290,7 +291,8 @@ def by_group(rest: Rest, deciding: Deciding) -> None:
 
 
 def _one_group(rest: Rest, deciding: Deciding, *, names: list[str], orders: list[str]) -> None:
-    """Join book lines with the one order that fits, else with all. Report several as ambiguous."""
+    """Match book lines with the one order that fits them, or with all these orders together. Report
+    the orders as ambiguous if several fit alone."""
     lines = lines_of([row for name in names for row in rest.book[name]])
 
     def fit(chosen: Sequence[str]) -> bool:

@@ -19,14 +19,17 @@ LEAST: Final = 3
 """Minimum number of lines that a rule must explain. Two lines would always fit some rule."""
 
 GRIDS: Final = (1_000, 500, 100)
-"""Steps of percentages to try, in parts per million: contracts state 2.9 or 1.25, seldom 1.39 %."""
+"""Steps of percentages, in parts per million, that are tried in this order. The coarse steps come
+first, because contracts state 2.9 or 1.25 %, but seldom 1.39 %."""
 
 MOST_VALUES: Final = 300
-"""Maximum number of values of a detail that sets tariffs. More suggest a reference."""
+"""Maximum number of different values of a detail on which a tariff can depend. A detail with more
+values is probably a reference."""
 
 
 SAMPLE: Final = 2_000
-"""Maximum number of lines of a source and currency to derive rules from. All lines are counted."""
+"""Maximum number of lines from which the rules of a source and currency are derived. The rules are
+then checked with all lines."""
 
 
 class FeeLine(NamedTuple):
@@ -125,7 +128,8 @@ def _explained(rules: list[tuple[Where, Tariff]], lines: Group) -> int:
 
 
 MOST_GENERAL: Final = 5
-"""Maximum number of tariffs tried as the general rule. Tariffs with the most lines come first."""
+"""Maximum number of tariffs that are tried as the general rule. Tariffs that explain the most lines
+are tried first."""
 
 
 def _together(
@@ -133,7 +137,8 @@ def _together(
     tariffs: dict[tuple[str, ...], tuple[int, Tariff]],
     general: Tariff,
 ) -> list[tuple[Where, Tariff]]:
-    """Make rules, the general last. Tariffs that differ only in the last detail become one."""
+    """Return rules for tariffs, and last the general rule. Tariffs become one rule if they are
+    equal and their details differ only in the last one."""
     joined: dict[tuple[tuple[str, ...], Tariff], list[str]] = defaultdict(list)
     for key, (_, tariff) in sorted(tariffs.items()):
         if tariff != general:
@@ -146,7 +151,8 @@ def _together(
 
 
 def _tariff(lines: Group) -> tuple[int, Tariff]:
-    """Return the best tariff after its number of exact fees; 0 and an empty one below LEAST."""
+    """Return the number of lines whose fee the best tariff explains exactly, and this tariff.
+    Return zeros if it explains fewer than LEAST lines."""
     points = sorted((line.gross, line.fee) for line in lines)
     half = len(points) // 2
     pairs = zip(points, points[half:], strict=False)

@@ -264,8 +264,8 @@ def _on_top(whole: LedgerLine, currency: str) -> int:
 
 
 def _at_doubt(wholes: Sequence[LedgerLine]) -> tuple[Money, ...]:
-    """Return the money in doubt by currency: the captured or the returned sum, whichever is
-    larger."""
+    """Return the money in doubt in each currency. It is the captured or the returned sum, whichever
+    is larger."""
     taken = [money for whole in wholes for money in whole.in_doubt]
     back: list[Money] = []
     for whole in wholes:
@@ -301,8 +301,8 @@ def _moneys(sums: Counter[str]) -> tuple[Money, ...]:
 
 
 MOST_LEFT: Final = 30_000
-"""Maximum number of rows kept of each kind: eight kinds of 1 kB a row take about 250 MB. More rows
-are matched only by key, and `Control.unsearched` counts them."""
+"""Maximum number of rows of each kind that are kept in memory. Eight kinds with 1 kB a row take
+about 250 MB. Further rows are matched only by key, and `Control.unsearched` counts them."""
 
 Kept = TypeVar("Kept")
 

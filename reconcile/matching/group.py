@@ -49,7 +49,7 @@ from reconcile.matching.tally import Group, Tally
 from reconcile.money import Money
 
 NOT_SEARCHED: Facts = (("searched", False),)
-"""Fact which says that the partner of a break was searched only by key."""
+"""Fact of a break whose partner was searched only by key, because too many rows had to be kept."""
 
 
 class Deciding:
@@ -188,7 +188,8 @@ class Deciding:
         return [row for row in rows if subject_of(row.line_id) in partners]
 
     def _may_be_of_a_group(self, pair: Pair) -> bool:
-        """Set a pair aside if its order may have paid more lines. Return whether it was."""
+        """Set a pair aside if its order may have paid more book lines than these. Return whether it
+        was set aside."""
         funds, lines = pair.funds, pair.lines
         if not lines.groups or amounts_fit(pair) or len(funds.rows) > 1:
             return False

@@ -45,7 +45,8 @@ NO_RECIPIENTS: Final[Mapping[str, frozenset[str]]] = {}
 
 
 class _Unmatched:
-    """Rows without a partner, and indexes of candidates. `unpaid` gets reported book lines."""
+    """Rows without a partner, and indexes in which their candidates are searched. Book lines that
+    were reported as unpaid are added to `unpaid`."""
 
     def __init__(
         self,
@@ -393,7 +394,8 @@ class OtherPeriods:
 
 
 Effect = Literal["newly_matched", "no_longer_matched", "new_break", "gone_break", "changed"]
-"""Difference between two matchings, without plain matches. `changed` has an equal identity."""
+"""Difference between two matchings. `changed` means that both have a decision of the same identity,
+but the decisions differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,8 @@ from reconcile.matching.texts import named_in, order_names
 from reconcile.money import Money
 
 TRANSFER_WITHIN: Final[Duration] = 14 * DAY
-"""Longest time between an order and its transfer: customers pay early, or within two weeks."""
+"""Longest time between an order and the transfer that pays it. Customers pay in advance or within
+two weeks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,8 @@ from reconcile.matching.rules import HandMatch
 from reconcile.matching.tally import Group
 
 Dated = tuple[int, Instant]
-"""Kind and date. The strongest kind is PLACED, followed by MONEY, SETTLED and KNOWN."""
+"""Kind of a date, and the date. The strongest kind is PLACED, followed by MONEY, SETTLED and
+KNOWN."""
 
 PLACED, MONEY, SETTLED, KNOWN = range(4)
 
@@ -212,7 +213,8 @@ def within(
 
 
 class _Sieve:
-    """Reads three streams order by order, and buffers rows that were read ahead."""
+    """Reader of three streams, which it reads order by order. It buffers the rows of one stream
+    that it reads before they are requested."""
 
     def __init__(
         self, period: Period, joined: Mapping[str, Instant], *sources: Iterable[Any]

@@ -133,7 +133,8 @@ def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[State
 
 
 def _undoes(row: StatementRow, other: StatementRow) -> bool:
-    """Return whether one line gave back the other's money, by refund reference, else payment."""
+    """Return whether one of two lines takes back the money of the other. Lines of refunds must have
+    the same refund reference. Other lines must have the same payment."""
     if row.currency != other.currency or balance_of(row) != -balance_of(other):
         return False
     kinds = {row.kind, other.kind}

@@ -300,7 +300,8 @@ def _repeated(rows: Sequence[BookRow]) -> set[int]:
 
 
 def _credit(row: BookRow) -> int:
-    """Return what went back: all of a `refunded` line with 0, which exports write for no amount."""
+    """Return the amount that went back. If a `refunded` line states 0, return its whole amount,
+    because exports write 0 if they do not know the refunded amount."""
     if row.minor < 0:
         return -row.minor
     return row.refunded or (row.minor if row.status == "refunded" else 0)
@@ -397,7 +398,8 @@ def _opposite(one: Moved, other: Moved) -> bool:
 
 
 def _timed_apart(one: Moved, other: Moved) -> bool:
-    """Return whether times of day differ, except by quarter hours, as between time zones."""
+    """Return whether two lines have different times of day. They do not if a time is a whole quarter
+    hour, or if they differ by whole quarter hours, because then only the time zone may differ."""
     if one.settled_at is None or other.settled_at is None:
         return False
     times = (one.settled_at, other.settled_at, abs(one.settled_at - other.settled_at))
@@ -405,8 +407,8 @@ def _timed_apart(one: Moved, other: Moved) -> bool:
 
 
 def _of_one_day(row: Instant, known: Instant, calendar: Calendar) -> bool:
-    """Return whether two instants are on one day of the calendar. A date without a time may have
-    been read in UTC or in the calendar's zone."""
+    """Return whether two instants are on one day of the calendar. A date without a time of day may
+    have been read in UTC or in the calendar's zone."""
     if calendar.day_of(row) == calendar.day_of(known):
         return True
     if not known % DAY:

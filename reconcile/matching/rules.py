@@ -238,13 +238,15 @@ def own_line(cause: BreakCause, *, order: str | None, subject: str | None) -> st
 
 
 CENTS: Final = 100
-"""Minor units per major unit of most currencies. Other amounts are often wrong by this factor."""
+"""Number of minor units in a major unit of most currencies. If minor units are wrong, the amount is
+often wrong by this factor."""
 
 _NOBODY: Final[frozenset[str]] = frozenset()
 
 
 MOST_FITTING: Final = 10_000
-"""Maximum number of cached fee rules, a few megabytes. Files have dozens."""
+"""Maximum number of combinations of source, currency and details whose fee rule is cached. They
+take a few megabytes. Files have dozens of combinations."""
 
 
 class Terms:
@@ -394,7 +396,8 @@ class Terms:
 
 @cache
 def _factors(currency: str) -> tuple[int, ...]:
-    """Return the factors between mixed-up major and minor units: 100 and the currency's own."""
+    """Return the factors by which an amount is wrong if major and minor units were confused. They
+    are 100 and the factor of the currency."""
     return tuple(sorted({int(10 ** exponent_of(currency)), CENTS} - {1}))
 
 

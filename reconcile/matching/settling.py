@@ -113,7 +113,8 @@ class Settling:
         return left, unused
 
     def _never_taken(self, returns: Sequence[Return]) -> None:
-        """Report returns without their line, unless reversed: statements may omit both."""
+        """Report returns that no statement line settles. Skip returns that were reversed, because a
+        statement may omit both the return and its reversal."""
         sums: Counter[tuple[str, ...]] = Counter()
         back = {(*each[:4], each.currency) for each in returns if each.minor < 0}
         for each in returns:
@@ -144,7 +145,8 @@ class Settling:
             self._tally.report(found)
 
     def _in_doubt(self, row: StatementRow, funds: Sequence[Funds]) -> bool:
-        """Put a line into a bucket if it may settle an unknown amount. Return whether it was."""
+        """Put a line into a bucket if it may settle a payment whose amount is in doubt. Return
+        whether it was put there."""
         for each in funds:
             if not each.unresolved and not (each.moved and each.at_doubt):
                 continue  # no break would report it
@@ -251,7 +253,8 @@ class Settling:
     def _join_of_key(
         self, rest: OpenItems, captures: list[Capture], rows: list[StatementRow]
     ) -> None:
-        """Join captures and lines, but parts one by one. Prefer a line that a person paired."""
+        """Match captures and lines of one key. Several captures of one payment are matched one by
+        one. If several lines fit, a line that a person paired is preferred."""
         if are_parts(captures):
             others = [each for each in rest.captures if each not in captures]
             captures, rows = self.join_parts(captures, rows)
@@ -483,7 +486,8 @@ class Settling:
         more: Money,
         facts: Facts,
     ) -> None:
-        """Report lines that took `more` than the returned money, and put them into a bucket."""
+        """Report that lines took an amount that differs from the returned money by `more`, and put
+        them into the bucket of the cause."""
         ids = tuple(sorted([row.line_id for row in rows]))
         dates = [each.at for each in parts]
         dates += [row.settled_at for row in rows if row.settled_at is not None]

@@ -18,10 +18,11 @@ from reconcile.matching.rows import StatementRow
 from reconcile.money import Money
 
 PlacedIn = Literal["order", "nowhere", "to_refund", "other_business"]
-"""Decision of a person about an unallocated payment. `nowhere` withdraws its assignment."""
+"""Decision of a person on an unallocated payment. `nowhere` withdraws its assignment to an
+order."""
 
 SuspenseFlow = Literal["received", "refunded", "assigned", "other_business"]
-"""Causes of a change of suspense, besides new money. Withdrawn amounts are negative."""
+"""Causes of a change of the money in suspense."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,8 @@ class SuspenseStep:
 
 
 UNALLOCATED: Final = "unallocated:"
-"""Prefix of candidates that are unallocated payments. A person assigns them, without matching."""
+"""Prefix of the ids of candidates that are unallocated payments. A person assigns such a payment to
+an order. It cannot be matched with a break."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +196,8 @@ _MOVEMENTS: Final[frozenset[SuspenseFlow]] = frozenset({"received", "refunded"})
 def _moved(
     held: Counter[str], placing: Placement, *, at: Instant, back: bool = False
 ) -> Iterator[SuspenseStep]:
-    """Yield a decision's steps out of suspense. If `back`, it was withdrawn: yield the opposite."""
+    """Yield the steps by which a decision takes money out of suspense. If `back`, the decision was
+    withdrawn, so yield the opposite steps."""
     if placing.into not in ("order", "other_business"):
         return
     for currency, minor in sorted(held.items()):
