@@ -28,7 +28,8 @@ TO_DO: Final[tuple[breaks.State, ...]] = ("open", "assigned")
 
 
 AGES: Final[dict[str, int]] = {"week": 7, "month": 30, "older": 1_000_000}
-"""Age groups, the youngest first, with their maximum whole days."""
+"""Age groups of breaks, the youngest first, each with the largest age in whole days that belongs to
+it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +151,8 @@ class OpenBreaks:
 
 
 SUMMED: Final = 5_000
-"""Maximum number of breaks that a page adds up each time it is shown, in about 20 ms."""
+"""Maximum number of breaks whose sums are computed for a page. The page computes them each time it
+is shown, which takes about 20 ms for this many."""
 
 
 async def open_breaks(context: AppContext, *, person: str) -> OpenBreaks | None:

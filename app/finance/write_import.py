@@ -37,7 +37,8 @@ from reconcile.matching.balances import StatementBalances
 from reconcile.money import Money
 
 Write = Callable[..., Awaitable[WrittenVersions]]
-"""Function (connection, rows, number) that writes lines; if number is None, it only counts them."""
+"""Function (connection, rows, number of the import) that writes lines. If the number is None, it
+only counts the lines."""
 
 Progress = Callable[[int, int | None], None]
 """Function called with (rows so far, total rows). The total is None while rows are read."""
@@ -135,7 +136,8 @@ async def _wait_for_others(context: AppContext) -> None:
 
 
 async def _undo(context: AppContext, begun: import_store.Import) -> None:
-    """Undo a killed import for all kinds of lines: a killed undo loses the import's kind."""
+    """Undo a killed import. All kinds of lines are searched, because the import's kind is no longer
+    known if an earlier undo was killed."""
     looked = 0
     for kind in line_version_store.LINES:
         async with context.database.reading() as connection:

@@ -42,31 +42,36 @@ from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
 
 FEW: Final = 10_000
-"""Minimum stored deliveries to measure bytes by; with fewer, the fixed size would distort them."""
+"""Minimum number of stored deliveries from which the bytes of one delivery are computed. With fewer
+deliveries, the parts of a database that do not grow would make the average too large."""
 
 USUAL_BYTES: Final = 2_900
 """Bytes assumed for a delivery while fewer than FEW are stored (tests/bench/README.md)."""
 
 SOON_DAYS: Final = 90
-"""Days until the disk is full; with fewer, the check tells a person to act."""
+"""Number of days. The check tells a person to act if the disk will be full in fewer."""
 
 CALIBRATION_S: Final = 0.5
-"""Seconds of each calibration: elapsed time for the disk, processor time for the processor."""
+"""Seconds that each calibration lasts. For the disk this is elapsed time, for the processor it is
+processor time."""
 
 MOST_SYNCS: Final = 200
 
 WHOLE_WAY: Final = 8.5
-"""Processor time of a delivery from receiving to sealing, divided by the calibration's. Measured:
-486 to 539 µs and 54 to 65 µs, on two busy cores (2026-11-30)."""
+"""Factor from the processor time that the calibration measures for a delivery to that of the
+delivery's complete processing, from receiving to sealing. Measured on two busy cores (2026-11-30):
+54 to 65 µs in the calibration, and 486 to 539 µs for the complete processing."""
 
 CORES: Final = 2
 """Cores that an installation on SQLite can use, because only one process writes at a time."""
 
 PLANNED: Final = 0.5
-"""Share of the processor time planned for. The rest is for bursts, reports and backups."""
+"""Share of the processor time that deliveries may use. The rest is for bursts, reports and
+backups."""
 
 CROWDED: Final = 0.5
-"""Share of the capacity in the busiest minute; above it, the check recommends more."""
+"""Share of the capacity that the busiest minute may use. If it uses more, the check recommends a
+larger machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -330,7 +330,8 @@ async def _tried(context: AppContext) -> golive.ChecklistItem:
 
 
 MOST_BESIDE: Final = 2_000
-"""Maximum number of other deliveries in an endpoint's trial, which takes a second or two."""
+"""Maximum number of the source's newest deliveries among which an endpoint's trial delivery is
+searched. Reading them takes a second or two."""
 
 
 async def _newest(context: AppContext, source: str) -> list[LogEntry]:
@@ -339,7 +340,8 @@ async def _newest(context: AppContext, source: str) -> list[LogEntry]:
 
 
 async def _arrived(context: AppContext, source: str, digest: str, *, before: set[str]) -> bool:
-    """Return whether a trial request was read, by its body's SHA-256. Ignores ids in `before`."""
+    """Return whether a trial request was read. It is recognized by its body's SHA-256. Deliveries
+    with an id in `before` do not count."""
     await behind_s(context)
     found = await _newest(context, source)
     return any(each.digest == digest and each.delivery_id not in before for each in found)

@@ -136,7 +136,7 @@ UNREACHED: Final = (
 State = Literal["passed", "failed", "not_run_yet", "to_sign"]
 
 PROGRAM: Final = "tallyhook"
-"""Prefix of signers that are programs."""
+"""First part of a signer's name if a program signed, and not a person."""
 
 SIGNER: Final = f"{PROGRAM} golive"
 
@@ -158,7 +158,8 @@ REHEARSED: Final[Mapping[str, str]] = {
 """Items that `tallyhook rehearse` checks, or that a person states after a sandbox rehearsal."""
 
 SHOWN_BY: Final[Mapping[str, str]] = {"idempotency": "success", "duplicates": "duplicate webhook"}
-"""Name of the only scenario that decides an item, by item."""
+"""Scenario that must be rehearsed to decide an item. Other items do not depend on a single
+scenario."""
 
 CHECKED: Final = (
     "api_keys",
@@ -403,7 +404,8 @@ ASKED_FOR: Final = "to sign for: "
 
 def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
     """Return the item's sources that the last signature does not cover. A signature covers the
-    sources of the last request before it or, without such a request, of the next one."""
+    sources that the last request for a signature before it named. If there was no earlier request,
+    it covers those of the next one."""
     asked: list[str] | None = None
     covered: list[str] | None = None
     waiting = False

@@ -93,7 +93,8 @@ EXPECTED: Final[Mapping[str, Expected]] = MappingProxyType(
         "service trouble": _paid(),
     }
 )
-"""Expected end of each scenario of the simulated provider. A real one offers some of them."""
+"""Expected end of each scenario of the simulated provider. A real provider's sandbox offers only
+some of these scenarios."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,10 +42,12 @@ from reconcile import instants
 from reconcile.instants import Instant
 
 OVER_AFTER: Final[instants.Duration] = 3 * instants.MINUTE
-"""Time after which an alarm that no receiver has seen is over: four rounds of the watchdog."""
+"""Time after which an alarm counts as over, if no receiver has reported it again. It is four rounds
+of the watchdog."""
 
 GIVE_UP_AFTER: Final[instants.Duration] = instants.DAY
-"""Time for retries of a recovery's notice. An alarm's notice is retried while the alarm lasts."""
+"""Time for which a notice of an alarm's end is retried. The notice of an alarm is retried as long
+as the alarm lasts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

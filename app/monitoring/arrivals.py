@@ -24,7 +24,8 @@ LONGEST: Final[instants.Duration] = instants.DAY
 """Longest time span that is counted. Of a longer silence, only the beginning is counted."""
 
 SESSIONS: Final = 3
-"""Minimum sessions without an event for an alarm; the customers of fewer may all have left."""
+"""Minimum number of sessions without an event for an alarm. If there are fewer, all their customers
+may have left without paying."""
 
 SESSION_WAIT: Final[instants.Duration] = 15 * instants.MINUTE
 
@@ -77,22 +78,23 @@ def usual_of(days: Sequence[int]) -> float:
 
 
 PATIENCE: Final[instants.Duration] = instants.HOUR
-"""Minimum age of judged payments. A younger payment may still be linked to an order."""
+"""Minimum age of payments that are judged. A younger payment may still be linked to an order."""
 
 WINDOW: Final[instants.Duration] = 7 * instants.DAY
-"""Time that an alarm lasts after the last payment without an order, or unreadable delivery."""
+"""Time that the alarm about payments without an order lasts after the latest of them."""
 
 LEAST: Final = 3
 """Minimum number of payments without an order for an alarm, if the source never had a payment with
 an order. Fewer payments may be tests."""
 
 MOST: Final = 20
-"""LEAST for a source that also has payments with an order. If one payment in five has an order,
-twenty in sequence without an order occur once in a hundred times."""
+"""Minimum number of payments in sequence without an order for an alarm, if the source also has
+payments with an order. Even if only one payment in five has an order, twenty in sequence without
+one occur only once in a hundred times."""
 
 LOOKED_AT: Final = 1_000
-"""Number of latest deliveries that are searched, from all sources together. A source can reach MOST
-only if two percent of these deliveries are its payments."""
+"""Number of latest deliveries of all sources among which payments are searched. If fewer than two
+percent of them are payments of a source, fewer than MOST are found, and the alarm is not raised."""
 
 
 class Paid(NamedTuple):

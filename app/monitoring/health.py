@@ -27,7 +27,8 @@ from reconcile.instants import SECOND, Instant
 from reconcile.ledger.ledger import OUTCOMES
 
 AGAIN_S: Final = 86_400.0
-"""Seconds from an answer to the next probe. Certificates are renewed weeks before expiry."""
+"""Seconds after a probe that was answered until the next one. A day is soon enough, because
+certificates are renewed weeks before they expire."""
 
 UNANSWERED_S: Final = 3_600.0
 
@@ -107,7 +108,8 @@ class StoreState(Overview):
 
 
 ANSWER_S: Final = 10.0
-"""Seconds within which readiness must be known, because a frozen database never answers."""
+"""Seconds within which a check must end. After them the service counts as not ready, because a
+frozen database never answers."""
 
 
 _left: Final = set[asyncio.Task[Any]]()

@@ -31,8 +31,8 @@ UNREADABLE: Final = (
     "ORDER BY id DESC LIMIT :enough) AS found GROUP BY source "
     "/* deliveries WHERE verdict = 'unreadable' AND id >= $1 */"
 )
-"""Query for the latest unreadable deliveries by source, without tests of `golive`, judged
-deliveries, and requests that anybody can send."""
+"""SQL for the number of the latest unreadable deliveries by source. Excludes tests of `golive`,
+deliveries that a person has already judged, and requests that anybody can send."""
 
 
 PAID: Final = (

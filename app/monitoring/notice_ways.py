@@ -20,7 +20,7 @@ from app.providers.source import Source
 from reconcile.instants import HOUR, MINUTE, Duration, Instant
 
 LEASE: Final[Duration] = 5 * MINUTE
-"""Time for which a process claims a notice. Sending a mail takes much less."""
+"""Time for which a process reserves a notice. Sending a mail takes much less."""
 
 LIMIT_S: Final = 10.0
 """Seconds within which a POST must be answered."""

@@ -30,10 +30,12 @@ from reconcile.instants import DAY, SECOND, Duration, Instant, format_instant
 State = Literal["ok", "weak", "must"]
 
 SKEW_WEAK: Final[Duration] = 3 * SECOND
-"""Minimum difference of clocks that is reported. A Date header is cut to the second."""
+"""Smallest difference between two clocks that is reported. It is larger than a second, because a
+Date header has no fractions of a second."""
 
 SKEW_MUST: Final[Duration] = 30 * SECOND
-"""Minimum difference of clocks to correct: a tenth of the usual tolerance for signatures."""
+"""Difference between two clocks above which the clock must be corrected. It is a tenth of the time
+by which a signature's timestamp may usually differ."""
 
 CERTIFICATE_SOON: Final[Duration] = 14 * DAY
 

@@ -56,7 +56,8 @@ WATCHED: Final[tuple[FindingCode, ...]] = (
 """Findings that a shop must act on. Each is also published as a revision."""
 
 SHOP_PATIENCE: Final[instants.Duration] = 30 * instants.SECOND
-"""Time that a shop may accept no notifications without an alarm, such as during a restart."""
+"""Time for which the shop may refuse notifications before an alarm is raised. A restart of the shop
+is shorter."""
 
 
 NAMED: Final = 3
@@ -328,7 +329,9 @@ async def _reader(watched: Watched) -> Alarm | None:
 
 
 KEPT_MOST: Final = 256 * MIB
-"""Bytes of read deliveries in the inbox without an alarm: five times the checkpoint size."""
+"""Maximum bytes of read deliveries that may stay in the inbox before an alarm is raised. It is five
+times the size of the write-ahead log that triggers a checkpoint. The inbox deletes read deliveries
+after a checkpoint."""
 
 
 @_watch("1 while the inbox has more than 256 MiB of deliveries that were already read.")
@@ -388,7 +391,8 @@ async def _schedule(watched: Watched) -> Alarm | None:
 
 
 WAITS: Final[instants.Duration] = instants.HOUR
-"""Time for which scheduled work may wait for unread deliveries without an alarm."""
+"""Time for which scheduled work may wait for unread deliveries to be read before an alarm is
+raised."""
 
 
 @_watch(

@@ -41,7 +41,8 @@ Way = Literal["mail", "post"]
 WAYS: Final[tuple[Way, ...]] = get_args(Way)
 
 MORNING: Final = 8 * HOUR
-"""Time of the daily notice, after midnight in the merchant's zone: before people begin work."""
+"""Time of day of the daily notice in the merchant's time zone, so that it arrives before people
+begin work."""
 
 MOST: Final = 200
 """Maximum number of entries in one notice. The other entries are in the next notice."""

@@ -42,13 +42,16 @@ from reconcile.instants import DAY, SECOND, TICK, Duration, Instant, format_dura
 from reconcile.ledger.records import Record
 
 STEP: Final[Duration] = SECOND
-"""Smallest step back that counts as setting the clock; less is an adjustment."""
+"""Difference by which the clock must go back to count as set back. A smaller difference is an
+ordinary adjustment."""
 
 AT_ONCE: Final = 1_000
-"""Maximum rows redated, or orders set due, in one transaction. Deliveries wait for its end."""
+"""Maximum number of rows that one transaction redates, or of orders that it sets due. Deliveries
+wait until the transaction ends."""
 
 COMPARED: Final = 1_000
-"""Newest deliveries whose dates are compared: enough that a few wrong dates do not matter."""
+"""Number of newest deliveries whose dates from providers are compared with the clock. With so many,
+a few wrong dates do not matter."""
 
 
 class ClockState(Enum):
@@ -116,8 +119,9 @@ class ClockWatch:
         self._again = await put_right(context, seen=self._set_back) is ClockState.UNREAD
 
     def _seen(self, latest: Instant, now: Instant) -> ClockCorrection:
-        """Return the correction of a clock set back from `latest` to `now`. It begins at the last
-        jump ahead, if that jump was as large. Otherwise its beginning is unknown."""
+        """Return the correction of a clock that was set back from `latest` to `now`. If the clock
+        last jumped ahead by as much, the correction begins at that jump. Otherwise its beginning is
+        unknown."""
         leap = self._leap
         began = leap is not None and abs(leap[1] - (latest - now)) <= CLOCKS_DIFFER
         return ClockCorrection(leap[0] if leap is not None and began else None, now, latest)
@@ -236,7 +240,8 @@ def _note(
 
 
 REPORTED_FOR: Final[Duration] = DAY
-"""Duration of the alarm: people must know that sessions ended and providers may have given up."""
+"""Time that the alarm lasts after a clock's correction. People must learn that sessions were ended,
+and that providers may have given up deliveries."""
 
 
 async def clock_alarm(context: AppContext) -> Alarm | None:

@@ -17,8 +17,9 @@ _REDATED: Final = (
     "EXISTS (SELECT 1 FROM records AS moved WHERE moved.kind = 'redated' "
     "AND moved.replaces = {thing} AND moved.at <= ?)"
 )
-"""Condition: the row was redated to an instant not later than the given one. A row that was redated
-to a later instant is redated again, after a correction in two steps."""
+"""Condition that the row was already redated, to an instant that is not later than the given one.
+If the clock was corrected in two steps, the first step redated the row to a later instant, so the
+row is redated again."""
 
 _DELIVERIES: Final = statement(
     "SELECT deliveries.id, deliveries.received_at, events.order_key, {at} FROM deliveries "

@@ -19,7 +19,7 @@ FINDING: Final = "finding "
 FEED: Final = "revisions"
 
 LedgerWords = tuple[str, str]
-"""Outcome and findings of a cached ledger, the findings written as `|one|other|`."""
+"""Outcome and findings of a cached ledger. The findings are one text, such as `|one|other|`."""
 
 _OURS: Final = (
     "(name >= 'outcome ' AND name < 'outcome!') OR (name >= 'finding ' AND name < 'finding!')"

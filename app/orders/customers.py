@@ -46,7 +46,8 @@ from reconcile.instants import DAY, HOUR, Duration, format_instant
 from reconcile.ledger.history import History
 
 LOOKED_AT: Final = 50
-"""Maximum deliveries of an order searched for numbers. The first usually names the customer."""
+"""Maximum number of an order's deliveries that are searched for phone numbers. Usually the first
+delivery already names the customer."""
 
 MAX_REASON: Final = 500
 """Maximum number of characters of a reason, which stays in the audit trail for ever."""
@@ -175,7 +176,8 @@ async def _kept_body(
 # --- the numbers of several orders, by proposal ---------------------------------------------------
 
 MOST_ORDERS: Final = 200
-"""Maximum number of orders of one proposal. As many can be called in two days, and reviewed."""
+"""Maximum number of orders in one proposal. Somebody can review so many, and call so many customers
+in two days."""
 
 OPEN_FOR: Final[Duration] = DAY
 """Time after the approval in which the numbers can be seen: one day's work."""

@@ -55,10 +55,11 @@ class LogPage:
 
 
 STRETCH: Final = 20_000
-"""Number of deliveries that one step of a filtered list searches."""
+"""Number of deliveries that a filtered list searches in one step."""
 
 STRETCHES: Final = 10
-"""Maximum number of stretches searched for one page, which take about a second."""
+"""Maximum number of steps, each of STRETCH deliveries, for one page of a filtered list. Together
+they take about a second."""
 
 
 async def list_deliveries(

@@ -54,10 +54,12 @@ READ_FOR_PHONE: Final = 5
 """Maximum number of deliveries read for the masked phone number of one hit."""
 
 SHORTEST_END: Final = 3
-"""Minimum characters of a reference's end in a search. Too many references share fewer."""
+"""Minimum number of characters for a search by the end of a reference. Too many references share a
+shorter end."""
 
 PERSON_SEARCHES: Final = 60
-"""Searches for a person by one operator in an hour: enough for calls, too few to try a list."""
+"""Maximum number of searches for a person that an operator may do in an hour. It is enough for
+answering calls, and too few for trying a list of numbers."""
 
 PERSON_SOUGHT: Final[Action] = "person_sought"
 
@@ -262,7 +264,8 @@ def _gap_notes(connection: PlainConnection) -> list[str]:
 
 
 async def _refused_search(context: AppContext, sought: Sought, *, by: str | None) -> str:
-    """Return why the operator may not search for a person; empty if allowed, which is audited."""
+    """Return why the operator may not search for a person. If the search is allowed, write an audit
+    entry and return an empty text."""
     only = f"only references and amounts were searched, not {sought.of_a_person}".capitalize()
     async with context.database.writing() as connection:
         try:
@@ -285,7 +288,8 @@ async def _refused_search(context: AppContext, sought: Sought, *, by: str | None
 
 
 class _Look:
-    """One search on one snapshot. `all` may yield an order repeatedly, with how it was found."""
+    """One search on one snapshot. `all` yields orders with how each was found, and may yield an
+    order more than once."""
 
     def __init__(
         self,
@@ -307,7 +311,8 @@ class _Look:
         self.hidden: dict[str, Restriction] = {}
 
     async def visible(self) -> AsyncIterator[tuple[str, str]]:
-        """Yield unrestricted orders of `all`. Note a restricted one whose reference is sought."""
+        """Yield the orders of `all` without the restricted ones. Add a note on a restricted order
+        if its reference was sought."""
         judged = set[str]()
         async for order, how in self.all():
             if order not in judged:
@@ -414,7 +419,8 @@ class _Look:
             yield order, "its reference begins with this text"
 
     async def _by_digest(self, identifier: str) -> AsyncIterator[str]:
-        """Yield the customer's orders by keyed digest. Without any, remember payments with it."""
+        """Yield the orders of the customer with this identifier, found by its keyed digest. If
+        there are none, remember the payments without an order that have the identifier."""
         key = self._context.phone_key
         if key is None:
             return

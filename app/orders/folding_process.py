@@ -27,12 +27,14 @@ from app.core.periodic import PeriodicTask
 from app.core.process import why_ended
 
 BEHIND: Final = 1_000
-"""Unread deliveries beyond which a second process starts. About 200 wait if one keeps up."""
+"""Number of unread deliveries above which a second process starts. While one process keeps up, only
+about 200 are unread."""
 
 LOOK_S: Final = 0.25
 
 LOOKS: Final = 2
-"""Consecutive checks that must find more than BEHIND, because a short burst soon ends."""
+"""Number of consecutive checks that must find more than BEHIND unread deliveries before a second
+process starts. A short burst ends earlier."""
 
 SILENT_S: Final = 60.0
 """Seconds without a finished round until a child is killed. A slow disk needs a few seconds."""
@@ -41,7 +43,8 @@ ENDING_S: Final = 2.0
 """Seconds that a child has to end after closing its connection, before it is killed."""
 
 REST_S: Final = 5.0
-"""Seconds until the next start after a child was idle: folding is not the bottleneck then."""
+"""Seconds until a child may be started again after the last child ended because it had little to
+do. In that case folding is not the bottleneck."""
 
 REFUSED_S: Final = 60.0
 """Seconds until the next start after a child found that the program's files were replaced."""
@@ -49,7 +52,8 @@ REFUSED_S: Final = 60.0
 QUIET_S: Final = 30.0
 
 QUIET_SHARE: Final = 0.25
-"""Share of one core below which the reader can do the child's work."""
+"""Share of one core. If the child uses less, the reader can do the child's work, and the child
+ends."""
 
 
 class FoldingProcess(PeriodicTask):
@@ -142,7 +146,8 @@ class FoldingProcess(PeriodicTask):
         return code
 
     async def _hear_out(self, reader: asyncio.StreamReader) -> None:
-        """Read the child's messages until it ends, or for STOP_S after this process must stop."""
+        """Read the child's messages until it ends. If this process must stop, wait at most STOP_S
+        longer."""
         hearing = asyncio.ensure_future(self._hear(reader))
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:

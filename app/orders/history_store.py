@@ -53,7 +53,8 @@ _RECORDS_OF: Final = statement(
 )
 
 ROWS_AT_ONCE = 200
-"""Rows fetched at a time in a scan. With 2,000, cache misses make a rebuild a fifth slower."""
+"""Number of rows that a scan fetches at a time. With 2,000, a rebuild takes a fifth longer because
+of cache misses."""
 
 
 async def gather(connection: AsyncConnection, orders: Iterable[str]) -> dict[str, History]:
@@ -213,9 +214,11 @@ def _with_touching(history: History, pool: list[Delivery], naming: list[Record])
     """Add deliveries that share a mark with the history, directly or through deliveries without an
     order.
 
-    Deliveries of other orders lead to further ones only where all these orders must reach the same
-    conclusion: a person or the shop assigned a found payment or session, or other events decide to
-    which order or shop a payment belongs.
+    Deliveries of other orders usually do not lead to further deliveries. They do only if all these
+    orders must reach the same conclusion, in one of these cases:
+
+    - a person or the shop assigned a payment or session that was found
+    - other events decide to which order or shop a payment belongs
     """
     known = {delivery.event.key for delivery in history.deliveries}
     marks = _marks_of_records(history.records)
@@ -264,7 +267,8 @@ Mark = tuple[str, str, str]
 
 
 def _marks(event: Event) -> set[Mark]:
-    """Return the marks that an event may share with others; none if it is unconfirmed."""
+    """Return the marks by which an event is linked to other events. An unconfirmed event has
+    none."""
     if event.standing == UNCONFIRMED:
         return set()
     own: Mark = ("event", event.source, event.event_id)

@@ -25,7 +25,8 @@ from reconcile.ledger.revise import Revision
 State = Literal["waiting", "stuck", "delivered", "dead"]
 
 STATES: Final[tuple[State, ...]] = get_args(State)
-"""`stuck`: waiting, and refused twice though the shop is not away. `dead`: given up."""
+"""States of a notification. A `stuck` one was refused twice, although the shop accepts others. A
+`dead` one was given up."""
 
 _STUCK_AFTER: Final = 2
 """Failed tries after which a notification is stuck. A restarting shop refuses each one once."""

@@ -56,7 +56,7 @@ State = notification_store.State
 STATES: Final = notification_store.STATES
 
 AT_ONCE: Final = 16
-"""Maximum number of simultaneous requests to the shop, for a small shop's server."""
+"""Maximum number of simultaneous requests to the shop. A small shop's server can answer so many."""
 
 LIMIT_S: Final = 10.0
 """Seconds that the shop has to answer. It should answer before it processes the notification."""
@@ -162,7 +162,8 @@ async def notify_due(notifier: Notifier) -> int:
 
 
 async def _take(notifier: Notifier, now: Instant) -> list[Notification]:
-    """Lease due notifications; none if another process was faster or the destination must wait."""
+    """Reserve due notifications and return them. Return none if another process was faster, or if
+    the shop is away and its next probe is not due."""
     destination, take = notifier.shop.destination, notification_store.take_notifications
     async with notifier.context.database.writing() as connection:
         health = await notification_store.away(connection, destination)

@@ -30,7 +30,8 @@ from reconcile.ledger.revise import position_of
 from reconcile.transparency.evidence import by_event
 
 EVENTS: Final = 500
-"""Maximum events of an order that gets all trials: a hundred trials take some seconds."""
+"""Maximum number of events for which an order gets all trials. A hundred trials of such an order
+take some seconds."""
 
 LEAST: Final = 5
 

@@ -60,13 +60,16 @@ def published_of(row: Sequence[Any]) -> Published:
 
 
 AHEAD: Final = 2**40
-"""Distance that a restore moves numbers ahead. Fewer are published between backup and restore."""
+"""Minimum distance between a backup's last number and the first number after a restore. Fewer
+numbers than this are used between a backup and its restore."""
 
 A_SECOND: Final = 2**20
-"""Numbers reserved for each second since 1970, so that later restores get higher numbers."""
+"""Numbers reserved for each second since 1970. A later restore therefore begins with a higher
+number."""
 
 MAX_NUMBER: Final = 2**53 - 1
-"""Largest integer that every JSON reader represents exactly. A restore would exceed it in 2242."""
+"""Largest integer that every JSON reader represents exactly. A restore after the year 2241 would
+need a larger number."""
 
 _JUMP: Final = "revisions after "
 """Prefix of names in `meta` that record restores. After the prefix, a name has the last number

@@ -47,10 +47,12 @@ from reconcile.instants import Instant
 from reconcile.ledger.policy import Policy, policy_text
 
 EVENTS_AT_ONCE: Final = 16_000
-"""Events of one range: a third of a second's work, and about 10 MiB in each process."""
+"""Number of events that are folded as one range. A range takes a third of a second, and about 10
+MiB in each process."""
 
 AHEAD: Final = 2
-"""Maximum number of ranges by which a process may be ahead of publishing."""
+"""Maximum number of ranges, for each process, that may be begun before the earliest of them is
+published."""
 
 
 class Rebuilt(NamedTuple):

@@ -59,7 +59,8 @@ class TakingUp:
         return await self._for_policy() or await self._for_gaps()
 
     async def _for_gaps(self) -> bool:
-        """Set a batch of orders due that accepted gaps may hold. Return whether more are left."""
+        """Set a batch of orders due whose result may change because a gap was accepted. Return
+        whether more orders are left."""
         if self._gaps_after is None:
             return False
         store = policy_version_store
@@ -140,7 +141,8 @@ def warn_of_several() -> None:
 
 
 PUT_ASIDE: Final = 10 * MINUTE
-"""Pause until an order that could not be folded is tried again. New evidence ends it."""
+"""Time until an order that could not be folded is tried again. If new evidence arrives, it is tried
+earlier."""
 
 CLAIM: Final = 30 * SECOND
 """Time until the claim of a dead worker on an order ends; many times longer than a round."""
@@ -201,7 +203,8 @@ async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = Non
 
 
 Sharing = list[Due]
-"""Marks of orders that share evidence; most orders share none."""
+"""Due marks of orders that share evidence with each other. Most orders share none, so most lists
+have one mark."""
 
 
 async def gathered(
@@ -222,7 +225,8 @@ async def gathered(
 
 
 def _next_part(left: list[Sharing], *, size: int) -> list[Sharing]:
-    """Remove and return about `size` marks, without separating a group."""
+    """Remove marks from the list and return them, about `size` of them. Orders that share evidence
+    stay together."""
     part, count = [left.pop(0)], 0
     while left and (count := count + len(part[-1])) < size:
         part.append(left.pop(0))
@@ -240,9 +244,11 @@ def _publish_standing(
     now: Instant,
     policy: str,
 ) -> tuple[list[Publication], bool]:
-    """Publish orders that got no new evidence since they were read. Return the publications, and
-    whether other processes fold by another policy. `later`: when an order that must wait is due
-    again."""
+    """Publish the orders that got no new evidence since they were read. Return the publications,
+    and whether other processes fold by a different policy.
+
+    later  when an order that must wait is due again, by order
+    """
     settle(connection)  # before any row is locked: a hold reads histories
     # Orders that share evidence are published together or not at all: new evidence on one of them
     # may concern all, and another process may have published it.

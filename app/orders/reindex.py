@@ -86,7 +86,7 @@ def read_bytes_again(
 
 
 AT_ONCE = 500
-"""Deliveries indexed at a time. Their bodies are in memory together."""
+"""Number of deliveries that are indexed at a time. All their bodies are in memory together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from reconcile.matching.books import match_key
 from reconcile.money import Money
 
 STRETCH: Final = 200_000
-"""Number of events searched before the hits are counted."""
+"""Number of events that are searched at a time. After each such part, the caller may stop."""
 
 AT_ONCE: Final = 500
 """Maximum number of events of a day that are read at a time."""

@@ -36,7 +36,8 @@ from reconcile.ledger.records import GAP_ACCEPTED, UNREADABLE, HoldReason, Recor
 from reconcile.ledger.unheard import LostSpan
 
 _SET_ASIDE: Final[HoldReason] = "poisoned_delivery"
-"""Reason of a hold that the reader of the inbox records itself, for a message set aside."""
+"""Reason of a hold for a message that was set aside. The reader of the inbox records these holds
+itself."""
 
 
 # --- (1) judge: messages that cannot be read -----------------------------------------------------
@@ -74,7 +75,8 @@ def unread_naming(
 
 
 def _names_of(history: History) -> set[tuple[str, str | None]]:
-    """Return references of the order and its payments, with the only valid source or None."""
+    """Return the references of the order and of its payments. Each has the only source in which it
+    is valid, or None if it is valid in all sources."""
     order = history.order
     found: set[tuple[str, str | None]] = {(order, None)}
     if order.startswith("@") and ":" in order:
@@ -172,7 +174,8 @@ def _hold(history: History, new: Sequence[Gap], *, policy: Policy) -> HoldChange
 
 
 def _may_have_been_paid(history: History, *, until: Instant) -> bool:
-    """Return whether the order may have been paid before `until`; False if stated as fulfilled."""
+    """Return whether the order may have been paid before `until`. Return False if the shop stated
+    that the order is fulfilled."""
     stated = {each.kind for each in history.records}
     if "order_fulfilled" in stated and "order_not_fulfilled" not in stated:
         return False

@@ -92,7 +92,8 @@ async def hold_orders(context: AppContext, one: inbox_store.Suspect, orders: Seq
 
 
 def _messages(context: AppContext, one: inbox_store.Suspect) -> list[unread_store.UnreadMessage]:
-    """Return an unread message for each value, so that an order that appears later finds it."""
+    """Return one unread message for each value in the request. If an order with such a value
+    appears later, it then finds the message."""
     item = one.item
     if not isinstance(item, Received):
         return []

@@ -47,7 +47,8 @@ _NUMBER: Final = re.compile(
     r"|\d{1,2}(?:,\d{2}){1,4},\d{3}(?:\.\d{1,4})?",
     re.ASCII,
 )
-"""Pattern of an amount with thousands by comma, quote or blank, or as in India: `1,50,000`."""
+"""Pattern of an amount with a decimal point. Its thousands may be separated by commas, quotes or
+blanks, or as in India: `1,50,000`."""
 _COMMA: Final = re.compile(
     r"(?:\d{1,15}|\d{1,3}([.'\u2019 ])\d{3}(?:\1\d{3}){0,3}),\d{1,2}", re.ASCII
 )
@@ -240,7 +241,8 @@ def _message(text: str) -> Sought | None:
 
 
 def _priced(text: str) -> Iterator[tuple[tuple[str, ...], dict[int, int]]]:
-    """Yield amounts with a currency: in a message, the payment's before balance and fees."""
+    """Yield the amounts with a currency in a text. In a payment's message, the paid amount comes
+    before the balance and the fees."""
     for each in (_PRICED, _MONEY_AFTER):
         for found in each.finditer(text):
             currencies, amounts = _amount(found[0])
@@ -271,7 +273,9 @@ def _days(word: str, calendar: Calendar) -> dict[str, tuple[Instant, Instant]]:
 
 
 def _amount(text: str) -> tuple[tuple[str, ...], dict[int, int] | None]:
-    """Return the possible currencies (empty for any), and minor units or None for no amount."""
+    """Return the possible currencies and minor units of an amount. Without a sign or code of a
+    currency, all currencies are possible and the first value is empty. The minor units are by
+    number of decimals, or None if the text is no amount."""
     found = _AMOUNT.fullmatch(text)
     if found is None:
         return (), None

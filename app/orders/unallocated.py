@@ -61,7 +61,8 @@ WHY: Final[Mapping[Why, str]] = {
 
 State = Literal["open", "dismissed", "assigned", "named", "not_ours"]
 STATES: Final[tuple[State, ...]] = get_args(State)
-"""`named`: its events or the shop name its order. `not_ours`: it belongs to another shop."""
+"""States of a payment that is or was unallocated. A `named` one has its order from its events or
+from the shop. One that is `not_ours` belongs to another shop."""
 
 Signed = Literal["signed", "fetched", "answered"]
 SIGNED: Final[Mapping[Standing, Signed]] = {
@@ -303,7 +304,8 @@ def _present(
     deliveries: Collection[Delivery],
     acts: Mapping[store.PaymentKey, Sequence[Record]],
 ) -> Instant:
-    """Return now, or the latest date of an arrival or decision that a fast clock dated later."""
+    """Return now, or the date of the latest arrival or decision if that is later because a clock
+    was ahead."""
     heard = [each.received_at for each in deliveries]
     return max([now, *heard, *(each.recorded_at for some in acts.values() for each in some)])
 
@@ -391,7 +393,8 @@ def _sums(movements: Sequence[Movement]) -> tuple[Money | None, Money | None, Mo
 
 
 def _standing_dismissal(last: Record, evidence: AttemptEvidence) -> Record | None:
-    """Return the dismissal; None if money went back, except by a refund that it asked for."""
+    """Return the dismissal if it is still valid. Return None if money went back after it, except by
+    a refund that the dismissal asked for."""
     if last.kind != "payment_dismissed":
         return None
     awaited = {"refunded", "refund_pending"} if last.reason == "to_refund" else set[str]()
@@ -673,7 +676,8 @@ def _of_shop(
     payment: Unallocated,
     acts: Mapping[store.PaymentKey, Sequence[Record]],
 ) -> bool:
-    """Return whether an assignment was withdrawn though the shop or an event still links them."""
+    """Return whether a person withdrew the payment from an order to which the shop or an event
+    still links it."""
     past = {each.order for each in acts.get(payment.key, ())} - {NO_ORDER}
     if payment.aside is not None:
         past |= store.orders_linked_to(connection, {payment.key})

@@ -59,7 +59,8 @@ _ALONE: Final = (
     "AND NOT EXISTS (SELECT 1 FROM events AS making WHERE making.order_key = events.order_key "
     "AND making.standing <> 'unconfirmed' AND making.standalone IS NULL)"
 )
-"""Condition: a refund without a payment, and nothing else proves that its order exists."""
+"""Condition that an event is a refund without a payment, and that nothing else proves that its
+order exists."""
 
 _OF_NO_ORDER: Final = ("order_key IS NULL", _ALONE)
 _MEMBERS: Final = ("payment", "session", "event_id")
@@ -220,7 +221,8 @@ _ORPHANS_BROUGHT: Final = (
 )
 
 MOST_OF_NUMBERS: Final = 500
-"""Maximum deliveries, the newest, read to find payments with one customer's numbers."""
+"""Maximum number of deliveries, the newest first, that are read to find payments with a customer's
+phone numbers."""
 
 
 def keys_of_numbers(connection: PlainConnection, things: Sequence[str]) -> list[PaymentKey]:
@@ -241,7 +243,8 @@ def keys_brought(connection: PlainConnection, deliveries: Sequence[str]) -> list
 
 
 MOST_SUGGESTING: Final = 500
-"""Maximum payments, the earliest, read because they name an order without belonging to it."""
+"""Maximum number of payments, the earliest first, that are read because they name an order but may
+not be linked to it."""
 
 _SUGGESTING: Final = (
     "SELECT DISTINCT source, coalesce(payment, session, event_id) FROM events "
@@ -313,7 +316,8 @@ def evidence_of(
 
 
 def _suggesting(delivery: Delivery) -> Delivery:
-    """Return the delivery. The order of a refund without a payment becomes a suggestion."""
+    """Return the delivery. If its event is a refund without a payment, the event's order is only a
+    suggestion in the result."""
     event = delivery.event
     if not event.standalone or event.order is None:
         return delivery

@@ -399,8 +399,9 @@ async def _log(
     environment: str | None,
     at: Instant,
 ) -> FollowedLog:
-    """Return how the log continues after a restore. It keeps its origin only if it has the last
-    leaf of the replaced log: others may know leaves under the old origin."""
+    """Return how the transparency log continues after a restore. It keeps its origin only if it
+    contains the last leaf of the replaced log. Otherwise it gets a new origin, because others may
+    know different leaves under the old one."""
     known = await log_store.identity(connection)
     if known is None:
         return FollowedLog(leaves=0)
