@@ -51,12 +51,14 @@ PAGES_AT_ONCE: Final = 1_000
 take about 5 ms."""
 
 COMPANIONS: Final = ("-journal", "-wal", "-shm")
-"""Files that SQLite may leave beside a database, and would apply to another one put there."""
+"""Suffixes of files that SQLite may leave beside a database. SQLite would apply such a file to
+another database that is put in the old one's place."""
 
 _LOCKS: Final = (".serving", ".writing", ".waiting", ".reading", MADE)
 
 Progress = Callable[[int, int], None]
-"""Function called with the pages done and the total. Its exception ends the copy."""
+"""Function called with the number of copied pages and with their total. If it raises an exception,
+the copy ends."""
 
 _COUNTED: Final = {
     "deliveries": "delivery",
@@ -195,9 +197,12 @@ def reading(path: Path) -> sqlite3.Connection:
 
 
 def _locked(part: Path) -> int:
-    """Create the temporary file, readable only by this user, and return its descriptor. Close the
-    descriptor only after SQLite has closed the file. A leftover file is used again unless it has
-    another owner, who could read it, or a second name."""
+    """Create the temporary file for this user only, lock it, and return its descriptor. The
+    descriptor must stay open until SQLite has closed the file. A leftover file is used again.
+
+    Raises UsageError if another process is writing the file, or if a leftover file belongs to
+    another user, who could read it, or has a hard link.
+    """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         descriptor = os.open(part, flags, 0o600)
@@ -470,7 +475,8 @@ def _sync_whole(part: Path) -> None:
 
 
 def _set_aside(database: Path, kept: Path) -> None:
-    """Keep the old database under a second name, with its log if that cannot be checkpointed."""
+    """Keep the old database under a second name. If its write-ahead log cannot be checkpointed,
+    keep the log beside it."""
     log, kept_log = Path(f"{database}-wal"), Path(f"{kept}-wal")
     if log.exists():
         shutil.copy2(log, kept_log)  # SQLite deletes the log of a file that it cannot read

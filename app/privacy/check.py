@@ -226,7 +226,8 @@ _FIELDS: Final = tuple(each.name for each in fields(RawDelivery))
 _sent: Final = attrgetter(*_FIELDS)
 
 RereadRow = tuple[tuple[Any, ...] | None, str | None, tuple[bytes, ...]]
-"""(row of the event, problem, customer) of one delivery, as in `Reread`."""
+"""Result of reading one delivery again: the row of its event, the problem and `customer`, as in
+`Reread`."""
 
 
 def _read_elsewhere(sent: Sequence[tuple[Any, ...]], environment: str | None) -> list[RereadRow]:
@@ -254,17 +255,20 @@ def _fold_elsewhere(orders: history_store.Range) -> tuple[int, list[str]]:
 
 
 AT_ONCE: Final = 500
-"""Number of bodies in memory."""
+"""Number of deliveries whose bodies are in memory at a time."""
 
 MAX_PROBLEMS: Final = 50
 """Maximum number of listed problems. Others are counted."""
 
 _READ: Final = frozenset(("stored", "duplicate_with_different_body", "not_ours"))
-"""Verdicts that may differ in a second reading: bodies are not committed as they arrive."""
+"""Verdicts that count as equal when a second reading is compared with the first. The order of the
+deliveries decides between them, and deliveries are not always committed in the order of their
+arrival."""
 
 
 SAMPLE: Final = 3_000
-"""Approximate deliveries in a sample. It shows 0.1 % wrong rows with a probability of 95 %."""
+"""Approximate number of deliveries in a sample. If 0.1 % of the rows are wrong, the sample contains
+a wrong row with a probability of 95 %."""
 
 
 @dataclass(slots=True, kw_only=True)

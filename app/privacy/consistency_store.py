@@ -120,7 +120,8 @@ _LINKED_RECORDS: Final = statement(
 )
 
 Contests = dict[str, frozenset[str]]
-"""Orders that contest evidence with each other, by each of them. An order is among its own."""
+"""Groups of orders that contest evidence with each other. Each order is mapped to its whole
+group."""
 
 
 @asynccontextmanager

@@ -45,7 +45,8 @@ def shown_name(file: Path) -> str:
 
 
 MOST_BACKUPS: Final = 1_000
-"""Maximum backups listed, the newest: almost three years with one a night."""
+"""Maximum number of backups that are listed, which are the newest. With one backup a night, they
+cover almost three years."""
 
 _TAKEN: Final[dict[Action, str]] = {
     "evidence_built": "an evidence bundle",

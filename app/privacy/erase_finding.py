@@ -78,7 +78,8 @@ async def rows_of(
 
 
 MOST_ORDERS: Final = 10_000
-"""Maximum number of orders of one number or address. With more orders, it is a test number."""
+"""Maximum number of orders that may name the phone number or address of an erasure. If more orders
+name it, it does not belong to one person. It may be a number for tests."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -478,7 +479,8 @@ class ErasureFinder:
         refused: Iterable[tuple[str, Instant]],
         beside: str | None = None,
     ) -> None:
-        """Judge the deliveries outside all ledgers. Call this after judging orders."""
+        """Judge the unreadable, unallocated and refused deliveries, which are in no ledger. The
+        orders must have been judged before."""
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
         beside = min(staying, default=beside)
         unowned = await self._judge_strays(connection, strays, beside)
@@ -544,8 +546,11 @@ class ErasureFinder:
     async def _judge_strays(
         self, connection: Connection, deliveries: Iterable[str], beside: str | None
     ) -> JudgedDeliveries:
-        """Judge deliveries without an order. Events of readable ones stay. `beside`: an order that
-        must be kept and may concern the deliveries, or None."""
+        """Judge deliveries that have no order. If a delivery could be read, its event is not
+        erased.
+
+        beside  order that must be kept and that the deliveries may be about; None if there is none
+        """
         judged, now = JudgedDeliveries(), self._context.clock.now()
         found = await erase_store.owners(connection, deliveries)
         strays = [each for each in found if each.order is None]
@@ -583,8 +588,9 @@ class ErasureFinder:
     async def _kept_wholes(
         self, connection: Connection, brought: Mapping[str, Sequence[str]], *, going: Iterable[str]
     ) -> dict[str, erase_rules.KeptData]:
-        """Return, for each order or stray delivery in `brought`, why its bodies must be kept: they
-        also contain an unreadable delivery that is not in `going`."""
+        """Return why bodies must be kept, by order or delivery in `brought`. A body must be kept if
+        it also contains an unreadable delivery that is not in `going`, so that it will not be
+        erased."""
         unread = await erase_store.unread_beside(connection, chain.from_iterable(brought.values()))
         found, gone = dict[str, erase_rules.KeptData](), set(going)
         for what, deliveries in brought.items():
@@ -600,7 +606,8 @@ class ErasureFinder:
     async def _judge_wholes(
         self, connection: Connection, erasure: Erasure, digests: Iterable[str], *, found: set[str]
     ) -> None:
-        """Judge whole bodies that contain the number, except of the deliveries in `found`."""
+        """Judge the bodies of requests with several deliveries that contain the number. A body is
+        left out if one of its deliveries is in `found`."""
         judged, now = JudgedDeliveries(kind="whole"), self._context.clock.now()
         for owned in (await erase_store.owners_in_wholes(connection, digests)).values():
             names, received = [each.delivery_id for each in owned], owned[0].received_at

@@ -166,10 +166,12 @@ def kept_order(
 
 
 LOOK_AGAIN: Final[Duration] = DAY
-"""Time until the next check if the end is unknown, usually because it depends on a person."""
+"""Time until a restriction without a known end is judged again. Its end usually depends on what a
+person does."""
 
 LOOK_AT_BOOKS: Final[Duration] = Duration(30 * DAY)
-"""Time until an order kept only for accounting is checked again: a refund may prolong it."""
+"""Time until an order that is kept only for accounting is judged again. A refund in the meantime
+may prolong the time for which it must be kept."""
 
 
 def next_look(now: Instant, why: str, until: Instant | None) -> Instant:

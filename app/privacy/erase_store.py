@@ -37,10 +37,10 @@ Key = tuple[Any, ...]
 ROWS_AT_ONCE: Final = 1_000
 
 MOST_ASIDE: Final = 10_000
-"""Maximum number of searched set-aside deliveries. Normally there are none."""
+"""Maximum number of deliveries set aside that are searched. Normally there are none."""
 
 READ_AT_ONCE: Final = 1024 * 1024
-"""Bytes in memory at a time."""
+"""Bytes of a file that are in memory at a time."""
 
 
 def files_with(path: Path, sought: Sequence[bytes]) -> list[Path]:
@@ -290,7 +290,8 @@ async def owned_rows(connection: AsyncConnection, things: Collection[str]) -> di
 
 
 IN_TRANSIT: Final = ("inbox", "suspects")
-"""Tables that are judged separately. On SQLite the inbox is in a separate file."""
+"""Tables that are not searched together with the others. Their rows are judged separately. On
+SQLite, the inbox is also in a separate file."""
 
 _SEARCHED: Final = "SELECT {key}, {texts} FROM {table}"
 _ONE: Final = "SELECT {columns} FROM {table} WHERE {key}"
@@ -298,7 +299,8 @@ _BESIDE: Final = "\n"
 
 BODIES_AT_ONCE: Final = 128
 FILES_AT_ONCE: Final = 8
-"""Rows with bytes in memory at a time. A body has up to a MiB, an attached file several."""
+"""Number of attached files that are in memory at a time. It is smaller than for bodies, because a
+body has at most a MiB and a file may have several."""
 
 _DEFLATED: Final = b"\x78"
 

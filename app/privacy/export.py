@@ -236,10 +236,11 @@ def _must_be_of(
 # --- (4) the files --------------------------------------------------------------------------------
 
 MOST_BYTES: Final = 256 * 1024 * 1024
-"""Maximum bytes of a copy. It is built in memory, and a person must be able to open it."""
+"""Maximum bytes of a copy. The copy is built in memory, and a person must be able to open it."""
 
 _SINCE_1973: Final = 10**14
-"""Smallest integer shown as an instant, in microseconds of Unix time. Amounts are smaller."""
+"""Smallest integer that is shown as a date and time. It is a time in 1973, in microseconds since
+1970. Smaller integers are amounts or counts."""
 
 _MONEY: Final = frozenset({"minor", "amount", "order_amount", "refunded", "refunded_total", "gross",
                            "fee", "net"})  # fmt: skip
@@ -362,7 +363,8 @@ async def _rows(
     members: dict[str, bytes],
     attachments: bool,
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield a table's rows as JSON values. Add files that are not text to `members`."""
+    """Yield a table's rows as JSON values. Contents that are not text are added to `members` as
+    files."""
     table = tables().tables[name]
     marks = {each.name: each.info[MARK] for each in table.columns if MARK in each.info}
     places = {each: found.named.get(f"{name}.{each}", set()) for each in marks}
@@ -391,7 +393,8 @@ async def _rows(
 
 
 def _of_own_payment(row: Mapping[str, Any], found: Found) -> bool:
-    """Return whether a row is of the person's payment, with its source: references may be equal."""
+    """Return whether a row belongs to a payment of the person. The source is compared, too, because
+    payments of different sources may have equal references."""
     if "payment" not in row or not row.get("source") or row.get("order_key") in found.orders:
         return True
     if row.get("order_ref") in found.orders:

@@ -144,7 +144,8 @@ async def _tell_apart(
 async def _stated(
     context: AppContext, connection: Connection, order: str
 ) -> dict[str, tuple[set[str], set[str], str]]:
-    """Return by delivery id: phone numbers, then the numbers and email address, then the name."""
+    """Return by delivery id what the deliveries of an order state: a set of the phone numbers, a
+    set of the phone numbers and the email address, and the name."""
     history = (await gather(connection, [order]))[order]
     found = dict[str, tuple[set[str], set[str], str]]()
     for name in sorted({each.delivery_id for each in history.deliveries}):

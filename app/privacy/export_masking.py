@@ -25,10 +25,10 @@ OTHERS: Final = "(left out: it is about others)"
 STAFF: Final = "(a staff member)"
 
 PASSAGE: Final = 500
-"""Maximum number of characters that are shown of a line that names the person."""
+"""Maximum number of characters that are shown of a line in which the person is named."""
 
 TELLING: Final = 4
-"""Minimum number of characters of a reference that is searched for in texts."""
+"""Minimum number of characters of a reference for which texts are searched."""
 
 SHORTEST: Final = 7
 """Minimum number of digits of a phone number in a member that is meant for phone numbers."""
@@ -160,7 +160,12 @@ class PersonalCopy:
             yield value
 
     def _is_of_other(self, members: Mapping[str, Any], *, field: str, around: bool) -> bool:
-        """Return whether an object, or the one `around` it, states another's number or address."""
+        """Return whether an object states another person's number or address. If it also states one
+        of this person, return False.
+
+        around  whether the object around it does. If so, an address or a person's name within that
+                object belongs to the other person
+        """
         texts = {name: str(e) for name, e in members.items() if isinstance(e, str | int)}
         if any(each.search(text) for each in self._person for text in texts.values()):
             return False

@@ -147,7 +147,8 @@ def ended_orders(
 
 
 OTHERS_AT_ONCE: Final = 100
-"""Rows deleted in one transaction, so that no acknowledgement waits long."""
+"""Number of rows that are deleted in one transaction. It is small, so that no acknowledgement waits
+long."""
 
 
 async def prune_others(
@@ -244,13 +245,15 @@ async def _old_notes(
 
 
 PAGE: Final = 100
-"""Deliveries examined at a time: some milliseconds of folding."""
+"""Number of deliveries examined at a time. Folding their orders takes some milliseconds."""
 
 PRUNED_AT_ONCE: Final = 100
-"""Rows emptied in one transaction, so that no acknowledgement waits long."""
+"""Number of rows that are emptied in one transaction. It is small, so that no acknowledgement waits
+long."""
 
 PRUNED_BYTES: Final = 1024 * 1024
-"""Maximum bytes emptied in one transaction, which writes each twice: in place and in the log."""
+"""Maximum bytes that are emptied in one transaction. It writes them twice, in the table and in the
+write-ahead log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -499,7 +502,8 @@ _T = TypeVar("_T")
 
 
 def _portions(items: Iterable[tuple[_T, str, int]]) -> Iterator[list[tuple[_T, str, int]]]:
-    """Yield batches of deliveries, as (order or payment, id, bytes), for short transactions."""
+    """Yield batches of deliveries that are small enough for a short transaction. A delivery is
+    (order or payment, id, bytes)."""
     portion: list[tuple[_T, str, int]] = []
     weight = 0
     for each in items:
@@ -516,7 +520,8 @@ REST_SHARE: Final = 20.0
 """Rest after a page, as a multiple of the page's duration. So at most 1/21 of one core is used."""
 
 PASS_S: Final = 3_600.0
-"""Seconds between two passes. Pruned data is weeks old."""
+"""Seconds between two passes. Once an hour is enough, because deliveries are kept for weeks before
+they are pruned."""
 
 
 class Pruner(PeriodicTask):

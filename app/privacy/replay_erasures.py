@@ -585,8 +585,8 @@ _OR_WITHOUT: Final = (
 
 
 async def _without(again: ErasureReplay, path: Path, without: Without) -> Replayed:
-    """Replace a lost or damaged journal, from the database's copy, and repeat the known erasures.
-    The old file is renamed."""
+    """Replace a lost or damaged journal by the database's copy of it, and repeat the erasures in
+    the copy. The damaged file is kept under another name."""
     context = again.context
     action: Final = "restored_without_erasures"
     reason = checked_reason(context, without.reason)

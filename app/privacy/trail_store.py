@@ -374,8 +374,9 @@ def _differences(
 
 
 async def _changed_lines(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
-    """Return a sentence on each import with changed lines, and on lines without an import. Erasures
-    rewrite bank lines' texts, so texts of earlier imports are not compared."""
+    """Return sentences on the imports whose lines were changed, and on lines that belong to no
+    import. An erasure rewrites the texts of bank lines. So the texts of imports before an erasure
+    are not compared."""
     now = await digests_again(connection, progress)
     erased = [
         each.at

@@ -21,7 +21,7 @@ from app.providers.source import Source
 from reconcile.instants import EARLIEST, LATEST, SECOND, Duration, Instant
 
 MAX_SECRETS: Final = 100
-"""Maximum number of secrets or keys in one line."""
+"""Maximum number of secrets or keys in one line of input."""
 
 
 class NotARequest(ValueError):
@@ -194,7 +194,8 @@ def with_tolerance(profile: Profile, tolerance: Duration) -> Profile:
 
 
 KEPT: Final = 256
-"""Maximum cached profiles, and cached sources by profile and secrets. Most lines share them."""
+"""Maximum number of cached profiles, and of cached sources. Most lines have the same profile and
+secrets."""
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 """Longest line in bytes: four times the largest configurable body, in base64."""

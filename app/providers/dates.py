@@ -77,7 +77,8 @@ def _any(value: Any, name: str, zone: str) -> Instant:
 
 
 _SECONDS_DIGITS: Final = 11
-"""Maximum digits of a date in seconds, until the year 5138. Milliseconds have more since 1973."""
+"""Maximum number of digits of a date in seconds. It has no more until the year 5138, and a date in
+milliseconds has had more since 1973."""
 
 
 def _since_epoch(value: Any, name: str, unit: Duration) -> Instant:
@@ -135,12 +136,14 @@ UNITS: Final[Mapping[str, TimestampUnit]] = {
         SECOND, 15, "a date and time, seconds or milliseconds", milliseconds_from=13
     ),
 }
-"""Formats of a timestamp by name. `iso8601` is a text; `any` is either that or `s_or_ms`."""
+"""Formats of a timestamp by name. `iso8601` is a date and time as text. `any` accepts the formats
+`iso8601` and `s_or_ms`."""
 
 _ANY: Final = UNITS["any"]
 
 _PLAUSIBLE: Final[Duration] = 365 * instants.DAY
-"""Largest distance from now of a plausible time, by which a refusal names the likely unit."""
+"""Largest difference from now at which a time is plausible. If a refused timestamp is plausible in
+a finer unit, the refusal names that unit."""
 
 # Faults of a text that is not all digits, the most specific first.
 _FAULTS = (

@@ -29,7 +29,8 @@ from app.providers.source import Source
 from reconcile.instants import Instant
 
 _MARK: Final = "\ue000"
-"""Delimiter around a number with a fraction, to write it again digit for digit."""
+"""Mark before and after a number with a fraction while a body is parsed. It allows the number to be
+written again with the same digits."""
 
 _MARKED: Final = re.compile(r'"(?:\ue000|\\ue000)([^"\\]*?)(?:\ue000|\\ue000)"')
 
@@ -90,7 +91,8 @@ _SPELLINGS: Final[tuple[tuple[str, Callable[[Any], str]], ...]] = (
 
 
 ANY_AGE_S: Final = 100 * 365 * 24 * 3600
-"""Tolerance of a trial in seconds. The age is judged separately."""
+"""Tolerance in seconds for the timestamp of a trial. It is so long because the age is judged
+separately."""
 
 PORTS: Final = (":80", ":443", ":8080", ":8443")
 

@@ -65,7 +65,8 @@ def _whsec_or_text_secret(secret: str) -> bytes:
 
 
 def _key_material(secret: str) -> bytes:
-    """Return the bytes of a key for `load_key`: PEM and JWK as they are, else decoded."""
+    """Return the bytes of a key for `load_key`. A key in PEM or as JWK is returned as it is
+    written. Other formats are decoded."""
     text = secret.strip()
     if text.startswith("-----BEGIN"):
         return text.replace("\\n", "\n").encode("ascii")

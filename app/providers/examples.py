@@ -451,7 +451,8 @@ def _date(now: Instant, like: Any, zone: str) -> Any:
 
 
 def _made(old: Any, key: str) -> Any:
-    """Return an id in the format of the old id. Equal keys give equal ids."""
+    """Return a new id in the format of the old id. The same old id and key always give the same new
+    id."""
     digest = hashlib.sha256(f"{key}\n{old}".encode()).hexdigest()
     text = str(old)
     if text.isdigit():

@@ -29,7 +29,8 @@ from reconcile.ledger.events import (
 from reconcile.money import Money
 
 NOT_FOUND: Final = frozenset({404, 410})
-"""HTTP statuses of a denial, which settles the event's claim and moves no money."""
+"""HTTP statuses by which a provider denies what an event claims. Such an answer settles the event's
+claim and moves no money."""
 
 NOT_KNOWN: Final = "not_found"
 
@@ -204,7 +205,8 @@ class AnswerReader:
         )
 
     def _read_states(self, claim: ClaimKind, data: fields.EventData) -> tuple[State, ...]:
-        """Return the stated sums and movements; empty unless the payment succeeded."""
+        """Return the sums and movements that an answer states. Return none unless the payment
+        succeeded."""
         if claim != "succeeded":
             return ()
         found = []
@@ -238,7 +240,9 @@ class AnswerReader:
     def _own_references(
         self, claim: ClaimKind, data: fields.EventData, asked: dict[str, str | None]
     ) -> dict[str, str | None]:
-        """Return the answer's references. Raises Unreadable. Anyone may have written `asked`."""
+        """Return the references that the answer states. A reference in `asked` is used only if it
+        is proven, because anyone may have written it. Raises Unreadable if the answer does not name
+        its order although it must."""
         final = claim not in SAYS_NOTHING_FINAL | reader.MEANT_AS_STATED
         # Where the payment is unsigned and neither the question nor the answer names it, the answer
         # proves only the session: anyone could write another's payment beside their own session.
@@ -260,7 +264,8 @@ class AnswerReader:
         return references
 
     def _check_environment(self, data: fields.EventData, environment: str | None) -> None:
-        """Raise Unreadable for the other environment or, in live, for an answer without one."""
+        """Raise Unreadable if the answer belongs to another environment. In the live environment,
+        also raise it if the answer states none."""
         if self._environment is None or environment is None:
             return
         word = fields.as_text(self._environment(data), "the answer's environment")
@@ -284,7 +289,8 @@ class AnswerReader:
     def _money(
         self, claim: ClaimKind, data: fields.EventData, about: dict[str, Any], *, is_sum: bool
     ) -> Money | None:
-        """Return the answer's amount, or the asked event's if the profile names no location."""
+        """Return the amount that the answer states. If the profile names no location for it, return
+        the amount of the event that was asked about."""
         if claim in FOLLOWS_SUCCESS:
             given_back = self._price(self._refund, data)
             if given_back is not None or data.unclear or (is_sum and claim == "refunded"):

@@ -20,7 +20,8 @@ def takes_keys(mac: str) -> bool:
 
 
 _BARE: Final = frozenset({32, 64})
-"""Lengths in bytes of raw ed25519 keys. A shared secret may be just as long."""
+"""Lengths in bytes of raw ed25519 keys. Material of these lengths is not recognized as a key,
+because a shared secret may be just as long."""
 
 
 def refuse_key_pair(secret: str) -> None:

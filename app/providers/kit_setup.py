@@ -14,7 +14,8 @@ from reconcile.instants import SECOND
 T = TypeVar("T")
 
 MOST_SECONDS: Final = 31 * 24 * 3600
-"""Maximum seconds of a tolerance. Adyen repeats deliveries for 30 days, no provider longer."""
+"""Largest tolerance in seconds for a request's age. Adyen repeats a delivery for 30 days, and no
+other provider does so for longer."""
 
 
 class Setup:

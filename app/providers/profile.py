@@ -21,7 +21,8 @@ __all__ = ["SHIPPED", "Profile", "load_profile", "profile_text", "read_profile",
 SHIPPED: Final = Path(__file__).parent / "profiles"
 
 MAX_FILE_BYTES: Final = 32 * 1024
-"""Maximum bytes of a profile. Strangers send profiles, and a TOML parser's time is quadratic."""
+"""Maximum bytes of a profile. Profiles may come from strangers, and the time to parse TOML grows
+with the square of its size."""
 
 
 def shipped_profiles() -> list[str]:
@@ -39,7 +40,8 @@ def load_profile(name_or_path: str) -> Profile:
 
 
 KEPT: Final = 128
-"""Maximum cached profiles, more than are shipped. Reading one again takes milliseconds."""
+"""Maximum number of cached profiles, which is more than are shipped. A profile that is not cached
+is read again in milliseconds."""
 
 
 @lru_cache(maxsize=KEPT)
@@ -96,7 +98,12 @@ def _text(path: Path) -> str:
 
 
 class _Key(NamedTuple):
-    """Attribute of a section. `section` is None for a key; `rule` is None for `Profile.name`."""
+    """Attribute of a profile or of a section.
+
+    section   dataclass of the section; None if the attribute is a single key
+    optional  whether its value may be None
+    rule      check of its value; None for `Profile.name`, which is the file's name
+    """
 
     section: Any
     optional: bool

@@ -19,10 +19,12 @@ from reconcile.instants import EARLIEST, LATEST, SECOND, Instant
 from reconcile.ledger.events import Event
 
 LIMIT_S: Final = 10.0
-"""Seconds for one request and its whole answer. No person waits for it."""
+"""Maximum seconds for a request and its complete answer. It may be so long, because no person waits
+for the answer."""
 
 TOKEN_S: Final = 3_000.0
-"""Maximum seconds of use of an access token. Providers issue access tokens for an hour."""
+"""Maximum seconds for which an access token is used, also if its lifetime is not stated. Providers
+issue access tokens for an hour."""
 
 _TOKEN_GIVEN: Final = (200, 201, 202)
 
@@ -104,7 +106,7 @@ def _token_of(body: bytes) -> tuple[str | None, float]:
 
 
 PROBE_LIMIT_S: Final = 10.0
-"""Seconds for one probe, because a person waits."""
+"""Maximum seconds for one probe. A person waits for its result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

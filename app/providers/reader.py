@@ -75,18 +75,19 @@ COVERS_ORDER: Final[frozenset[ClaimKind]] = frozenset({"succeeded", "authorized"
 """Claims that are about the whole order's price if they state no amount."""
 
 UNSTATED: Final = "unstated"
-"""Environment of an event that lacks the profile's member for it."""
+"""Environment of an event that does not state one, although the profile has a location for it."""
 
 NO_MEMBERS: Final[Mapping[str, Collection[str]]] = {}
 
 STATES_NO_SUM: Final[frozenset[ClaimKind]] = frozenset({"pending", "unrecognized", "ignored"})
-"""Claims without a sum of refunds: their effect on the money is not known, or not final."""
+"""Claims of which no sum of refunds is read. Their effect on the money is unknown or not final."""
 
 MEANT_AS_STATED: Final[frozenset[ClaimKind]] = frozenset({"unrecognized", "ignored"})
-"""Claims that need no confirmation, because they change no payment."""
+"""Claims that need no confirmation by the provider, because they change no payment."""
 
 NAMES_ITS_OWN: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | MEANT_AS_STATED
-"""Claims whose metadata may describe the refund or dispute: only the account names the shop."""
+"""Claims whose metadata may describe the refund or dispute, and not the payment. Only the account
+shows which shop such an event belongs to."""
 
 _AUTHORIZATION: Final = request.header_values("authorization")
 
@@ -536,8 +537,9 @@ class EventReader:
         )
 
     def _captured(self, event: Event, data: fields.EventData) -> bool:
-        """Return whether an authorized payment surely was captured. The method must be in CAPTURES
-        and the request have a credential of `vouchers`, because the method is unsigned."""
+        """Return whether an authorized payment was certainly captured. Its method must be in
+        CAPTURES. Because the method is not signed, the request must also have a credential of
+        `vouchers`."""
         given = _AUTHORIZATION(data.incoming.headers)
         if len(given) != 1 or not any(hmac.compare_digest(given[0], v) for v in self._vouchers):
             return False
@@ -628,8 +630,13 @@ class EventReader:
             return self._date(value, self._occurred_at.name_in(data), self._zone)
 
     def _environment_of(self, data: fields.EventData) -> str | None:
-        """Return the environment of an event, or else of the source's keys. Raises Unreadable,
-        except for an ignored kind, which moves no money."""
+        """Return the environment that an event states. If it states none, return the environment of
+        the source's keys.
+
+        Raises Unreadable for an environment that is unknown or cannot be read. An environment that
+        cannot be read counts as not stated if the event's kind is ignored, because it moves no
+        money.
+        """
         try:
             value = self._environment.find(data)
         except reading.Unreadable:

@@ -19,14 +19,16 @@ from app.core.reading import Unreadable
 from app.core.strict_json import parse_written
 
 FETCHED: Final = ":fetched"
-"""Name of the first header of a stored answer. Its value is the question's method and address."""
+"""Name of the first header of a stored answer, by which it is distinguished from a received
+request. Its value is the question's method and address."""
 
 
 MAX_FIELDS: Final = 1_000
 """Maximum number of fields in one form or query. Providers send about sixty."""
 
 MAX_FORM_BYTES: Final = 256 * 1024
-"""Maximum bytes of a form, ten times the usual. Decoding a megabyte takes an eighth of a second."""
+"""Maximum bytes of a form, which is ten times the usual size. Decoding a megabyte would take an
+eighth of a second."""
 
 Pairs = list[tuple[bytes, bytes]]
 
@@ -120,7 +122,8 @@ def header_values(names: str) -> Callable[[Headers], list[bytes]]:
 
 
 MAX_VALUES: Final = 10_000
-"""Maximum values in an unverified body. A megabyte of them would block for half a second."""
+"""Maximum number of values in an unverified body. Parsing a body of a megabyte with more values
+would block the receiver for half a second."""
 
 _UNMADE: Final = object()
 

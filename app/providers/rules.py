@@ -21,7 +21,7 @@ MAX_ANSWER: Final = 1_000
 """Maximum number of characters of an acknowledgement. Providers want a word or two."""
 
 MAX_NOTE: Final = 300
-"""Maximum number of characters of a sentence for people."""
+"""Maximum number of characters of a sentence that is shown to people."""
 
 MAX_EVENT: Final = 100
 """Maximum number of characters in an event's name at a provider."""

@@ -40,7 +40,8 @@ class KeyPair(NamedTuple):
 
 
 KEYS_REMEMBERED: Final = 64
-"""Maximum cached keys. Reading a private RSA key takes 50 ms, and a start reads each four times."""
+"""Maximum number of cached keys. Reading a private RSA key takes 50 ms, and each key is read four
+times at a start."""
 
 
 @lru_cache(maxsize=KEYS_REMEMBERED)
@@ -92,7 +93,8 @@ def _parse(material: bytes) -> object:
 
 
 MOST_SIGNATURES: Final = 16
-"""Maximum signatures tried with one key. A key change needs two; a request has room for 200."""
+"""Maximum number of signatures that are tried with one key. While a key is being replaced, two are
+needed. A request could contain 200."""
 
 
 class AsymmetricKey(ABC):

@@ -15,7 +15,8 @@ from app.providers.rules import Free, integer, listed, one_of
 from reconcile.ledger.events import ClaimKind
 
 Locations = Annotated[tuple[str, ...], rules.locations]
-"""Locations `json:PATH`, `header:NAME`, … of a field; the first present one counts."""
+"""Locations of a field, such as `json:PATH` or `header:NAME`. The first location that is present
+counts."""
 
 FreeKeys = tuple[tuple[str, Any], ...]
 

@@ -28,7 +28,8 @@ __all__ = ["ProviderReply", "Reason", "Refusal", "Signed", "Source"]
 
 
 _ECHO: Final = re.compile(r"[!-~]{1,255}")
-"""Texts that may be echoed, without blanks or line breaks, which could become markup."""
+"""Pattern of texts that may be echoed. They have no blanks or line breaks, because an answer with
+these could become markup."""
 
 
 class ProviderReply(NamedTuple):

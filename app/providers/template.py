@@ -185,7 +185,8 @@ def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Pi
 
 
 def _fields(order: Callable[[Pairs], Pairs], write: Callable[[Pairs], bytes]) -> Any:
-    """Return a compiler for references to the whole form. The argument `-NAME` omits one field."""
+    """Return a function that compiles references to the whole form. If a reference has the argument
+    `-NAME`, the field NAME is left out."""
 
     def make(argument: str) -> Piece:
         if argument and not argument.startswith("-"):
@@ -275,7 +276,8 @@ def _filtered(piece: Piece, transform: Filter) -> Piece:
 
 
 def _vanishing(pieces: tuple[Piece, ...]) -> Piece:
-    """Join pieces; the result is empty if a part is absent. A repeated part is still refused."""
+    """Join pieces to one piece, which is empty if one of its parts is absent. A repeated part is
+    still refused."""
     group = Template(pieces, ())
 
     def piece(request: Request) -> bytes | Refusal:

@@ -137,7 +137,8 @@ class Verifier(kit.NamedVerifier):
         return self.timestamp.check(request.timestamp, now)
 
     def _compare(self, request: Request, values: list[bytes], template: Template) -> Refusal | None:
-        """Compare every key with every signature: one mismatch does not end the comparison."""
+        """Compare every key with every signature. A signature that does not match does not end the
+        comparison, because another one may match."""
         content = b"" if self._needs_secret else template.fill(request)
         if isinstance(content, Refusal):
             return content

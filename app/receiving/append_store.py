@@ -88,7 +88,8 @@ class Arrival(NamedTuple):
 NewEvent = tuple[Event, tuple[Any, ...]]
 
 Bodies = dict[str, tuple[str | None, str | None]]
-"""By digest of each body of an event id: the order it is stored under, and the order it names."""
+"""Known bodies of one event id, by digest. Each has two orders: the order under which the body is
+stored, and the order that it names."""
 
 
 @dataclass(slots=True)
@@ -213,8 +214,9 @@ def append_ahead(
 
 
 def _mark_ahead(connection: PlainConnection, arrivals: Sequence[Arrival]) -> Appended:
-    """Set orders due and write seal marks for events that a process stored before it ended. Raises
-    StoreUnavailable if some of the events are not visible yet."""
+    """Set orders due and write seal marks for deliveries that are stored already. The process that
+    stored them may have ended before it did so. Raises StoreUnavailable if some of the deliveries
+    are not visible yet."""
     settle(connection)
     given = [each.delivery_id for each in arrivals]
     found: dict[str, StoredVerdict] = dict(select_rows(connection, sql=_VERDICTS, values=given))
@@ -251,8 +253,9 @@ Came = TypeVar("Came", Arrival, Rejection)
 
 
 def _unknown(connection: PlainConnection, came: Sequence[Came]) -> list[Came]:
-    """Return the arrivals whose ids are not stored yet, each id once. A delivery can be stored
-    already, without being a redelivery, after a restore or if a rejected one is verified again."""
+    """Return the arrivals whose ids are not stored yet, each id once. After a restore, or when a
+    rejected delivery is verified again, an arrival may already be stored. It is then no
+    redelivery."""
     if not came:
         return []
     ids = [each.delivery_id for each in came]

@@ -15,7 +15,8 @@ from app.providers.schemes import HmacKey
 from reconcile.instants import EARLIEST, SECOND, Instant
 
 MAX_DIGITS: Final = 12
-"""Maximum number of digits of the time: seconds up to the year 33658."""
+"""Maximum number of digits of the time that a signature states in seconds. Twelve digits suffice
+until the year 33658."""
 
 
 MAX_NAMES: Final = 64

@@ -13,7 +13,8 @@ _REFUNDED: Final[dict[str | None, StateWord]] = {
     "failed": "undone",
     "canceled": "undone",
 }
-"""Mollie's words for done and undone movements. Others, such as `queued`, are under way."""
+"""Mollie's words for refunds that were done or undone. A refund with another word, such as
+`queued`, is still pending."""
 
 
 def _listed(answer: Any) -> Iterator[kit.StatedMovement]:

@@ -123,7 +123,8 @@ class _Message:
 
 
 class _Lines:
-    """Header lines with repeated names, which a mapping would lose."""
+    """Headers in which a name may occur several times. A mapping would keep only one of its
+    values."""
 
     def __init__(self, lines: list[tuple[str, str]]) -> None:
         self._lines = lines
@@ -145,10 +146,12 @@ ECDSA: Final[Mapping[str, Mapping[str, str]]] = {
     "raw": SCHEMES,
     "der": {**SCHEMES, "ecdsa-p256-sha256": "ecdsa-p256-sha256"},
 }
-"""Algorithms by the form of r and s: side by side, as in the RFC, or in DER."""
+"""Algorithms by the format of an ECDSA signature. In `raw`, the numbers r and s are side by side,
+as RFC 9421 requires. In `der`, they are encoded in DER."""
 
 EITHER: Final = "either"
-"""Option that accepts both forms, as pawaPay needs; signing uses DER."""
+"""Value of the option `ecdsa` that accepts both formats, which pawaPay needs. Signing then uses
+DER."""
 
 SHARED: Final = "hmac:"
 """Prefix of a shared secret. Without it, a public key could be used as a secret by mistake."""
@@ -157,7 +160,8 @@ LABEL: Final = "sig1"
 
 MAX_LABELS: Final = 8
 MAX_COMPONENTS: Final = 64
-"""Maximum components in all signatures of a request, which cost time unverified. Usual: six."""
+"""Maximum number of components in all signatures of a request. They take time before anything is
+verified. A usual request has six."""
 
 Keys = Mapping[str, Key]
 
