@@ -498,8 +498,9 @@ _LEFT_AS_IT_IS = "ON CONFLICT (digest) DO NOTHING"
 
 
 def _keep_whole(connection: PlainConnection, arrivals: Sequence[Arrival]) -> None:
-    """Store each body that holds several events, once. Store a deleted body again only if one of
-    its events can be read now, so that no redelivery restores an unreadable body."""
+    """Store each body that contains several events, once. A body that was deleted is stored again
+    only if one of its events can be read now. A redelivery therefore does not restore an unreadable
+    body."""
     bodies = {a.whole.digest: a.whole.body for a in arrivals if a.whole is not None}
     read = {a.whole.digest for a in arrivals if a.whole is not None and a.event is not None}
     for digests, conflict in ((read, _KEPT_AGAIN), (bodies.keys() - read, _LEFT_AS_IT_IS)):

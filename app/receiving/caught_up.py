@@ -15,17 +15,20 @@ from app.core.errors import NotAllRead
 from reconcile.instants import MILLISECOND, SECOND, Duration, Instant, format_duration
 
 READ_WITHIN_S: Final = 2.0
-"""Seconds after which an accepted delivery counts as unread: the longest wait of a question."""
+"""Maximum seconds for which a question waits until accepted deliveries are read. A delivery that is
+still unread after this time makes an answer incomplete."""
 
 SOON_S: Final = 0.1
-"""Maximum wait in seconds of a call that stores a fact. It must not wait for a burst."""
+"""Maximum seconds for which a call that stores a fact waits until deliveries are read. It must not
+wait until the end of a burst."""
 
 FAR_BEHIND: Final = 200 * MILLISECOND
 """Maximum age of the oldest unread delivery at which a call with SOON_S still waits. If the
 delivery is older, the reader will not catch up in time."""
 
 COPY_LATE: Final[Duration] = 10 * SECOND
-"""Maximum age of a standby's newest commit: two heartbeats. An older one means missing data."""
+"""Age of a standby's newest commit from which data counts as missing. It is two heartbeats, so the
+primary has certainly made a commit in the meantime."""
 
 _PAUSE_S: Final = 0.02
 

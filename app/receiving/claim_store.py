@@ -26,17 +26,21 @@ from app.database.statements import PlainConnection, statement
 from app.receiving.inbox_store import SUSPECT_COLUMNS, Suspect, Unread, items_of, suspect_of
 
 CLAIM_S: Final = 45.0
-"""Seconds after which a claim expires: three times the longest append on a busy machine, so that
-none expires during its append. An append takes up to 15 s: 5 for itself, 10 for others."""
+"""Seconds after which a claim expires. It is three times the longest append on a busy machine, so
+that no claim expires while its reader is appending. Such an append takes up to 15 s: 10 s to wait
+for other transactions, and 5 s for itself."""
 
 LOOKS_S: Final = 3.0
-"""Longest time in seconds between two looks of a reader at claims. Then its count restarts."""
+"""Longest time in seconds between two looks of a reader at the claims. After a longer time, the
+reader measures the age of all claims from the beginning."""
 
 MOST_SEEN: Final = 1_000
-"""Maximum remembered claims. Beyond it, a reader forgets the claims that are gone."""
+"""Maximum number of claims that a reader remembers. If there are more, it forgets the claims that
+it has not seen recently."""
 
 MOST_CLAIMS: Final = 2
-"""Expired claims on a row after which its records are read singly: the row may be the cause."""
+"""Number of expired claims on a row from which its records are read one by one. The row may be the
+reason why its readers ended."""
 
 HEADS: Final = 512
 """Maximum number of rows or suspects listed at a time."""
@@ -161,7 +165,8 @@ UPDATE inbox SET taken_by=?, tries=inbox.tries + free.ran_out FROM (
 ) AS free WHERE inbox.seq = free.seq
 RETURNING inbox.seq, inbox.count, inbox.received_at, inbox.records, inbox.tries
 """
-"""SQL that claims rows that are unchanged since they were listed, and skips locked rows."""
+"""SQL that claims listed rows. It skips rows that have changed since they were listed, and rows
+that are locked."""
 
 
 def claim_suspect(connection: PlainConnection, claimant: Claimant, head: Head) -> Suspect | None:

@@ -35,8 +35,9 @@ AT_ONCE: Final = 8
 """Maximum concurrent questions to one provider. Every provider's rate limit allows this."""
 
 MAX_WAITING: Final = 10_000
-"""Maximum waiting events of one source that were asked about before. With more, the events asked
-about most often are given up. The receiver limits events that were never asked about."""
+"""Maximum number of a source's events that wait for a further question. If there are more, the
+events that were asked about most often are given up. The receiver limits the number of events that
+were never asked about."""
 
 LEASE: Final[Duration] = 2 * MINUTE
 """Time for which a confirmation that was taken is reserved. Asking takes at most 20 seconds."""
@@ -46,14 +47,16 @@ LONGEST_PAUSE: Final[Duration] = HOUR
 """Longest pause between two questions about one event. Pauses double up to this."""
 
 ASK_FOR: Final[Duration] = LONGEST_WINDOW + 5 * DAY
-"""Time for which to ask about an event. It exceeds the slowest payment method's time limit."""
+"""Time for which a provider is asked about an event. The slowest payment method reaches its final
+state earlier."""
 
 ASK_AGAIN: Final[tuple[Duration, ...]] = (10 * SECOND, MINUTE, 10 * MINUTE, HOUR)
 """Pauses before the provider is asked the same question again. An unchanged answer may come from an
 outdated copy at the provider, and a changed answer must be confirmed by a second one."""
 
 SURE_NOT_FOUND: Final = 5
-"""`not found` answers until the provider is believed. Some providers know an event late."""
+"""Number of `not found` answers after which they are believed. Some providers know an event only
+after some time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,8 +254,9 @@ def _read(
 async def _later(
     context: AppContext, due: confirmation_store.Confirmation, asked: Duration, *, answered: bool
 ) -> None:
-    """Postpone the next question. The pause doubles, or is the longer one that the provider `asked`
-    for, up to LONGEST_PAUSE. Give up after ASK_FOR without a final answer."""
+    """Postpone the next question about an event. The pause doubles each time, or it is the pause
+    that the provider `asked` for if that is longer. It is at most LONGEST_PAUSE. After ASK_FOR
+    without a final answer, give the event up."""
     now = context.clock.now()
     if now - due.asked_since > ASK_FOR:
         await _give_up(context, due, f"the provider gave no final answer in {ASK_FOR // DAY} days")
@@ -271,10 +275,12 @@ async def _give_up(context: AppContext, due: confirmation_store.Confirmation, wh
 
 
 MOST_ASKED_BEFORE: Final = 200
-"""Maximum events asked about before a month is closed, in 10 s. Others count as unanswered."""
+"""Maximum number of events about which providers are asked before a month is closed. Asking about
+so many takes 10 s. Further events count as unanswered."""
 
 PATIENCE_S: Final = 15.0
-"""Seconds to wait for these answers. Events without an answer by then count as unanswered."""
+"""Seconds to wait for the answers before a month is closed. Events without an answer by then count
+as unanswered."""
 
 _LOOK_S: Final = 0.2
 
@@ -322,7 +328,8 @@ IDLE_S: Final = 1.0
 """Seconds between two checks for due events. A check costs one index lookup."""
 
 BETWEEN_S: Final = 0.05
-"""Seconds of pause after each question: at most 20 questions a second for one provider."""
+"""Seconds of pause after each question. A provider is therefore asked at most 20 questions a
+second."""
 
 
 def confirming(confirmer: Confirmer) -> TaskGroup:

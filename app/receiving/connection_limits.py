@@ -16,7 +16,8 @@ from typing import Final, Protocol
 from app.receiving.refusals import network_of
 
 SWEEP_S: Final = 1.0
-"""Seconds between two checks of all connections, which may exceed their deadline by as much."""
+"""Seconds between two checks of all connections. A connection may therefore exceed its deadline by
+a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,8 @@ LinkKey = tuple[str, str, str]
 Links = dict[LinkKey, str]
 
 RETURNED: Final = "_returned"
-"""Suffix of a link's kind if an event about returned money stored it: `payment_returned`."""
+"""Suffix of the kind of a link that was stored by an event about returned money, as in
+`payment_returned`."""
 
 LINKS_REMEMBERED = 20_000
 """Maximum links in the cache, about 7 MB. Beyond it, the cache is cleared."""

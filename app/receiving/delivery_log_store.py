@@ -359,8 +359,8 @@ def _raw(row: Sequence[Any]) -> RawDelivery:
 async def _by_arrival(
     partitions: AsyncIterator[Rows],
 ) -> AsyncIterator[Rows]:
-    """Sort rows by arrival: ids order them only to the millisecond. Rows of the last millisecond of
-    a partition are yielded with the next partition."""
+    """Sort rows by arrival, because the order of ids is exact only to the millisecond. The rows of
+    the last millisecond in a partition are yielded with the next partition."""
     waiting: Rows = []
     async for rows in partitions:
         waiting = sorted([*waiting, *rows], key=lambda row: int(row[1]))

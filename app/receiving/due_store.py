@@ -20,7 +20,8 @@ from reconcile.instants import Instant
 from reconcile.matching.books import match_key
 
 NEXT_DUE: Final = "SELECT min(due_at) FROM order_due WHERE due_at IS NOT NULL"
-"""SQL for the next due instant. Without its condition, SQLite reads every mark."""
+"""SQL for the earliest instant at which an order is due. The condition allows SQLite to use an
+index. Without it, SQLite reads every mark."""
 
 _RIGHT_MARKS = (
     "INSERT INTO order_due (order_key, due_at, generation) "
@@ -190,7 +191,8 @@ async def mark_all_due(connection: AsyncConnection, *, now: Instant) -> None:
 
 
 Mark = tuple[str, Instant | None, int]
-"""Order, when it is due next, and generation of the evidence that was folded."""
+"""Mark of a folded order: its reference, when it is due next, and the generation of the evidence
+that was folded."""
 
 
 def settle_marks(connection: PlainConnection, marks: Sequence[Mark]) -> None:

@@ -43,10 +43,11 @@ _DETAILS: Final = {
 
 
 FREE_BYTES: Final = 65_536
-"""Maximum bytes of a body that does not count as long. It exceeds the size of any event."""
+"""Maximum bytes of a body that is not counted as long. Every event is smaller."""
 
 TOO_MANY_RETRY_S: Final = 60
-"""Seconds for Retry-After with a 429. Then the address has its full allowance again."""
+"""Seconds in the Retry-After header of a 429 answer. After this time, the address has its full
+allowance again."""
 
 _RETRY_AFTER: Final[dict[int, Header]] = {
     429: (b"retry-after", b"%d" % TOO_MANY_RETRY_S),
@@ -124,7 +125,8 @@ class Webhooks:
         return (b"allow", ", ".join(methods).encode("ascii"))
 
     def _by_headers(self, headers: list[Header]) -> tuple[int | None, int]:
-        """Return a status, None if acceptable, and the body's declared length, 0 if undeclared."""
+        """Return the status of a refusal, and the length that the headers declare for the body. The
+        status is None if the headers are acceptable, and the length is 0 if none is declared."""
         size = declared = 0
         for name, value in headers:
             size += len(name) + len(value)
@@ -153,7 +155,8 @@ class Webhooks:
         return await self._long_body(message, receive)
 
     async def _long_body(self, message: Message, receive: Receive) -> bytes | None:
-        """Read a body in several parts. Raises NoRoom if all such bodies exceed their limit."""
+        """Read a body that arrives in several parts. Return None if it is too large. Raises NoRoom
+        if the long bodies of all requests together exceed their limit."""
         body, counted = bytearray(), 0  # separate tiny parts take twenty times the memory
         try:
             while True:

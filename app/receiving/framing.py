@@ -17,7 +17,7 @@ _HEADS: Final = json.JSONEncoder(separators=(",", ":"))
 """JSON encoder for heads, because `json.dumps` would create one for each head."""
 
 _SIZES: Final = struct.Struct(">II")
-"""Sizes in bytes of a head and of its body."""
+"""Format of the sizes in bytes of a head and of its body."""
 
 
 class Received(NamedTuple):

@@ -27,21 +27,25 @@ from app.receiving.receive import RETRY_AFTER_S
 _HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=-]+(?::\d{0,5})?|\[[0-9A-Fa-f:.]+\](?::\d{0,5})?")
 
 UNREAD_BYTES: Final = 16_384
-"""Maximum bytes of an answer that wait for a client. Beyond it, writing pauses."""
+"""Maximum bytes of answers that wait until a client reads them. Above it, writing is paused."""
 
 LINGER_S: Final = 2.0
 LINGER_BYTES: Final = 12 * 1024 * 1024
-"""Maximum bytes discarded after an early answer, enough for a body of ten million. Closing a socket
-with unread bytes discards the answer, and most senders write first (RFC 9112, 9.6)."""
+"""Maximum bytes of a request that are read and discarded after an early answer. It is enough for
+the rest of a body of ten million bytes. If the socket were closed with unread bytes, the answer
+would be lost, because most senders write the whole request before they read (RFC 9112, 9.6)."""
 
 KERNEL_BYTES: Final = 65_536
-"""Maximum bytes of answers in the kernel for one client; its default is several megabytes."""
+"""Maximum bytes of answers that the kernel keeps for one client. The kernel's default is several
+megabytes."""
 
 LAST_S: Final = 1.0
-"""Seconds an idle connection stays open at a stop, so that an arriving request is not lost."""
+"""Seconds for which an idle connection stays open after the service is told to stop. A request that
+is arriving then is not lost."""
 
 MAX_PIPELINED: Final = 2
-"""Maximum waiting requests of a connection: each takes over two kilobytes unverified."""
+"""Maximum number of requests that wait on one connection while an earlier request is answered. Each
+takes over two kilobytes before it is verified."""
 
 
 @lru_cache(maxsize=64)  # a service has one name, or a few
@@ -74,8 +78,8 @@ _BUSY = _answer(
 
 
 HUNG_UP: Final = "tallyhook.hung_up"
-"""Key in a request's scope after its sender stopped or disconnected. A handler that only waits must
-then answer, because the connection counts as open until it does."""
+"""Key that is set in a request's scope after its sender stopped sending or disconnected. A handler
+that only waits must then answer, because the connection counts as open until it does."""
 
 
 class AmbiguousRequest(Exception):
@@ -91,9 +95,11 @@ _LENGTH_STATED: Final = b"\r\ncontent-length: "
 
 
 class _Answering:
-    """Transport for one request's handler. Closing it closes the connection. With a declared
-    length, the head is sent with the first part of the body; otherwise at once, as it may never
-    end."""
+    """Transport for the handler of one request. If the handler closes it, the connection is closed.
+
+    If the answer declares its length, its head is sent together with the first part of the body.
+    Otherwise the head is sent at once, because the answer may never end.
+    """
 
     __slots__ = ("_connection", "_head", "_transport")
 

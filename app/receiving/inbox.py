@@ -48,7 +48,7 @@ from reconcile.instants import SECOND, Duration
 from reconcile.ledger.policy import Policy
 
 TIDY_S: Final = 5.0
-"""Seconds that an erasure waits until the receiver has deleted all read rows."""
+"""Seconds for which an erasure waits until the receiver has deleted the rows that were read."""
 
 
 class Intake(NamedTuple):
@@ -144,7 +144,8 @@ class Inbox(inbox_store.InboxRows):
         return list(zip(appended.arrivals, appended.verdicts, strict=True))
 
     async def _append_ahead(self, ready: Sequence[append_store.Ready]) -> Links:
-        """Run `append_ahead`. Raises StoreUnavailable if an unfinished commit conflicts."""
+        """Append rows with `append_store.append_ahead`. Raises StoreUnavailable if they conflict
+        with a commit that is not visible on all nodes yet."""
         try:
             return await self.database.writer.commit(
                 append_store.append_ahead, ready, memory=self._memory
@@ -253,7 +254,8 @@ class Inbox(inbox_store.InboxRows):
         return inbox_store.found_gap(connection, facts_at(path), now=now)
 
     def _check_gap(self, connection: PlainConnection) -> None:
-        """Raise ConfigurationError if the database lost commits, which new commits would hide."""
+        """Raise ConfigurationError if the database has lost commits. New commits would hide the
+        loss."""
         found = self._found_gap(connection)
         if found is not None:
             what = (
@@ -389,9 +391,9 @@ class Inbox(inbox_store.InboxRows):
         await file.make_way()
 
     async def _conclude(self, file: InboxFile, kept: InboxWriter) -> None:
-        """Record in the database whether the inbox file was closed properly or lost; save a lost
-        file's readable rows. If the database lost its own write-ahead log, record only this, in the
-        file."""
+        """Record in the database how the service of an inbox file ended: the file was closed
+        properly, or it was lost. If it was lost, store its readable unread rows in the database. If
+        the database has lost its own write-ahead log, record only that, in the inbox file."""
         if kept.writer.poison is None:
             last = await file.on_snapshot(inbox_store.last_number)
             await self.database.writer.commit(inbox_loss_store.note_closed, last)

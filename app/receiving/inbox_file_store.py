@@ -47,13 +47,15 @@ from app.receiving.inbox_store import (
 from reconcile.instants import EARLIEST
 
 CHECKPOINT_PAGES: Final = 1_000
-"""Number of 4 KiB pages in the file's write-ahead log that triggers a checkpoint. Read rows are
-deleted within a second, so few pages change, and senders hardly wait."""
+"""Number of 4 KiB pages in the inbox file's write-ahead log from which it is checkpointed. A
+checkpoint hardly delays senders, because few pages change: read rows are deleted within a
+second."""
 
 SUFFIX: Final = ".inbox"
 
 CHECKED_BEFORE_SERVING: Final = 64 * MIB
-"""Maximum bytes of a file that is checked completely before a delivery is acknowledged."""
+"""Maximum bytes of an inbox file that is checked completely before the first delivery is
+acknowledged. A larger file is checked later."""
 
 ENVIRONMENT: Final = "environment"
 

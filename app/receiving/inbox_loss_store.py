@@ -32,13 +32,15 @@ from app.receiving.framing import DamagedRow, Item, Received, items_in
 from reconcile.instants import EARLIEST, Duration, Instant
 
 LOST: Final = "inbox lost"
-"""Name of the fact that a service noticed a loss. It is deleted when the service resumes."""
+"""Name of the fact that a service has noticed the loss of its inbox. The fact is deleted when a
+service starts without the lost inbox."""
 
 AT_ONCE: Final = 8
 """Number of rows that are saved in one transaction. A row has up to 8 MiB."""
 
 UNWRITTEN: Final = bytes(32)
-"""Zero bytes that show a truncated page. No head or JSON body has as many in a row."""
+"""Zero bytes that are found in a row whose pages were not completely written. Neither a head nor a
+JSON body contains so many in sequence."""
 
 
 class Kept(NamedTuple):
@@ -69,7 +71,8 @@ def refusal(lost: FoundGap) -> ConfigurationError:
 # --- beside both ---------------------------------------------------------------------------------
 
 NOTE_BYTES: Final = 256
-"""Size of the note in bytes. It is fixed, so that a new note overwrites all of the old one."""
+"""Length of a note in bytes. All notes have the same length, so that a new note completely
+overwrites an old one."""
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 

@@ -22,10 +22,12 @@ from app.receiving.inbox_writer_store import InboxWriter
 from reconcile.instants import EARLIEST
 
 PATIENCE_S: Final = 2.5
-"""Seconds that a batch may take. Some providers wait five, and a delivery may need two batches."""
+"""Seconds that a batch may take. Some providers wait five seconds for the answer, and a delivery
+may have to wait for two batches."""
 
 FAULTS: Final = 3
-"""Consecutive failed batches after which the store is faulty. One may fail by its content."""
+"""Number of consecutive failed batches after which the store counts as faulty. A single batch may
+fail because of its content."""
 
 SPACING_S: Final = 0.005
 """Minimum seconds between two commits under load. At 1,000 deliveries a second, this saves a third
@@ -243,12 +245,14 @@ _TRIAL: Final = Received(
 
 
 def _class_of(error: Exception) -> str:
-    """Return the class name of the driver's error, whose message may quote a row."""
+    """Return the class name of the driver's error. Its message is not used, because it may quote a
+    row."""
     return type(error.__cause__ or error).__name__
 
 
 def _brings_deliveries(batch: Sequence[_Waiting]) -> bool:
-    """Return whether a batch has deliveries: rejections do not prove that they can be stored."""
+    """Return whether a batch has a delivery. A batch that has only rejections does not show whether
+    deliveries can be stored."""
     return any(isinstance(item, Received) for item, _ in batch)
 
 

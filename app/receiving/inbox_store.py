@@ -46,7 +46,8 @@ POSITION: Final = "inbox position"
 """Counter in the database: number of the last row of the file that was read."""
 
 COVERED: Final = "inbox covered"
-"""Counter in the database: last row that is in its file, not only in its write-ahead log."""
+"""Counter in the database: number of the last inbox row whose content is in the database's file
+itself, and not only in its write-ahead log."""
 
 RECORDS_READ: Final = "inbox records"
 
@@ -55,22 +56,26 @@ DELETED: Final = "deleted"
 RECORDS_DELETED: Final = "records deleted"
 
 TIDY: Final = "inbox tidy"
-"""Counter in the database: row up to which an erasure requested that all traces be deleted."""
+"""Counter in the database: number of the row up to which an erasure asked the receiver to delete
+all traces from the inbox file."""
 
 TIDIED: Final = "tidied"
-"""Counter in the inbox file: number of the row up to which all traces are deleted."""
+"""Counter in the inbox file: number of the row up to which all traces were deleted."""
 
 BEAT: Final = "reader beat"
-"""Counter in the database: a reader's last heartbeat, for receivers without a reader."""
+"""Counter in the database: time of the last heartbeat of a reader. A receiver that has no reader in
+its own process uses it."""
 
 CLOSED: Final = "inbox closed"
-"""Counter in the database: the file's last row at its proper close, plus one; 0 while open."""
+"""Counter in the database: number of the last row when the inbox file was closed properly, plus
+one. It is 0 while the file is open."""
 
 OPENED: Final = "inbox opened"
-"""Counter in the database: when the file was last opened without unread rows."""
+"""Counter in the database: time when the inbox file was last opened and had no unread rows."""
 
 LAST_BACKUP: Final = "last backup"
-"""Counter in the database: time of the last backup in Unix µs. compose.yaml sets it, too."""
+"""Counter in the database: time of the last backup, in microseconds since 1970. The backup service
+in compose.yaml sets it, too."""
 
 IDENTITY: Final = "inbox"
 """Fact with the id of the inbox file that POSITION refers to. The file has its id, too."""
@@ -163,7 +168,8 @@ KEEP_HELD: Final = statement(
     "SELECT ?::bigint, ?::bigint, ?::bigint, ?::bytea FROM held RETURNING (SELECT ctid FROM held)",
     held=HELD,
 )
-"""SQL that inserts a row in a transaction of its own on PostgreSQL, with only one round trip."""
+"""SQL that inserts a row on PostgreSQL in a transaction of its own. It needs only one round trip to
+the server."""
 
 
 def rows_after(
@@ -643,7 +649,8 @@ def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Bac
 
 
 def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backlog, int, bool]:
-    """Count unread rows above `after`. Return also the last number, and whether none is missing."""
+    """Count unread rows with numbers above `after`. Return the counts, the last number in the file,
+    and whether no number is missing after `after`."""
     last = last_number(connection)
     ((first,),) = connection.ask("SELECT min(seq) FROM inbox WHERE seq > ?", (after,))
     complete = (last if first is None else first - 1) <= after

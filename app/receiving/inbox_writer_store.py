@@ -31,29 +31,35 @@ from reconcile.instants import Instant
 LOOK_S: Final = 0.1
 
 LOOK_SHARED_S: Final = 1.0
-"""LOOK_S for PostgreSQL, where the check only measures the backlog."""
+"""Seconds between two checks on PostgreSQL, which has no inbox file. A check only measures there
+how many deliveries are unread."""
 
 IDLE_S: Final = 1.0
-"""Seconds until read rows are deleted on their own, if no delivery is written meanwhile."""
+"""Seconds without a written delivery after which read rows are deleted in a separate transaction.
+Otherwise they are deleted together with a delivery's commit."""
 
 NOTE_S: Final = 1.0
-"""Seconds until a new LAST_COMMIT is recorded on its own, if no delivery is written meanwhile."""
+"""Minimum seconds between two transactions that only record a new LAST_COMMIT. If deliveries are
+written, it is recorded with them."""
 
 QUIET_S: Final = 5.0
 """Seconds without a commit until the database's write-ahead log is checkpointed."""
 
 ROOM_TIMES: Final = 3
-"""Factor from unread bytes to free space: in the write-ahead log, the database and indexes."""
+"""Factor for the disk space that is reserved for unread deliveries. Their bytes will be in the
+write-ahead log, in the database's file and in its indexes."""
 
 ROOM_FLOOR: Final = 4_096
-"""Minimum bytes that an unread record needs: its rows, leaf, and the ledger of its order."""
+"""Minimum bytes of disk space that are reserved for each unread record: its rows, its leaf, and the
+ledger of its order."""
 
 DELETED_BYTES: Final = 256 * 1024
-"""Maximum bytes of read rows deleted while a row is written, or the row's size if larger: the
-sender waits for the deletion."""
+"""Maximum bytes of read rows that are deleted in the transaction that writes a new row. If the new
+row is larger than this, as many bytes as it has may be deleted. The limit is low, because the
+sender waits for the transaction."""
 
 DELETED_IDLE_BYTES: Final = 4 * 1024 * 1024
-"""DELETED_BYTES for a transaction that no sender waits for."""
+"""Maximum bytes of read rows that are deleted in a transaction for which no sender waits."""
 
 
 class InboxWriter:

@@ -16,10 +16,12 @@ from app.database.database import Database
 from app.database.engine import Connection
 
 SHORT_S: Final = 0.025
-"""Seconds for a transaction with commit: half of the 50 ms that others wait, since it varies."""
+"""Seconds that a transaction and its commit should take. It is half of the 50 ms that other
+transactions may have to wait, because the time varies."""
 
 _GROWTH: Final = 2
-"""Maximum growth factor between transactions. A single quick transaction proves little."""
+"""Maximum factor by which the number of pieces grows from one transaction to the next. A single
+quick transaction proves little."""
 
 
 class Pace:

@@ -15,8 +15,9 @@ from app.receiving.inbox_store import fact, put_fact
 from reconcile.instants import Instant
 
 PhoneNote = tuple[bytes, str, str, Instant]
-"""Digest, kind, subject (column `thing`), and when the note was first stored. The kind is `order`,
-`delivery` or RECIPIENT. The subject is the reference of the order, or the id of the delivery."""
+"""Note on a phone number: its digest, a kind, a subject, and when the note was first stored. The
+kind is `order`, `delivery` or RECIPIENT. The subject is in the column `thing`. It is the order's
+reference, the delivery's id, or the payment of the recipient."""
 
 RECIPIENT: Final = "recipient"
 """Kind of a note on a statement's payee. Its subject is `stm:` and the payment's reference."""

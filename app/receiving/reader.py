@@ -45,21 +45,24 @@ _log_delivery = LogLine(
 )
 
 AT_ONCE: Final = 512
-"""Records appended per transaction: 15 ms idle, ten times that if busy. Fewer are appended if
-another process waits (see `Pace`)."""
+"""Maximum number of records that are appended in one transaction. It takes 15 ms on an idle
+machine, and ten times that on a busy one. If another process waits, fewer are appended (see
+`Pace`)."""
 
 AT_ONCE_SHARED: Final = 1_024
-"""AT_ONCE for PostgreSQL. There, readers append one after the other, and each commit may wait 10 ms
-for a standby. A `PUT` waits about 50 ms for each reader that is before it."""
+"""AT_ONCE for PostgreSQL, where readers append one after the other, and each commit may wait 10 ms
+for a standby. A `PUT` waits about 50 ms for each reader whose turn is before it."""
 
 AT_ONCE_BYTES: Final = 4 * 1024 * 1024
-"""Maximum bytes of bodies appended per transaction, because it writes them once more."""
+"""Maximum bytes of bodies that are appended in one transaction. It is limited because the
+transaction writes the bodies a second time."""
 
 LOOK_S: Final = 1.0
 """Maximum seconds between checks on SQLite, where the receiver also signals new deliveries."""
 
 LOOK_SHARED_S: Final = 0.05
-"""LOOK_S for PostgreSQL, where receivers on other machines fill the inbox without a signal."""
+"""Maximum seconds between checks on PostgreSQL, where receivers on other machines fill the inbox
+and cannot signal new deliveries."""
 
 TURN_S: Final = 0.5
 
@@ -67,7 +70,8 @@ TRY_AGAIN_S: Final = 0.5
 """Seconds of pause if the store could not append: the disk is full, or the database busy."""
 
 LEFT_S: Final = 60.0
-"""Seconds between checks for orders that a dead reader held, with several readers."""
+"""Seconds between two checks for orders that are still held by a reader that has ended. Such checks
+are repeated only on PostgreSQL, where several readers may run."""
 
 BEAT_S: Final = 5.0
 

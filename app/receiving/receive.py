@@ -38,10 +38,11 @@ _log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest", 
 
 MAX_UNSIGNED_BYTES: Final = 64 * 1024
 MAX_UNSIGNED_VALUES: Final = 2_000
-"""Maximum values in an unsigned body. A callback has some dozens, but anyone can send one."""
+"""Maximum number of values in an unsigned body. A callback has some dozens, but anyone can send a
+body with more."""
 
 RETRY_AFTER_S: Final = 5
-"""Seconds for Retry-After with a 503. A restart is usually finished by then."""
+"""Seconds in the Retry-After header of a 503 answer. A restart usually takes less."""
 
 
 class ReceiverAnswer(NamedTuple):
@@ -86,7 +87,8 @@ class Unstored:
 
 
 LEAST_SECRET_END: Final = 16
-"""Minimum characters of a secret address. An unknown one as long may be mistyped or retired."""
+"""Minimum length in characters of a secret address. An unknown address that is as long is masked,
+because it may be a secret one that was mistyped or is no longer valid."""
 
 
 @dataclass(frozen=True, kw_only=True)

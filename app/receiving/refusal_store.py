@@ -29,15 +29,17 @@ _COLUMNS = (
 _REJECTIONS = table("rejections", *map(column, _COLUMNS))
 
 _SLACK = 0.9
-"""Share of its limits to which a full ring is trimmed, so that trimming is rare."""
+"""Share of its limits to which the table of rejections is reduced when it is full. So much is
+deleted at once that this rarely happens."""
 
 _ROW_OVERHEAD = 400
-"""Bytes that a row counts in addition to its body and headers, for ids, digest and indexes."""
+"""Bytes added to the length of a rejection's body and headers when its size is estimated. They
+stand for ids, digest and indexes."""
 
 
 NOT_KEPT: Final = "not_kept"
-"""Verdict on requests of an unsigned source that exceed its limit. They are only counted. If they
-were stored, rejections that can be verified again would be deleted to make room."""
+"""Verdict on requests of an unsigned source above its limit. They are only counted. If they were
+stored, rejections that can be verified again would have to be deleted for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,5 +205,6 @@ def _rejection(row: Sequence[Any]) -> Rejection:
 
 
 def _kept(body: int, headers: int, *, rows: int = 1) -> int:
-    """Return the bytes counted toward the ring's limit. Headers count twice for UTF-8."""
+    """Return the estimated bytes of stored rejections. The length of headers counts twice, because
+    a character may have two bytes in UTF-8."""
     return body + 2 * headers + rows * _ROW_OVERHEAD

@@ -22,8 +22,9 @@ from app.core.text import counted
 from reconcile.instants import EARLIEST, MINUTE, Duration, Instant
 
 MAX_ADDRESSES: Final = 4096
-"""Maximum number of latest addresses that are remembered, about 1 MiB. A forgotten address starts
-with its full allowance again, so there is also an allowance for all addresses together."""
+"""Maximum number of addresses that are remembered, which are the latest and take about 1 MiB. An
+address that was forgotten starts with its full allowance again. For this reason there is also an
+allowance for all addresses together."""
 
 Decision = Literal["kept", "counted", "too_many"]
 """`kept`: write and log it; `counted`: only count it; `too_many`: make its address wait."""
@@ -96,7 +97,8 @@ def network_of(address: str) -> str:
 
 
 LANES: Final = 4_096
-"""Lanes between which questions alternate: too few to identify one of all IPv4 addresses."""
+"""Number of lanes. Questions to a provider alternate between the lanes of the senders' networks.
+There are too few lanes to identify one of all IPv4 addresses."""
 
 
 def lane_of(address: str) -> int:
@@ -120,13 +122,16 @@ def kind_of(address: str) -> str:
 AGES: Final = ("timestamp_too_old", "timestamp_too_new")
 
 WINDOW: Final[Duration] = 15 * MINUTE
-"""Time for which a rejection counts. Older rejections say little about the present clock."""
+"""Time for which a rejection counts. An older rejection does not show that the clock is wrong
+now."""
 
 REFUSALS: Final = 3
-"""Minimum rejections without an acceptance between them for an alarm. Fewer may be late ones."""
+"""Minimum number of rejections for an alarm, without an accepted delivery between them. Fewer may
+be deliveries that arrived late."""
 
 BODIES: Final = 2
-"""Minimum different bodies among these rejections. Replays of one request prove nothing."""
+"""Minimum number of different bodies among the rejections for an alarm. One request that is sent
+repeatedly proves nothing about the clock."""
 
 KEPT: Final = 100
 """Maximum number of bodies remembered for each source: those that were rejected last."""

@@ -197,8 +197,12 @@ async def _judge_page(
 def _judged(
     context: AppContext, rejection: Rejection, spans: Sequence[tuple[Instant, Instant]]
 ) -> verify.RefusedDelivery | list[Arrival] | None:
-    """Verify a rejection as of its arrival with the present sources and rules; None if only a part
-    of its body was stored. In `spans` the clock was ahead, so that it may have arrived earlier."""
+    """Verify a rejected request again with the present sources and rules, as of its arrival. Return
+    None if only a part of its body was stored.
+
+    spans  times during which the clock was ahead. A request that arrived in one of them may have
+           arrived earlier than its date says
+    """
     source, environment = context.sources.get(rejection.source), context.database.environment or ""
     if source is None:
         return verify.RefusedDelivery("source_unknown", "no source with this name is configured")
@@ -234,8 +238,9 @@ def _refusal_within(
     *,
     environment: str,
 ) -> verify.RefusedDelivery | ProviderReply | None:
-    """Return why a request would be rejected at `at`. If only its timestamp is invalid, bisect
-    `bounds` for a valid instant, because only the verifier can read the timestamp."""
+    """Return why a request would be rejected at `at`; None if it would be accepted. If only its
+    timestamp is invalid at that instant, look for an instant within `bounds` at which it is valid.
+    The instants are bisected, because only the verifier can read the timestamp."""
     earliest, latest = bounds
     while True:
         refused = verify.refusal_of(source, incoming, now=at, environment=environment)

@@ -41,10 +41,12 @@ LOOKED_AT: Final = 200
 """Number of latest deliveries of a source among which payments are searched."""
 
 PAYMENTS: Final = 20
-"""Latest payment events that decide the state. A single one may have no order by chance."""
+"""Number of latest payment events that decide the state. It is not just one, because a single
+payment may have no order by chance."""
 
 EXPLAINED: Final = 3
-"""Latest rejections examined by the doctor: several, because some may come from strangers."""
+"""Number of latest rejections that are examined to explain why a source's deliveries are rejected.
+They are several, because some of them may come from strangers."""
 
 
 class SourceStateDocument(TypedDict):

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from app.providers.source import Source
 
 REFUSALS_KEPT: Final = 90 * DAY // HOUR
-"""Hours for which rejections are counted: at most nine rows for each source and hour."""
+"""Number of hours for which the counts of rejections are kept. Each hour has at most nine rows for
+a source."""
 
 ACCEPTED: Final = "last accepted "
 READ_AT: Final = "last read "
-"""Prefix of the counter of a source's last readable arrival. `ACCEPTED`: any accepted one."""
+"""Prefix of the name of a counter with the arrival of a source's last readable delivery. The
+counter with the prefix `ACCEPTED` has the arrival of the last accepted delivery, readable or
+not."""
 
 
 class Accepted(NamedTuple):

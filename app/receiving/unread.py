@@ -18,7 +18,8 @@ week, and older deliveries, such as a test from a dashboard, may never become re
 DAYS: Final = counted(WINDOW // DAY, "day")
 
 ENOUGH: Final = 1000
-"""Limit up to which unreadable deliveries are counted: one bad profile may affect all."""
+"""Number up to which unreadable deliveries are counted. There may be very many, because an error in
+a profile can make all deliveries unreadable."""
 
 
 def unread(sources: Mapping[str, int]) -> Alarm | None:

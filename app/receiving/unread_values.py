@@ -17,10 +17,12 @@ from app.providers.source import Source
 from app.receiving.unread_store import NO_VALUE
 
 LEAST_LENGTH: Final = 4
-"""Minimum characters of a possible reference: shorter ones, such as `KES`, are in most messages."""
+"""Minimum number of characters of a value that may be a reference. Most messages contain shorter
+values, such as `KES`, that are no references."""
 
 MOST_VALUES: Final = 2_000
-"""Maximum values stored for a message, about 200 kB; with more, they count as unreadable."""
+"""Maximum number of values that are stored for a message, which take about 200 kB. A message with
+more values counts as one whose values cannot be read."""
 
 _TOKENS: Final = re.compile(
     rb'"((?:[^"\\]++|\\.)*+)"(\s*+:)?|(?<![\w.+-])(\d{1,40})(?![\w.])', re.DOTALL

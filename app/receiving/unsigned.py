@@ -25,31 +25,36 @@ from app.receiving.unread_values import whole_values
 from reconcile.instants import MINUTE, Duration
 
 MAX_BYTES_PER_MINUTE: Final = 2 * 1024 * 1024
-"""Maximum number of bytes of requests without a known reference that are stored in a minute: 1,200
-callbacks of 1.7 kB. A provider can be asked about that many in a minute."""
+"""Maximum bytes of requests without a known reference that are stored in a minute. It is enough for
+1,200 callbacks of 1.7 kB, and a provider can be asked about so many in a minute."""
 
 PER_REFERENCE: Final = 10
-"""Maximum requests a minute for a known reference. A provider sends two, a customer any number."""
+"""Maximum number of requests with the same known reference in a minute. A provider sends two, but a
+customer can send any number."""
 
 MAX_REFERENCES: Final = 100_000
-"""Maximum remembered references, about 20 MiB. The last named ones are kept."""
+"""Maximum number of references that are remembered, which take about 20 MiB. They are those that
+records named last."""
 
 MAX_NAMING_BYTES: Final = 8 * 1024
 MAX_NAMING_VALUES: Final = 200
 """Maximum values compared with known references; others are ignored. A callback has dozens."""
 
 MAX_UNASKED: Final = 100_000
-"""Maximum events of one source never asked about: 83 minutes of questions, about 100 MB. With more,
-only requests with a known session or payment are stored."""
+"""Maximum number of a source's events about which the provider was never asked. Asking about so
+many takes 83 minutes, and they need about 100 MB. If there are more, only requests with a known
+session or payment are stored."""
 
 EVERY_S: Final = 1.0
 
 
 NAMED_FOR: Final[Duration] = ASK_FOR
-"""Maximum age of references loaded at a start: events are asked about for this time."""
+"""Maximum age of the references that are loaded at a start. It is the time for which providers are
+asked about an event."""
 
 LOOK_BACK: Final[Duration] = MINUTE
-"""Overlap of two lookups: records are not committed in the order of their ids."""
+"""Time that a lookup of references searches again, although an earlier lookup has searched it.
+Records are not committed in the order of their ids, so some may have been missed."""
 
 LOOK_S: Final = 1.0
 """Seconds between lookups of references. A customer needs longer to type a PIN."""

@@ -121,7 +121,8 @@ def _several(
 
 
 def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
-    """Return bytes, and event or problem (the other is None), of each event."""
+    """Return (bytes, event, problem) for each event in a body. If the event could be read, the
+    problem is None. Otherwise the event is None."""
     read = zip(reading.raws, reading.events, strict=True)
     return [(raw, event, None) for raw, event in read] + [
         (raw, None, why) for raw, why in reading.unread

@@ -20,7 +20,7 @@ from app.core.http import Exchange
 from app.core.recorded import MAX_BODY_BYTES, Recorded, of_request, send_on
 
 MOST_AT_ONCE: Final = 64
-"""Maximum number of requests forwarded at a time; others wait."""
+"""Maximum number of requests that are forwarded at the same time. Further requests wait."""
 
 METHODS: Final = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 STATUS_OF: Final = {"timed_out": 504}

@@ -33,7 +33,8 @@ _RANKS: Final = (
     ("payment.timed_out", "timed_out"),
     ("payment.pending", "timed_out"),
 )
-"""Outcome of a payment by kind of event, the strongest first. A pending payment times out."""
+"""Pairs of a kind of event and the outcome of a payment that has such an event. The first pair that
+applies decides. A payment that is only pending is counted as timed out."""
 
 _CAPTURED: Final = frozenset({"payment.succeeded"})
 _REFUNDED: Final = frozenset({"payment.refunded"})

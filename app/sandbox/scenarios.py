@@ -12,7 +12,13 @@ from typing import Final, Literal
 from reconcile.money import Money
 
 AmountRule = Literal["order", "other", "third", "rest"]
-"""Amount rule: the order's amount, some minor units less, a third of it, or the rest of it."""
+"""Rule for an amount.
+
+order  the order's amount
+other  an amount that differs from the order's by 1 or 100 minor units
+third  a third of the order's amount
+rest   the order's amount less a third
+"""
 
 Copy = Literal["true", "other_amount", "tampered"]
 """Kind of a delivered copy: unchanged, signed with another amount, or changed after signing."""

@@ -19,7 +19,8 @@ SANDBOX_SECRET: Final = "whsec_dGFsbHlob29rLXNhbmRib3gtbm90LWEtc2VjcmV0IQ=="  # 
 """Default signing secret of a sandbox. Its decoded text says that it is not a secret."""
 
 SHORTEST_LIFETIME_UNITS: Final = 10.0
-"""Units after which all money of every scenario has moved. Sessions must not expire earlier."""
+"""Number of time units within which all money of every scenario has moved. Sessions must not expire
+earlier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

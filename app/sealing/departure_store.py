@@ -15,7 +15,8 @@ from reconcile.instants import Instant
 from reconcile.transparency.merkle import Hash
 
 DepartureWay = Literal["published", "folder", "mail", "post"]
-"""Ways of publication without a cosignature. `published` means that it is shown to the public."""
+"""Ways to publish a checkpoint without a witness that cosigns it. `published` means under
+/.well-known/tallyhook/, which everyone can read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

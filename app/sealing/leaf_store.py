@@ -36,7 +36,7 @@ from reconcile.transparency.merkle import Hash, leaf_hash
 Members = dict[str, Any]
 
 READING: Final = "reading"
-"""Kind of a leaf that records a later reading of a delivery. There are no rows of this kind."""
+"""Kind of a leaf that records that a delivery was read again. No table has rows of this kind."""
 
 
 class Sealable(NamedTuple):

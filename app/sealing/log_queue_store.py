@@ -24,7 +24,8 @@ MARKS_AT_ONCE: Final = 256
 ALL: Final = 2**62
 
 SWEPT: Final = "sealed ids"
-"""Prefix of a fact by kind of rows: the id up to which it was swept, or "" when complete."""
+"""Prefix of the name of a fact in `meta`, followed by a kind of rows. Its value is the id up to
+which the rows of this kind were searched for unsealed ones. It is empty when all were searched."""
 
 SEALED: Final = "sealed"
 """Prefix of a counter by kind of rows: the number up to which this kind is sealed."""

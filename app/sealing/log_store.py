@@ -27,7 +27,8 @@ from reconcile.instants import Instant
 from reconcile.transparency.merkle import Hash, Node
 
 Ranges = Iterable[tuple[int, int, int]]
-"""Ranges of hashes (`merkle`): level, first position and the position after the last."""
+"""Ranges of hashes in the Merkle tree: level, first position, and the position after the last
+one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +214,8 @@ _ORIGIN: Final = "log origin"
 _EARLIER: Final = "log earlier origins"
 
 ORIGIN_ROWS: Final = (_ORIGIN, _EARLIER)
-"""Rows of the table meta with the origins. The second has JSON pairs of origin and size."""
+"""Names of the rows in the table `meta` that have the log's origins: the present origin, and the
+earlier ones as JSON pairs of an origin and the log's size."""
 
 
 def earlier_origins(rows: Mapping[str, str]) -> tuple[EarlierOrigin, ...]:

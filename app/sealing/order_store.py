@@ -34,7 +34,8 @@ from reconcile.transparency.commitments import sealed_digest
 from reconcile.transparency.order_tree import order_commitment
 
 SECRET: Final = "log secret"  # noqa: S105  # where it is kept
-"""Name in `meta` of the secret, in hex, for salts of parts. It never leaves the database."""
+"""Name in `meta` of the secret from which salts are derived, in hex. The secret never leaves the
+database."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -56,7 +56,8 @@ from app.wiring.worker import (
 )
 
 LOOK_AFTER_S: Final = 10.0
-"""Seconds after which a large database is checked. Deliveries left by a crash come first."""
+"""Seconds after the start until a large database is checked. The deliveries that a crash has left
+unread are read first."""
 
 
 def gate_limits(settings: Settings) -> GateLimits:
@@ -307,7 +308,8 @@ in the receiver's process, `none` if they are started separately."""
 
 @asynccontextmanager
 async def _behind(service: Service, *, drains: bool) -> AsyncIterator[None]:
-    """Run a receiver's worker process during the block. It ends after the receiver."""
+    """Run the worker process of a receiver during the block. The receiver stops first, and the
+    worker ends after it."""
     inbox, signals = service.inbox, service.context.signals
     worker = WorkerProcess(
         read=signals.read,

@@ -165,7 +165,8 @@ async def _stop_when_broken(service: Service, server: uvicorn.Server) -> None:
 
 
 NOTE_AGAIN_S: Final = 5.0
-"""Seconds until the note for `doctor` is stored again, for example after a full disk."""
+"""Seconds until the service tries again to store its note for `doctor`, for example while the disk
+is full."""
 
 
 async def _announce(service: Service, server: uvicorn.Server) -> None:
@@ -340,7 +341,7 @@ async def serve_console(
 
 
 LOOK_S: Final = 2.0
-"""Maximum seconds for which a console may show a replaced database, as after `restore`."""
+"""Seconds between checks whether another file has taken the database's place, as `restore` does."""
 
 
 async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> None:
@@ -352,7 +353,8 @@ async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> No
 
 
 def _end_on_demand(server: uvicorn.Server, parent: socket | None, live: Live) -> Callable[[], None]:
-    """End the server with its parent or else at a signal. Return the function that ends it."""
+    """Prepare the server to end together with its parent process or, without a parent, at a signal.
+    Return the function that ends it."""
     loop, ending = asyncio.get_running_loop(), list[asyncio.Task[None]]()
 
     def end() -> None:
