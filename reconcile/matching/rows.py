@@ -398,8 +398,8 @@ def _opposite(one: Moved, other: Moved) -> bool:
 
 
 def _timed_apart(one: Moved, other: Moved) -> bool:
-    """Return whether two lines have different times of day. They do not if a time is a whole quarter
-    hour, or if they differ by whole quarter hours, because then only the time zone may differ."""
+    """Return whether two lines have different times of day. Times that are whole quarter hours
+    apart count as equal, because only the zone may differ. So does a time on a quarter hour."""
     if one.settled_at is None or other.settled_at is None:
         return False
     times = (one.settled_at, other.settled_at, abs(one.settled_at - other.settled_at))
