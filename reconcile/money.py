@@ -44,7 +44,7 @@ _EXACT: Final = Context(prec=128, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact, 
 """Arithmetic that raises instead of rounding."""
 
 _TOO_LONG: Final = 19
-"""Maximum number of digits before the point. More do not fit in 64 bits."""
+"""Number of digits before the decimal point of scaled amounts that do not fit in 64 bits."""
 
 
 class MoneyError(ValueError):

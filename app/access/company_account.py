@@ -39,16 +39,18 @@ from reconcile.instants import EARLIEST, HOUR, MINUTE, SECOND, Duration, Instant
 BACK: Final = "/sign-in/company/back"
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
-"""Accepted algorithms of ID tokens. None uses a shared secret: it could be the public key."""
+"""Accepted algorithms of ID tokens. Algorithms with a shared secret are left out, because an
+attacker could use the public key as the secret."""
 
 LIMIT_S: Final = 10.0
 """Maximum duration of one request to the provider, in seconds."""
 
 KEPT_FOR: Final[Duration] = HOUR
-"""Cache time of the provider's configuration and keys."""
+"""Time for which the provider's configuration and keys are cached."""
 
 REFETCHED_AFTER: Final[Duration] = MINUTE
-"""Minimum time between fetches for unknown keys, which anybody's tokens could cause."""
+"""Minimum time between two fetches of the keys because a token names an unknown key. Without it,
+anybody could cause fetches with invented tokens."""
 
 LEEWAY: Final[Duration] = MINUTE
 """Tolerated difference between the provider's clock and ours."""
@@ -57,7 +59,8 @@ FRESH_FOR: Final[Duration] = 5 * MINUTE
 """Maximum age of the sign-in that precedes an irreversible act."""
 
 MAX_TOKEN: Final = 64 * 1024
-"""Maximum number of characters of an ID token. Several hundred groups take 10,000."""
+"""Maximum number of characters of an ID token. A token with several hundred groups has about
+10,000."""
 
 MAX_KEYS: Final = 100
 """Maximum number of a provider's keys. Real providers have two or three."""
@@ -155,7 +158,8 @@ class CompanyProvider:
         return None if usable else "its provider publishes no key of an accepted kind"
 
     async def _keys(self, *, unknown: bool) -> list[Mapping[str, Any]]:
-        """Return the cached keys, refreshed after REFETCHED_AFTER for an unknown key."""
+        """Return the provider's keys from the cache. If the wanted key is `unknown`, they are
+        fetched again after REFETCHED_AFTER instead of KEPT_FOR."""
         url = (await self.addresses()).keys
         async with self._alone:
             kept, now = self._kept, self._clock.now()
@@ -365,7 +369,8 @@ class CompanyProvider:
     # --- 5: the person ----------------------------------------------------------------------------
 
     def _person(self, claims: Mapping[str, Any]) -> CompanyAccount:
-        """Return the named person. Raise CompanyRefused without a name or allowed mail domain."""
+        """Return the person whom the claims name. Raise CompanyRefused if they state no name, or a
+        mail address outside the allowed domains."""
         settings = self._settings
         mail = claims.get("email")
         if settings.domains and not (
@@ -403,7 +408,7 @@ _KINDS: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
 
 _OWN_TO_MEND: Final = frozenset({"no_code", "code", "nonce", "auth_time", "acr", "amr"})
-"""Refusals that the person can mend by signing in again."""
+"""Codes of refusals that the person can overcome by signing in again."""
 
 
 def _refused(code: str, sentence: str) -> CompanyRefused:

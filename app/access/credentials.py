@@ -34,11 +34,11 @@ _AT_ONCE: Final = asyncio.Semaphore(2)
 STEP_S: Final = 30
 DIGITS: Final = 6
 _EARLIER = 1
-"""Number of past time steps whose codes are accepted."""
+"""Number of earlier time steps whose codes are still accepted."""
 
 
 PRODUCT: Final = ("Tallyhook", "password")
-"""Words that an attacker would try first on this product."""
+"""Words that an attacker would try first in a password for this product."""
 
 
 def check_password(password: str, *, names: Iterable[str]) -> None:

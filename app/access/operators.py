@@ -26,7 +26,8 @@ from app.database.engine import Connection
 from reconcile.instants import EARLIEST, Instant
 
 OWNER: Final = "owner"
-"""Author of records by a command without an operator: the machine's owner."""
+"""Author of records that a command makes without an operator. It stands for the owner of the
+machine."""
 
 SERVICE_AUTHOR: Final = "service"
 
@@ -290,8 +291,9 @@ def author_of_import(number: int) -> str:
 
 
 def _asking(by: str | None) -> str | None:
-    """Return the acting operator's name: a proven `by`, else the token's owner, `by` or ASKED_BY.
-    Raise UsageError if an unproven `by` differs from the token's owner."""
+    """Return the name of the acting operator. This is a proven `by`, else the token's owner, else
+    `by`, else the value of ASKED_BY. Raise UsageError if an unproven `by` differs from the token's
+    owner."""
     holder = _BY_TOKEN.get()
     if holder is None or isinstance(by, Proven):
         return by or os.environ.get(ASKED_BY)
@@ -480,7 +482,7 @@ async def retire_operator(context: DatabaseContext, *, name: str, by: str | None
 
 
 AFTER_ALL: Final = 2**62
-"""Number greater than every number in the audit trail."""
+"""Number that is greater than the number of every audit entry."""
 
 
 async def trail(

@@ -130,7 +130,8 @@ def signed_count(answer: PasskeyAnswer, known: Collection[Passkey]) -> tuple[Pas
 
 
 def _verified(verify: Callable[[dict[str, Any]], T], answer: PasskeyAnswer) -> T | None:
-    """Return what `verify` returns; None if the library refuses the answer."""
+    """Return the result of `verify`. Return None if the answer cannot be parsed, or if the library
+    refuses it."""
     from webauthn.helpers.exceptions import WebAuthnException
 
     try:

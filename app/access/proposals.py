@@ -30,7 +30,7 @@ from reconcile.documents import InstantText, NextText
 from reconcile.instants import DAY, Duration, Instant, format_instant, format_known
 
 STANDS_FOR: Final[Duration] = 7 * DAY
-"""Lifetime of a proposal. Later, the books would have changed too much since the proposal."""
+"""Time for which a proposal can be approved. After that, the books may have changed too much."""
 
 REASON_MAX: Final = 2_000
 
@@ -424,7 +424,9 @@ class Proposals:
     async def _may_approve(
         self, connection: Connection, identity: str, *, by: str | None, look: bool = True
     ) -> tuple[Proposal, operator_store.Operator, operator_store.Operator]:
-        """Return proposal, approver, proposer. Raise UsageError if refused. `look` at changes."""
+        """Return the proposal, the operator who approves it, and the operator who made it. Raise
+        UsageError if it may not be approved. If `look`, also refuse a proposal whose subject has
+        changed."""
         proposal = await self._open(connection, identity)
         second = await self._second(connection, proposal, by=by, action="proposal_approved")
         await _two_persons(connection, proposal, second)
@@ -561,8 +563,9 @@ VOUCHING: Final = (
 async def _two_persons(
     connection: Connection, proposal: Proposal, second: operator_store.Operator
 ) -> None:
-    """Raise UsageError if both may be one person: one invited the other within a proposal's
-    lifetime, directly or not, or only one uses the company's account."""
+    """Raise UsageError if the two operators may be one person. They may be if one of them invited
+    the other, directly or through others, not long before the proposal. They also may be if only
+    one of them uses the company's account."""
     known = {each.name: each for each in await operator_store.operators(connection)}
     proposer = known.get(proposal.who)
     if proposer is not None and (proposer.company is None) != (second.company is None):

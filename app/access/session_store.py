@@ -266,7 +266,8 @@ async def add_session(
 
 
 def _times(now: Instant, used_after: Instant) -> dict[str, Instant]:
-    """Return the bounds of a last use. The upper one excludes dates of a fast clock."""
+    """Return the limits for the time of a session's last use. The upper limit excludes times that a
+    fast clock stated."""
     return {"now": now, "used_after": used_after, "used_before": Instant(now + CLOCKS_DIFFER)}
 
 

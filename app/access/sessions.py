@@ -254,7 +254,8 @@ async def _take_role(
     *,
     now: Instant,
 ) -> None:
-    """Set an operator's role to the provider's. Without a role, end their sessions and tokens."""
+    """Set an operator's role to the role that the provider states. If the provider states none, end
+    the operator's sessions and tokens."""
     if account.role is None:
         sessions = await session_store.revoke_sessions_of(connection, who.name, now=now)
         tokens = await operator_store.revoke_tokens_of(connection, who.name, now=now)
@@ -278,8 +279,9 @@ async def _new_of_company(
     *,
     now: Instant,
 ) -> operator_store.Operator | None:
-    """Add and return an unknown account's operator; None without a role. Raise CompanyRefused for a
-    bad or taken name, or if the first operator would not be an admin."""
+    """Add an operator for an unknown company account and return it. Return None if the account has
+    no role. Raise CompanyRefused if its name is invalid or taken, or if the first operator would
+    not be an admin."""
     if account.role is None:
         return None
     try:
@@ -419,7 +421,8 @@ async def _begin(
     way: Way = "password",
     lasts: Duration = LONGEST,
 ) -> str:
-    """Begin a session with a new token. End the session of `old`, the previous cookie, if any."""
+    """Begin a session and return its token. If `old`, the token in the previous cookie, has a
+    session, end that session."""
     token = new_token("")
     await session_store.revoke_session(connection, old, now=now)
     await session_store.add_session(
@@ -436,7 +439,8 @@ async def _begin(
 CONSOLE: Final = "the console"
 
 SOMEBODY: Final = operator_store.Operator(name="somebody", role="unknown", created_at=EARLIEST)
-"""Person in a failed sign-in's entry. The typed name is left out: it may be a password."""
+"""Operator in the audit entry of a failed sign-in. The typed name is not recorded, because it may
+be a password."""
 
 
 async def note_failure(context: DatabaseContext, *, name: str | None = None) -> None:
@@ -640,7 +644,8 @@ async def _set_own(
     change: Callable[[Connection], Awaitable[None]] | None = None,
     **changed: Any,
 ) -> None:
-    """Change a credential and end the person's other sessions, in the transaction of `change`."""
+    """Change a person's credential and end the person's other sessions, in one transaction.
+    `change` runs in this transaction, too."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()

@@ -21,12 +21,12 @@ from reconcile.instants import DAY, HOUR, LATEST, Duration, Instant, format_inst
 from reconcile.periods import Calendar
 
 TokenScope = Literal["read", "orders", "checkout", "finance", "evidence"]
-"""Permission of a token. `checkout` starts payments."""
+"""Permission of a token. `checkout` allows a program to start payments."""
 
 TOKEN_SCOPES: Final[tuple[TokenScope, ...]] = get_args(TokenScope)
 
 UNNAMED: Final[tuple[TokenScope, ...]] = ("read", "orders", "checkout")
-"""Default scopes of a new token: those that a shop's program needs."""
+"""Scopes of a new token for which no scopes are named. A shop's program needs them."""
 
 ENDS_SOON: Final[Duration] = 14 * DAY
 """Time before a token's expiry at which the expiry is first reported."""
@@ -81,7 +81,8 @@ async def issue_token(
 OWN_SCOPES: Final[tuple[TokenScope, ...]] = ("read",)
 
 OWN_BY_ROLE: Final[Mapping[TokenScope, operators.Reading]] = {"finance": "bank"}
-"""Further scopes of a personal token, if its owner's role may read the page."""
+"""Scopes that a personal token has in addition to OWN_SCOPES. Each requires that the owner's role
+may read the named page."""
 
 
 async def issue_own_token(
@@ -160,7 +161,8 @@ def _facts(entry: operator_store.TokenEntry) -> dict[str, str | int]:
 
 
 def _mark(token: str) -> dict[str, str]:
-    """Return a digest of the stored hash. The audit trail keeps it to detect a replaced hash."""
+    """Return a digest of the stored hash of a token. The audit trail records it, so that a replaced
+    hash is detected."""
     kept = operator_store.hashed(token)
     return {"hash_sha256": hashlib.sha256(kept.encode()).hexdigest()}
 

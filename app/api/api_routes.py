@@ -31,7 +31,8 @@ from app.context.context import AppContext, Elsewhere
 
 
 class _Whole(Convertor[str]):
-    """Path converter for the rest of a path. Starlette's own stops before a line break."""
+    """Path converter that accepts the whole rest of a path. Starlette's own converter accepts no
+    line breaks."""
 
     regex = r"(?s:.*)"
 

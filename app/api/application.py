@@ -58,10 +58,11 @@ class AnswerMiddleware:
 
 
 class _Application(Starlette):
-    """Starlette application with direct routes, which saves a delivery a fifth of its time."""
+    """Starlette application that tries the routes in `direct` before all others. This shortens the
+    handling of a delivery by a fifth."""
 
     direct: Sequence[tuple[Route, ASGIApp]] = ()
-    """Routes that are tried first. Each has the application to call."""
+    """Routes that are tried first, each with the application that answers it."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         for route, application in self.direct if scope["type"] == "http" else ():

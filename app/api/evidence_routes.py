@@ -30,10 +30,11 @@ from app.finance.read_lines import lines_naming
 from reconcile.instants import Instant
 
 MAX_BUNDLE_BYTES: Final = 64 * 1024 * 1024
-"""Maximum bytes of a bundle in an answer. Most have 100 KiB; the command builds up to 256 MiB."""
+"""Maximum bytes of a bundle that is sent in an answer. Typical bundles have 100 KiB. The command
+can build bundles of up to 256 MiB."""
 
 AT_ONCE: Final = 1
-"""Number of bundles, and of letters, built at a time."""
+"""Maximum number of bundles that are built at a time. The limit for letters is the same."""
 
 MOST_S: Final = 120.0
 """Time limit of one build in seconds. A bundle of twenty deliveries takes two seconds."""

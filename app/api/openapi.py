@@ -91,7 +91,8 @@ _PATH_WORDS: Final = {
 
 
 def _leads(place: str, **parameters: str) -> dict[str, Any]:
-    """Return links from `place`, an item's id in the answer, to the parameters of operations."""
+    """Return links to operations for the API's description. The item's id at `place` in the answer
+    becomes the parameter of each operation."""
     return {
         operation: {
             "operationId": operation,

@@ -46,10 +46,11 @@ Scope = TokenScope | Literal["operator"]
 
 PAGE_MAX: Final = 1_000
 LONGPOLL_MAX_S: Final = 60
-"""Maximum seconds of long polling that the description states by default."""
+"""Default for the maximum seconds of long polling that the API's description states."""
 
 AS_SENT: Final = Keywords(pattern="^[^\\u0000]*$")
-"""Keywords for a text parameter that is used without normalization to Unicode's NFC."""
+"""Keywords of a text parameter whose value is used as it was sent, without normalization to
+Unicode's NFC."""
 
 After = Annotated[str, AS_SENT, "The value of `next` from the previous page."]
 Before = Annotated[

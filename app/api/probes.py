@@ -155,7 +155,8 @@ class Probes:
         ]
 
     def _without_names(self, value: Any) -> Any:
-        """Replace the names of unsigned sources: their secret addresses contain the names."""
+        """Replace the names of unsigned sources by numbers, because the secret addresses of these
+        sources contain their names."""
         if isinstance(value, dict):
             return {name: self._without_names(each) for name, each in value.items()}
         if isinstance(value, list):

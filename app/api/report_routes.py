@@ -42,27 +42,30 @@ from reconcile.periods import Calendar
 from reconcile.reporting.report import Basis, Scope
 
 AT_ONCE: Final = 1
-"""Number of results built at a time. Each takes a core and some 100 MiB."""
+"""Maximum number of results that are built at a time. Each needs a core and about 100 MiB of
+memory."""
 
 KEPT: Final = 4
-"""Number of cached results. Each has at most about ten MiB, or is a file."""
+"""Maximum number of cached results. A result has at most about ten MiB, or is stored in a file."""
 
 MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
 """Maximum bytes of a journal in an answer: some 100,000 transactions."""
 
 MAX_RULES_BODY: Final = 2 * MAX_BYTES
-"""Maximum bytes of a body with rules. JSON escapes a line end or quotation mark in two bytes."""
+"""Maximum bytes of a body with rules. It is twice the limit for rules, because JSON escapes a line
+end or quotation mark with two bytes."""
 
 RETRY_AFTER: Final = {"Retry-After": "5"}
 
 _JOB_KIND: Final = "made"
-"""Kind of all jobs of this module. At most AT_ONCE jobs of this kind run at a time."""
+"""Kind of all jobs of this module."""
 
 _DAY: Final = len("2026-10-01")
 
 
 MOST_S: Final = 1_800
-"""Time limit of one job in seconds. An instance with more data can compute reports on a replica."""
+"""Time limit of one job in seconds. Reports that take longer can be made with the command or a
+schedule."""
 
 _LIMITS: Final[dict[str, Any]] = {
     "at_once": AT_ONCE,
@@ -240,7 +243,8 @@ class ReportRoutes:
         return preview
 
     async def _period(self, asked: PeriodAsked, *, basis: Basis) -> tuple[Scope, str]:
-        """Return the period and its job's key. Without `as_of`, equal requests have equal keys."""
+        """Return the requested period and the key of its job. Equal requests without `as_of` have
+        equal keys, because the key does not contain the present time."""
         now, as_of = self._context.clock.now(), asked.as_of
         zone = self._context.calendar_zone
         given = Scope(
@@ -262,7 +266,8 @@ class ReportRoutes:
     async def _made(
         self, what: str, subject: str, make: Callable[[], Awaitable[Any]], *, by: str
     ) -> Job:
-        """Return a job, started if needed. Raise ApiProblem 503 if busy, 409 if it failed."""
+        """Return the finished or running job for a request, and start it if there is none. Raise
+        ApiProblem 503 if another job is running, and 409 if the job failed."""
         subject = f"{what} {subject}"
         before = self._jobs.newest(_JOB_KIND, subject)
         free = self._jobs.under_way(_JOB_KIND) < AT_ONCE
@@ -283,7 +288,8 @@ class ReportRoutes:
 
 
 async def _preview(context: AppContext, rules: str) -> RulesPreviewDocument | tuple[str, ...]:
-    """Return the changes by rules, or all mistakes, from a process: hostile rules take seconds."""
+    """Return the changes that these rules cause, or all mistakes in the rules. This runs in a child
+    process, because hostile rules can take seconds."""
     try:
         return (await preview_rules(context, rules)).document()
     except ConfigurationError as error:
@@ -325,7 +331,8 @@ _PART_BYTES: Final = 64 * 1024
 
 
 def _end(name: str, text: str, *, zone: tzinfo, last: bool) -> Instant:
-    """Parse a moment, or the start of a local day; the day's end if `last`."""
+    """Parse a time, or a day such as 2026-10-01 in the local zone. Of a day, return the start, or
+    the end if `last`."""
     if len(text) != _DAY:
         return request_body.instant_of(name, text)
     try:

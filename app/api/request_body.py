@@ -55,7 +55,8 @@ def order_reference(request: Request) -> str:
 
 
 def _is_utf8(path: bytes | None) -> bool:
-    """Return whether the raw path is UTF-8. The server replaces other bytes by U+FFFD."""
+    """Return whether a raw path is UTF-8. This cannot be seen in the decoded path, in which the
+    server has replaced all other bytes by U+FFFD."""
     try:
         unquote_to_bytes(path or b"").decode("utf-8")
     except UnicodeDecodeError:
@@ -223,7 +224,7 @@ MAX_TENDERS = 20
 """Maximum number of an order's tenders; most have one or two."""
 
 TENDER_KIND: Final = "[a-z][a-z0-9_]{0,39}"
-"""Kind of a tender: a word such as gift_card, never a card's number."""
+"""Pattern of a tender's kind. It allows a word such as gift_card, but not the number of a card."""
 
 Amount = Annotated[
     str | float,

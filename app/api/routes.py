@@ -211,7 +211,8 @@ _TAG: Final = re.compile(r'(?:W/)?"([^"]*)"')
 
 
 def _if_new(request: Request, document: LedgerDocument) -> Response:
-    """Return the ledger with an ETag, or 304. The tag is weak: it does not cover `as_of`."""
+    """Return the ledger with an ETag, or status 304 if the client has it already. The tag is weak,
+    because it does not cover `as_of`."""
     tag = fingerprint({name: value for name, value in document.items() if name != "as_of"})
     asked = ", ".join(request.headers.getlist("if-none-match"))
     answer = _of_order(document)

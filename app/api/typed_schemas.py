@@ -83,13 +83,15 @@ class Schemas:
 
 
 def _may_lack(kind: Any) -> bool:
-    """Return whether a member is NotRequired. Its annotation may be an unevaluated string."""
+    """Return whether a member is declared as NotRequired. `__required_keys__` does not show this if
+    the annotation is an unevaluated string."""
     inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return get_origin(inner) is NotRequired
 
 
 def _one_of(schemas: Sequence[Schema]) -> Schema:
-    """Return a schema for the values of all. Plain types are joined into one list."""
+    """Return a schema that accepts the values of each of these schemas. Plain types become one
+    schema with a list of types."""
     plain = [each for each in schemas if each.keys() <= {"type", "minimum"} and "type" in each]
     others = [each for each in schemas if each not in plain]
     if len(plain) > 1:

@@ -26,17 +26,20 @@ from app.orders.record_store import keep_records, order_records
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 KEY_TOO_OLD: Final = "key_too_old"
-"""Code of the answer if no request was sent because the service may have forgotten the key."""
+"""Code of an answer for which no request was sent, because the service may have forgotten the
+idempotency key."""
 
 SPARE: Final[Duration] = 10 * SECOND
-"""Time that a row stays claimed after the longest call, so that its answer can be committed."""
+"""Time for which a row stays claimed after the longest possible call. In this time, the answer is
+committed."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = 15 * MINUTE
 """Longest pause between two tries for one payment. Pauses begin with FIRST_PAUSE and double."""
 
 REPORT_AFTER: Final = 3
-"""Number of unclear answers after which the finding `session_unknown` is reported."""
+"""Number of unclear answers to one request after which the finding `session_unknown` is
+reported."""
 
 
 def hold_for(client: CheckoutClient) -> Duration:
@@ -144,7 +147,8 @@ async def _record(
     *,
     row: PendingSession | None,
 ) -> CheckoutPayment:
-    """Record an answer once. `row` is the request to repeat; None if it must not be repeated."""
+    """Record an answer, unless it is known already. `row` is the request that will be repeated if
+    the answer is unclear. None means that it must not be repeated."""
 
     def keep(connection: PlainConnection) -> CheckoutPayment:
         now = context.clock.now()
@@ -192,13 +196,15 @@ def pause_after(tries: int) -> Duration:
 
 
 AT_ONCE: Final = 4
-"""Maximum number of payments asked about at a time. Customers' calls need other connections."""
+"""Maximum number of requests that are repeated at a time. The remaining connections are for
+customers' calls."""
 
 IDLE_S: Final = 1.0
 """Seconds between two searches for due requests. A search costs one index lookup."""
 
 DENIED_S: Final = 30.0
-"""Seconds between searches while our token is refused. Each sends one request to try it."""
+"""Seconds between two searches for due requests while the service refuses our token. Each search
+sends one request, which tries the token again."""
 
 
 async def ask_again_due(context: AppContext, client: CheckoutClient) -> int:

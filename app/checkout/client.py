@@ -124,13 +124,16 @@ class SingleFlight(Generic[T]):
 
 
 LONGEST_HOLD_S: Final = 900.0
-"""Maximum delay that the service can ask for. A longer one may come from a wrong date."""
+"""Maximum time in seconds for which the service can delay our requests. A longer delay may come
+from a wrong date."""
 
 WAITS_FOR_ALL: Final = frozenset({"status_429", "status_503"})
-"""Codes whose Retry-After is for all requests. After a 409 it is for those with the same key."""
+"""Codes of answers whose Retry-After applies to all requests. The Retry-After of a 409 applies only
+to requests with the same idempotency key."""
 
 DENIAL_LASTS_S: Final = 300.0
-"""Seconds until a refused token is tried again. Until then this process is not ready."""
+"""Seconds for which a token that the service refused counts as refused. In this time, this process
+is not ready."""
 
 TOKEN_DENIED: Final = frozenset({401, 403})
 """HTTP statuses by which the service says only that it refuses our token."""

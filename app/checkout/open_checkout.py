@@ -40,7 +40,7 @@ from reconcile.ledger.records import Record
 ASKED_ELSEWHERE: Final = "asked_elsewhere"
 
 LOOK_S: Final = 0.1
-"""Seconds between two checks for another process's answer."""
+"""Seconds between two checks whether another process has received an answer."""
 
 
 async def open_checkout(
@@ -147,8 +147,9 @@ class _Opening:
     async def _over_by_now(
         self, payment: CheckoutPayment | None, records: list[Record]
     ) -> str | None:
-        """Return the key of an ended earlier payment; None for a new one, or if later steps report.
-        Raises PaymentNotOverError while it can still bring money."""
+        """Return the key of the order's earlier payment if it has ended. Return None if there is no
+        earlier payment, or if later steps report its state. Raises PaymentNotOverError if the
+        payment can still bring money."""
         if payment is None:
             return None
         now = self._context.clock.now()
@@ -166,8 +167,8 @@ class _Opening:
         raise not_over(self._request.order, last_deadline(ledger) if answered else None)
 
     async def _paid_already(self, payment: CheckoutPayment | None) -> CheckoutResult | None:
-        """Return the result of an order that is, or may be, paid in another way; else None. Raises
-        OrderCanceledError for an unpaid order that the shop has canceled."""
+        """Return a result if the order is paid in another way, or may be. Return None if it is not.
+        Raises OrderCanceledError if the order is unpaid and the shop has canceled it."""
         order = self._request.order
         try:
             ledger = await explain_order(self._context, order)
@@ -191,7 +192,8 @@ class _Opening:
     # --- (3) the intent --------------------------------------------------------------------------
 
     async def _commit_intent(self) -> CheckoutPayment:
-        """Commit the intent. Return the order's payment, from another process if that was first."""
+        """Commit the intent to open a payment, and return the order's payment. If another process
+        committed an intent first, that process's payment is returned."""
         try:
             await self._write_intent()
         except TallyhookError:
@@ -214,7 +216,8 @@ class _Opening:
             self._signals.evidence_arrived.set()
 
     def _keep_intent(self, connection: PlainConnection) -> PendingSession | None:
-        """Write the intent and return the row to send; None if the order has a payment."""
+        """Write the intent to open a payment, and return the row of the request to send. Return
+        None if the order has a payment already."""
         request = self._request
         known = order_records(connection, request.order)
         payment = payment_of(known)

@@ -196,7 +196,8 @@ def _problems(request: CheckoutRequest, *, live: bool) -> Iterator[tuple[str, st
 
 
 def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
-    """Return the money, None if inexact or its currency unknown, and a mistake, empty if none."""
+    """Return the amount as money, and a sentence about a mistake, which is empty if there is none.
+    The money is None if the amount is invalid or the currency is unknown."""
     amount = request.amount
     if isinstance(amount, bool) or not isinstance(amount, Decimal | int | str):
         return None, "Give the amount as a decimal number or text, never as a binary float."
@@ -272,13 +273,14 @@ def phone_check(phone: str | None) -> int | None:
 
 
 MAX_DETAILS: Final = 8_192
-"""Maximum number of characters of an answer that are stored with its record."""
+"""Maximum number of characters of an answer that is stored whole with its record."""
 
 MAX_REASON: Final = 300
 """Maximum number of characters stored of the service's reason: about three sentences."""
 
 MAX_PROBLEM: Final = 65_536
-"""Maximum bytes of a refusal searched for a reason. A long search delays other requests."""
+"""Maximum bytes of a refusal in which a reason is searched. Searching a longer one would delay
+other requests."""
 
 MAX_REFERENCE: Final = 200
 """Maximum number of characters of a session's reference at the service."""

@@ -299,14 +299,15 @@ def _by_currency(rows: list[Row], place: int) -> Iterator[tuple[str, list[Row]]]
 
 
 END: Final = "\U0010ffff" * 64
-"""Key that sorts after every other. References are shorter, and none begins with U+10FFFF."""
+"""Key that sorts after every other key. Other keys are shorter, and none begins with U+10FFFF."""
 
 _NO_LEDGER_LINE: Final = TakingRow(END, "", 0, "", "", "", "", EARLIEST, EARLIEST)
 _NO_BOOK: Final = BookRow(END, "", "", "order", 0, "")
 _NO_LINE: Final = StatementRow(END, "", None, None, "fee", "", 0, 0, 0)
 
 MOST_AT_ONCE: Final = 10_000
-"""Maximum number of rows of a stream and key in a group. Many rows share a wrong column's key."""
+"""Maximum number of rows of one stream and key in a group. If a wrong column was mapped as the key,
+many rows have an equal key."""
 
 
 class Group(NamedTuple):

@@ -17,7 +17,8 @@ digits. Shorter references occur by chance, for example as years and amounts."""
 SHORTEST_DIGITS: Final = 6
 
 WORDS_OF_ONE: Final = 3
-"""Maximum number of words that may form one reference, because banks break lines."""
+"""Maximum number of words that are joined into one reference, because banks break references with
+line ends."""
 
 MOST_WORDS: Final = 200
 """Maximum number of words of a text that are examined. MT940 has about sixty."""
@@ -25,7 +26,7 @@ MOST_WORDS: Final = 200
 _WORD: Final = re.compile(r"[^\s,;:/+?()\[\]'\"|=*<>]+")
 
 _AROUND: Final = ",;:/+?()[]'\"|=*<>.#"
-"""Characters around a reference that may also be inside one, as in `PO/2026/11`."""
+"""Characters that can surround a reference. They can also be part of one, as in `PO/2026/11`."""
 
 
 def named_in(texts: Iterable[str | None]) -> set[str]:

@@ -61,19 +61,22 @@ _FLOWS: Final[dict[StatementKind, WalletFlow]] = {
 """Flow of each kind of line. All other kinds belong to the flow `settled`."""
 
 HELD_BACK: Final = "Held"
-"""Wallet of money that a provider holds back. It is the other side of holds and releases."""
+"""Name of the wallet for money that a provider holds back. Holds move money into it, and releases
+move it out."""
 
 APART_MOST: Final[Duration] = DAY
 """Longest time between both sides of a transfer that have different references."""
 
 PAST_LEAST, PAST_MOST = 5, 13
-"""Minimum and maximum number of past withdrawals that predict the next. Older ones may differ."""
+"""Minimum and maximum number of past withdrawals from which the next one is predicted. Older
+withdrawals are ignored, because their intervals may differ."""
 
 GRACE: Final[Duration] = DAY
-"""Extra time beyond the longest interval before a withdrawal counts as late, for a holiday."""
+"""Time added to the longest interval between withdrawals before the next one counts as late. It
+allows for a holiday."""
 
 MOST: Final = 1_000_000
-"""Maximum number of transfers, and of holds, that are paired. Each takes about 250 bytes."""
+"""Maximum number of transfers and holds that are paired. Each takes about 250 bytes of memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +181,8 @@ class Wallets:
     def _balance(
         self, source: str, wallet: str, currency: str, rows: Iterable[WalletRow]
     ) -> WalletSums:
-        """Add up a wallet's movements. Check balances once per instant: its rows have no order."""
+        """Add up a wallet's movements. Stated balances are checked once for all rows of one
+        instant, because the order of these rows is not known."""
         start = self._period.since
         stated, opening = None, None
         last: WalletRow | None = None
@@ -270,8 +274,9 @@ class Wallets:
     def _stated_after(
         self, rows: Sequence[WalletRow], before: int | None, *, after: WalletRow | None
     ) -> int | None:
-        """Return the balance after rows of one instant, and report a wrong stated balance. `before`
-        is None if unknown. `after` is the row before them, perhaps of another file."""
+        """Return the balance after the rows of one instant, and report it if it is wrong. `before`
+        is the balance before these rows, or None if unknown. `after` is the row that precedes them,
+        perhaps in another file."""
         stating = [(row.balance, row.net) for row in rows if row.balance is not None]
         if not stating:
             return before

@@ -106,7 +106,8 @@ _REVERSED: Final = "reversed: "
 
 
 def _reversed(transaction: Transaction) -> Transaction:
-    """Return a transaction with opposite postings. Reversing twice restores the description."""
+    """Return a transaction with opposite postings. Its description says that it is reversed. If the
+    transaction is a reversal itself, it gets the original description."""
     what = transaction.what
     done = what.removeprefix(_REVERSED)
     return replace(

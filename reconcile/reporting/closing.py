@@ -40,10 +40,11 @@ from reconcile.reporting.report import (
 from reconcile.reporting.words import AGE_WORDS
 
 SHOWN: Final = 12
-"""Number of hex digits shown of a digest: enough to tell some hundred closings apart."""
+"""Number of hex digits of a digest that are shown. They are enough to tell some hundred closings
+apart."""
 
 Name = tuple[str, str, str, str]
-"""Identity of a figure: table, currency (may be empty), row and sum."""
+"""Identity of a figure: its table, currency, row and sum. The currency may be empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,8 @@ def difference(then: Iterable[Figure], now: Iterable[Figure]) -> tuple[Figure, .
 
 
 def _rows(report: PeriodReport) -> Iterator[Figure]:
-    """Yield the figures of a report, without ages: a break that only grows older is unchanged."""
+    """Yield the figures of a report. The ages of breaks are left out, so that a break does not
+    count as changed when it grows older."""
     for step in report.flow:
         yield _figure("flow", step.currency, step.step, "", step.count, step.sum)
     for orders in report.control:
@@ -178,7 +180,7 @@ def change_in(row: AdjustmentRow) -> Figure:
 
 
 FORM: Final = 3
-"""Version of the format of the document. A new format gets a higher number."""
+"""Version of the documents' format. Increase it if the format changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -451,7 +453,8 @@ CONDITIONS: Final[Mapping[BlockerCode, str]] = {
 """Conditions for closing a month, in display order."""
 
 UNCONDITIONAL: Final[frozenset[BlockerCode]] = frozenset({"too_early", "unread"})
-"""Conditions without exceptions: until they are met, the month's figures are unknown."""
+"""Conditions that no exception can replace. The month's figures are not known until these
+conditions are met."""
 
 ACCEPTED: Final = "accepted"
 
@@ -694,13 +697,15 @@ def _coverage(report: PeriodReport) -> Iterator[Blocker]:
 
 
 _FARTHEST: Final = 14 * HOUR
-"""Largest offset from UTC, and so the longest coverage gap that a time zone can explain."""
+"""Largest offset from UTC. A coverage gap can be explained by a time zone only if it is not
+longer."""
 
 
 def _of_another_zone(
     own: Sequence[CoverageRow], *, start: Instant, end: Instant
 ) -> tuple[str, str]:
-    """Return a sentence, empty if no time zone explains a gap, and the files to import."""
+    """Return a sentence which says that a gap is due to another time zone, and the files to import.
+    The sentence is empty if no time zone explains the gap."""
     (since, until), found = (own[0].since, own[-1].until), list[tuple[str, str]]()
     if len(own) > 1 or since is None or until is None:
         return "", "the other days"

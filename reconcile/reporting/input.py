@@ -83,7 +83,8 @@ def merged(takings: Iterable[LedgerLine], rows: Iterable[StatementRow]) -> Itera
 
 
 def _together(takings: list[LedgerLine], rows: list[StatementRow]) -> Iterator[OrderSeen]:
-    """Divide lines among orders with one key: by payment, else by order, else to the first."""
+    """Divide statement lines among orders that share a key. A line goes to the order with its
+    payment, else to the order that it names, else to the first order."""
     shares: list[list[StatementLine]] = [[] for _ in takings]
     for row in rows:
         paid = [n for n, t in enumerate(takings) if row.payment in [p for _, p in t.payments]]
@@ -186,7 +187,7 @@ def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[Settle
 
 
 Abroad = list[tuple[tuple[Taken, ...], list[StatementLine]]]
-"""Movements, and the lines that settle these movements in another currency."""
+"""Pairs of movements and the lines that settle them in another currency."""
 
 
 def settled_abroad(seen: OrderSeen) -> Abroad:
@@ -210,7 +211,8 @@ def taken_abroad(seen: OrderSeen) -> Abroad:
 def _beside(
     line: StatementLine, left: list[Taken], claimed: list[Taken], gross: int
 ) -> tuple[tuple[Taken, ...], tuple[Taken, ...]]:
-    """Return movements that no earlier line settles, and all movements that this one settles."""
+    """Return two groups of movements that a line settles: those that no earlier line settles, and
+    all of them."""
     kinds = [_SETTLES[line.kind]]
     if line.kind == "payment" and gross < 0:
         kinds.insert(0, _SETTLES["refund"])

@@ -135,7 +135,8 @@ Role = Literal[
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 EXCHANGED: Final = "exchanged"
-"""Value of `what` for an exchange's two transactions, which are adjacent, one per currency."""
+"""Value of `what` in the two transactions of an exchange. They are adjacent, and each is in its own
+currency."""
 
 _OTHER_SIDE: Final[dict[EntryKind, Role]] = {
     "captured": "receivable",
@@ -320,7 +321,8 @@ def _earned(
     deposits: Mapping[str, int],
     suspense: Mapping[tuple[str, str], Suspended],
 ) -> Iterator[tuple[Instant, str, Money, tuple[str, ...]]]:
-    """Yield deposits that become sales on fulfillment, or on the payment's later assignment."""
+    """Yield the deposits that become sales. They do so when the order is fulfilled, or when the
+    payment is assigned to the order, if that is later."""
     known = dict.fromkeys([(taken.source, taken.payment) for taken in taking.taken])
     placed = [
         step
@@ -383,7 +385,8 @@ def _of_other_shop(line: StatementLine, suspense: Mapping[tuple[str, str], Suspe
 
 
 def _on_top(whole: LedgerLine) -> dict[int, dict[Role, int]]:
-    """Return money on top by index of `taken` and role. Money that came in is negative."""
+    """Return the money on top by role, for each index of a movement in `taken`. Money that came in
+    is negative, and money that went back is positive."""
     found: dict[int, dict[Role, int]] = {}
     for currency in sorted({each.money.currency for each in whole.on_top}):
         parts = [each for each in whole.on_top if each.money.currency == currency]
@@ -416,7 +419,8 @@ def _abroad(
     lines: Sequence[StatementLine],
     rates: Sequence[ExpectedRate],
 ) -> Iterator[Transaction]:
-    """Yield conversions of clearing at expected rates. Differences beyond tolerance stay there."""
+    """Yield the transactions that convert clearing money at the expected rate. A difference within
+    the tolerance becomes exchange gains, and a larger one stays in clearing."""
     came = Money(minor=sum([each.minor for each in taken]), currency=taken[0].currency)
     arrived = Money(minor=sum(map(balance_of, lines)), currency=lines[0].currency)
     due, within = expected_of(came, arrived, rates)

@@ -36,10 +36,12 @@ NO_CURRENCY: Final = ""
 """Currency of an order whose price and money are unknown."""
 
 DAILY_UP_TO: Final = 92 * DAY
-"""Maximum length of a period whose chart has a point for each day. A quarter is still readable."""
+"""Maximum length of a period whose chart has a point for each day. A chart of a quarter is still
+readable."""
 
 WEEKLY_UP_TO: Final = 732 * DAY
-"""Maximum length of a period whose chart has a point for each week: two years have 105 weeks."""
+"""Maximum length of a period whose chart has a point for each week. Two years have 105 weeks. The
+chart of a longer period has a point for each month."""
 
 
 def standing(taking: LedgerLine, scope: r.Scope, *, moved: bool) -> tuple[r.FlowStep, ...]:

@@ -17,7 +17,8 @@ from reconcile.money import Money, exponent_of
 from reconcile.reporting import report as r
 
 DAYS_BACK: Final = 7
-"""Number of days for which a rate stays valid: none is published on weekends and holidays."""
+"""Number of days for which a rate is used after its own day. On weekends and holidays, no new rate
+is published."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

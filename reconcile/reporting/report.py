@@ -436,8 +436,14 @@ SuspenseLine = Literal[
     "days_over_90",
 ]
 SUSPENSE_LINES: Final[tuple[SuspenseLine, ...]] = get_args(SuspenseLine)
-"""Rows of the money without an order: opening + received − assigned − refunded − other_business =
-closing. The last three divide closing by the payment's age."""
+"""Rows of the table of money without an order.
+
+The first six rows agree:
+
+    opening + received − assigned − refunded − other_business = closing
+
+The last three rows divide the closing amount by the age of its payments.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,8 @@ from reconcile.reporting import report as r
 from reconcile.reporting.report import PeriodReport, Scope
 
 Kind = Literal["text", "count", "money", "instant", "duration", "yes", "list"]
-"""Kind of a column's cells, which may be None. Without a currency, `money` is a count."""
+"""Kind of the cells of a column. Every cell may be None. In a row without a currency, `money` is a
+count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -209,7 +209,8 @@ class MoneySums:
 
 
 BREAK_LINES_MAX: Final = 100_000
-"""Maximum number of breaks in the list: about 100 MB, and few enough to filter in a spreadsheet."""
+"""Maximum number of breaks in the list. So many take about 100 MB, and a spreadsheet can still
+filter them."""
 
 _FLOW_OF_LINE: Final[dict[StatementKind, r.Flow]] = {
     "payment": "captured",
@@ -514,7 +515,8 @@ class PeriodTally:
         return moved
 
     def _money_by_ledger(self, taking: LedgerLine | None, lines: tuple[SettledLine, ...]) -> bool:
-        """Add movements, and lines at their first movement's date. Return whether any count."""
+        """Add movements and statement lines that belong to the period. A line with a movement
+        belongs to the period of its first movement. Return whether anything was added."""
         moved = False
         apart: Counter[str] = Counter()
         # By identity: one event may state two equal movements.
@@ -559,7 +561,8 @@ class PeriodTally:
         return moved
 
     def _fee(self, each: SettledLine) -> None:
-        """Add a line's net and fee in the period. A wallet line without an order adds its fee."""
+        """Add a line's net amount and fee to the period. Of a wallet line without an order, only
+        the fee is added."""
         line = each.line
         if line.kind in OF_WALLET:
             each = replace(each, gross=0, net=-each.fee)

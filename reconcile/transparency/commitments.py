@@ -39,7 +39,7 @@ Written = Mapping[str, str]
 """Canonical JSON of each part, by name, sorted by name."""
 
 _SALT: Final = 32
-"""Hex digits of a part's salt: 16 bytes."""
+"""Number of hex digits of a part's salt, which has 16 bytes."""
 
 _NAMES: Final = sorted({SAID, *TEXTS, *RECORD_TEXTS, *REVISION_TEXTS, *AUDIT_TEXTS})
 _SALTED: Final = {name: slice(n * _SALT, (n + 1) * _SALT) for n, name in enumerate(_NAMES)}

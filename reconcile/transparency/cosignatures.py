@@ -19,16 +19,19 @@ from typing import Final
 ED25519: Final = 0x01
 
 COSIGNER: Final = 0x04
-"""Kind of a witness's Ed25519 key. Signatures of this kind state their time."""
+"""Kind of a witness's Ed25519 key. A signature of this kind states the time at which it was
+made."""
 
 MAX_NAME: Final = 255
-"""Maximum length of a key's name: newer cosignatures store up to that many bytes."""
+"""Maximum length of a key's name in characters. The newer format of cosignatures stores at most 255
+bytes."""
 
 MAX_TIME: Final = 2**63 - 1
 """Largest time of a cosignature, in seconds since 1970."""
 
 SIZE_TYPE: Final = "text/x.tlog.size"
-"""Content type of a 409 answer that states the size up to which the witness knows the tree."""
+"""Content type of an answer with status 409. It states the size up to which the witness knows the
+tree."""
 
 _MARK: Final = "— "
 _SIZE: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)

@@ -42,7 +42,8 @@ _MEMBERS: Final = {kind: tuple(each.name for each in fields(kind)) for kind in (
 _US: Final = "_us"
 
 _NAMES: Final = frozenset(("mismatch_held",))
-"""Settings that are lists of names. Others are microseconds or None, except in `_PERCENT`."""
+"""Settings whose values are lists of names. Settings in `_PERCENT` are percentages. All others are
+microseconds or None."""
 
 _PERCENT: Final = frozenset(("provider_discount_percent",))
 

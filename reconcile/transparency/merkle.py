@@ -173,7 +173,8 @@ def consistency_holds(
 
 
 def _past_left_edge(here: int, last: int) -> tuple[int, int]:
-    """Return the first right child or index 0 among the ancestors, and its level's last index."""
+    """Return the index of the nearest ancestor that is a right child, and the last index of its
+    level. If there is none, the index is 0."""
     while here and not here & 1:
         here, last = here >> 1, last >> 1
     return here, last

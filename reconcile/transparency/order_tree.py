@@ -23,13 +23,15 @@ BITS: Final = 256
 """Number of bits of a commitment."""
 
 GROUPED: Final = 16
-"""Number of leading bits by which entries are grouped."""
+"""Number of leading bits that the commitments of one group share."""
 
 LEVELS: Final = (GROUPED, 8)
-"""Numbers of leading bits of the groups whose hashes are stored, the smaller groups first."""
+"""Numbers of leading bits that define the groups whose hashes are stored. The smaller groups come
+first."""
 
 Keyed = tuple[int, Hash]
-"""Leading bits of commitments as a number, and the hash of all entries that begin with them."""
+"""Leading bits of a commitment as a number, and the hash of all entries whose commitments begin
+with them."""
 
 Path = Sequence[tuple[int, Hash]]
 """Steps from an entry to the root: bits shared with the sibling, and the sibling's hash."""
@@ -53,7 +55,8 @@ class OrderEntry(NamedTuple):
 
 
 Counted = tuple[bytes, int, int]
-"""OrderEntry, or its fields as a plain tuple to save memory: there are a million entries."""
+"""OrderEntry, or a plain tuple of its fields. Tuples save memory when there are a million
+entries."""
 
 
 def entry_hash(entry: Counted) -> Hash:
