@@ -56,7 +56,8 @@ SEALED: Final[Mapping[ImportKind, SealedColumns]] = {
         texts=("counterparty", "entry", "reference", "told"),
     ),
 }  # fmt: skip
-"""Columns that the digests cover. Digests are sealed forever: a new column needs its own."""
+"""Columns that the digests of an import cover. The digests are sealed forever, so a new column
+would need a digest of its own."""
 
 _SELECT: Final = "SELECT since, until, {columns} FROM {table} {which} ORDER BY {keys}, since"
 _OF_ONE: Final = "WHERE (since = :number OR until = :number){beyond}{up_to}"
@@ -77,7 +78,7 @@ class LineDigests:
 
 
 async def _nothing() -> None:
-    """Do nothing, as the default of `between`."""
+    """Do nothing. This is the default of `between`."""
 
 
 async def digests_of(

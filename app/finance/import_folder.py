@@ -45,10 +45,11 @@ LOOK_S: Final = 15.0
 """Seconds between two looks. A complete file is imported within 15 to 30 seconds."""
 
 MOST_BYTES: Final = 32 * 1024 * 1024
-"""Maximum bytes of a file, about 300,000 rows. A stopping service waits for its import."""
+"""Maximum size in bytes of a file: about 300,000 rows. It is limited because a service that is
+stopped must wait for a running import."""
 
 MOST_FILES: Final = 200
-"""Maximum number of examined files of one folder. Others wait."""
+"""Maximum number of files in one folder that are examined in one round. The others wait."""
 
 MOST_FOLDERS: Final = 100
 
@@ -264,7 +265,8 @@ class _Copied:
 
 
 def _copy(inside: int, name: str, to: Path) -> _Copied:
-    """Copy a plain file from an open folder. Raises OSError if it is not plain, or too large."""
+    """Copy a regular file from an open folder. Raises OSError if the file is not a regular file, or
+    is too large."""
     with (
         open(
             os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=inside), "rb"
@@ -289,7 +291,8 @@ def _state_of(found: os.stat_result) -> State:
 
 
 async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str) -> int:
-    """Import a file once. Return the import's number. Raises UsageError if a person must decide."""
+    """Import a file, unless it was already imported. Return the number of its import. Raises
+    UsageError if a person must decide about the file."""
     request = imports.ImportRequest(path=path, sha256=sha256, actor=SERVICE)
     request, kind, source = await _identity(context, request, folder)
     async with context.database.reading() as connection:
@@ -333,7 +336,8 @@ async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str
 async def _identity(
     context: AppContext, request: imports.ImportRequest, folder: str
 ) -> tuple[imports.ImportRequest, import_store.ImportKind, str]:
-    """Return the mapped request, its kind and source. Raises UsageError if the folder is wrong."""
+    """Return the request with the mapping that fits the file, the file's kind, and its source.
+    Raises UsageError if the file does not belong in this folder."""
     sources = context.settings.sources
     if folder not in sources and folder not in KINDS:
         raise UsageError(
@@ -364,7 +368,8 @@ async def _identity(
 
 
 def _move(inside: int, name: str, copied: _Copied) -> None:
-    """Move a file to DONE unless it has changed since it was copied. Raises OSError."""
+    """Move an imported file to the folder DONE. A file that has changed since it was copied is
+    left. Raises OSError."""
     with suppress(FileExistsError):
         os.mkdir(DONE, dir_fd=inside)
     done = os.open(DONE, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=inside)

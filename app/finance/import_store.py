@@ -227,7 +227,7 @@ def import_of(row: Any) -> Import:
 
 
 KNOWN: Final = "since <= :number AND (until IS NULL OR until > :number)"
-"""SQL condition: the version of a line was current after the import `:number`."""
+"""SQL condition for versions of lines that are current after the import `:number`."""
 
 
 HALF: Final = 1_000_000_000

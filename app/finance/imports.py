@@ -135,8 +135,12 @@ async def import_file(
 
 
 async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) -> None:
-    """Enrich stored lines of other formats, and note whether balances join earlier ones. Raises
-    UsageError if a booking would count twice or be left out."""
+    """Compare a bank's file with the lines that are already stored.
+
+    If another format has brought the same bookings, add the file's details to the stored lines.
+    Note whether the file's balances continue earlier ones. Raises UsageError if a booking would
+    count twice or be left out.
+    """
     done = reading.done
     enriched = await bank_enrichment.accounts_to_enrich(
         connection, done.covers, booked_days=reading.booked_days

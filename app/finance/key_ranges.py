@@ -34,7 +34,8 @@ from reconcile.instants import Instant
 from reconcile.matching.match import Decision, Matching, MatchingPart
 
 FEW_ORDERS: Final = 50_000
-"""Maximum orders that one process matches alone: starting another would take as long."""
+"""Maximum number of orders that one process matches alone. For so few, starting another process
+takes as long as matching them."""
 
 DECISIONS_AT_ONCE: Final = 500
 """Number of decisions in one message, each about two kilobytes."""
@@ -46,7 +47,8 @@ Progress = Callable[[int], None]
 Save = Callable[[Sequence[Decision]], Awaitable[None]]
 
 SHARED_S: Final = 5.0
-"""Maximum seconds for opening a snapshot in all processes. SQLite cannot be written meanwhile."""
+"""Maximum seconds for opening the same snapshot in all processes. Meanwhile, nobody can write to a
+SQLite database."""
 
 TOO_SLOW: Final = (
     "a matching process did not answer in time, so this run was not stored: run it again when "
@@ -138,7 +140,8 @@ class Ranges:
 
 
 async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
-    """Send or receive in a thread. Raise the other process's error; UnreachableError if it died."""
+    """Send or receive a message in a thread. Raise the error that the other process sent, or
+    UnreachableError if the process has ended."""
     try:
         result = await asyncio.to_thread(use, *words)
     except (EOFError, OSError) as error:

@@ -51,7 +51,8 @@ _STALE_COUNT: Final = statement(_STALE, shown="count(*)")
 _FLAT_COLUMNS: Final = statement(
     "{columns}, CASE plain WHEN 1 THEN NULL ELSE told END", columns=", ".join(COLUMNS[:9])
 )
-"""Columns of a `LedgerLineRow`. The last one is the text of `whole`; NULL for a plain line."""
+"""Columns of a `LedgerLineRow`. The last one is the text of its member `whole`; NULL if the line is
+plain."""
 _FLAT: Final = "SELECT {row} FROM takings WHERE {keys} ORDER BY key, order_key"
 _FLAT_OF_KEYS: Final = statement("SELECT {row} FROM takings WHERE key IN ({})", row=_FLAT_COLUMNS)
 _WHOLE_OF_ORDERS: Final = statement(

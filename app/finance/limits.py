@@ -25,7 +25,8 @@ COUNTED: Final[tuple[Action, ...]] = (
     "payment_assigned",
     "payment_withdrawn",
 )
-"""Acts that count toward limits. Refunds of late money give away nothing of the merchant's."""
+"""Acts whose amounts count toward a person's limits. Refunds of late money are not among them,
+because they give away nothing that belongs to the merchant."""
 
 _WORDS: Final[Mapping[Period, tuple[str, str]]] = {
     "day": ("today", "in a day"),

@@ -454,7 +454,7 @@ async def lines_known(
 # --- undoing what a killed import left ------------------------------------------------------------
 
 UNDOING: Final = 1_000
-"""Number of lines for each transaction that undoes a killed import."""
+"""Number of lines in each of the transactions that undo a killed import."""
 
 
 async def key_stretches(
@@ -504,19 +504,22 @@ _STANDING: Final = (
     "AND stated.since NOT IN (SELECT withdraws FROM imports "
     "WHERE withdraws IS NOT NULL AND published_at IS NOT NULL){made}"
 )
-"""SQL for the newest import before `:beyond` that states a line and was not withdrawn."""
+"""SQL for the number of the newest import before `:beyond` that states a line and was not
+withdrawn."""
 
 _MADE: Final = (
     " AND (stated.since = :number OR (stated.since, stated.account) IN "
     "(SELECT of_import, name FROM coverage WHERE kind = 'bank'))"
 )
-"""SQL condition: the import added the account's lines, not only details, or is being withdrawn."""
+"""SQL condition for bank lines: the import added the account's lines, and not only details of them.
+The import that is being withdrawn fulfills the condition in any case."""
 
 _BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
-"""SQL condition: a line's current version comes from the import `:number`."""
+"""SQL condition for lines whose current version comes from the import `:number`."""
 
 LOOKING: Final = 20_000
-"""Lines for each SQL statement of a withdrawal. A server cancels it after 15 s: 300,000 lines."""
+"""Number of lines that one SQL statement of a withdrawal changes. A server cancels a statement
+after 15 seconds, in which it could change 300,000 lines."""
 
 _IN_FORCE: Final = (
     "SELECT one.currency, count(*), {sums}, "
@@ -551,7 +554,8 @@ class StandingLines:
 
 
 Stretch = Mapping[str, str]
-"""Range of lines by first key column: after `after`, up to `to`. A missing end is open."""
+"""Range of lines, by the first column of their key. It begins after the value `after` and ends with
+the value `to`. A missing value leaves its end open."""
 
 
 def _sql(form: str, kind: import_store.ImportKind, stretch: Stretch) -> TextClause:

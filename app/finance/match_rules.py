@@ -105,7 +105,8 @@ def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
 
 
 def _limit_note(what: str, before: str, after: str, rules: Sequence[Rules]) -> str:
-    """Return what the change of a limit means. `before` or `after` is empty for a missing limit."""
+    """Return what the change of a limit means. `before` is empty for a new limit, and `after` is
+    empty for a dropped one."""
     others_had, others_have = [what != "close_alone" and bool(e.alone_max) for e in rules]
     if not before:
         return (

@@ -149,7 +149,8 @@ _ELSEWHERE: Final = statement(
     row=ROW_FIELDS,
     known=KNOWN,
 )
-"""SQL for statement lines that name an order and a payment of a different order."""
+"""SQL for statement lines that name an order, and also a payment that belongs to a different
+order."""
 
 _CONTESTED: Final = statement(
     "SELECT '', {row} FROM statement_lines WHERE match_key IS NULL AND payment IS NOT NULL "
@@ -158,7 +159,7 @@ _CONTESTED: Final = statement(
     row=ROW_FIELDS,
     known=KNOWN,
 )
-"""SQL for lines without an order whose payment several orders claim."""
+"""SQL for statement lines that name no order, and whose payment several orders claim."""
 
 _NAMED_BOOK: Final = "SELECT match_key FROM book_lines WHERE line IN ({})"
 

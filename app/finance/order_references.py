@@ -20,7 +20,8 @@ from app.orders.record_store import after_all, keep_records, order_records, owne
 from app.receiving.pace import Pace
 
 FIRST_ORDERS, MOST_ORDERS = 20, 200
-"""Maximum number of orders in the first transaction, and in later ones."""
+"""Maximum number of orders in the first transaction (FIRST_ORDERS), and in each later one
+(MOST_ORDERS)."""
 
 SHOWN = 3
 

@@ -90,7 +90,8 @@ REASON_WORDS: Final[Mapping[Reason, str]] = {
 }
 
 NEAR: Final[Duration] = DAY
-"""Maximum time from an order to a payment for suggesting the order because of the time."""
+"""Maximum time from an order to a payment. Within this time, the order is suggested for the
+payment."""
 
 LOOKED_AT: Final = 200
 
@@ -220,9 +221,13 @@ async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """State of a payment in the transaction that changes it. `money` is the rest, or the statement
-    line's amount if the provider was asked about it; None if unclear. `taken` has the orders that
-    lose the payment."""
+    """State of a payment, read in the transaction that changes the payment.
+
+    money   amount that remains of the payment; None if it is not clear
+    proved  whether a statement line proves the amount, because the provider confirmed only the
+            payment
+    taken   orders that lose the payment
+    """
 
     payment: Unallocated
     money: Money | None
@@ -231,13 +236,15 @@ class _Seen:
 
 
 async def _alone(connection: Connection) -> None:
-    """Lock decisions about payments, and their linking to orders, until the transaction ends."""
+    """Lock decisions about payments, and the linking of payments to orders, until the transaction
+    ends."""
     await operator_store.acting_alone(connection)
     await run(connection, take_lock, LINKING)
 
 
 async def _seen(context: AppContext, connection: Connection, asked: Placing) -> _Seen:
-    """Return the payment's state before an act. Raises NotFoundError or UsageError."""
+    """Return the payment's state before the act. Raises NotFoundError for an unknown payment, and
+    UsageError if the act is not possible."""
     now = context.clock.now()
     payment = await run(connection, found_payment, context.policy, now, asked.payment)
     holders = (payment.assigned_to,) if payment.assigned_to else payment.named
@@ -318,7 +325,8 @@ async def _check_order(connection: Connection, payment: Unallocated, order: str)
 
 
 async def _proved(connection: Connection, payment: Unallocated, now: Instant) -> Money:
-    """Return the amount that a statement line proves. Raises UsageError if none does."""
+    """Return the amount that statement lines prove. Raises UsageError if no line states an amount,
+    or if they state different amounts."""
     names = [name for name in (payment.payment, payment.session) if name is not None]
     lines = await statement_lines_of(connection, [], payments=names, as_of=now)
     amounts = {
@@ -342,7 +350,7 @@ async def _why_not_alone(
     asked: Placing,
     who: operator_store.Operator,
 ) -> str | None:
-    """Return why one person may not act alone; None if they may."""
+    """Return why one person may not do the act alone; None if they may."""
     if who.role != "account" and who.role not in MAY[ACTIONS[asked.kind]]:
         return "support proposes this, and finance decides"
     if asked.kind == "dismiss":

@@ -115,7 +115,8 @@ async def _page(
     after: str,
     limit: int,
 ) -> LinePage[Line]:
-    """Return a page of lines after the line `after`, as `KEY ID`; a key has no blanks."""
+    """Return a page of lines. The page begins after the line `after`, which is given as `KEY ID`. A
+    key has no blanks."""
     key, _, line = after.partition(" ")
     found: list[tuple[Any, ...]] = []
     waiting: Rows = []

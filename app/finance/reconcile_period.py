@@ -69,7 +69,7 @@ class RunRequest:
 
 
 BUILT_IN: Final = 0
-"""Number of the built-in rules, which tolerate nothing."""
+"""Number of the built-in rules, which tolerate no differences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +216,8 @@ class _Work:
                 await self._save()
 
     async def second_look(self, bank: BankLeg | None, wallets: Wallets) -> Control:
-        """Match the rest, then payouts with the bank. No snapshot stays open: it may take long."""
+        """Match the remaining lines, and then payouts with bank lines. Save the breaks. This may
+        take long, so no snapshot is open meanwhile."""
         period = self._known.period
         await self._save_all(
             chain(reconcile_rows.last_decisions(self._matching, bank, period), wallets.decisions())
@@ -231,7 +232,8 @@ class _Work:
         await self._save()
 
     def _take(self, decision: Decision) -> bool:
-        """Collect a break. Return whether to save now. Raises UsageError for sums above 64 bits."""
+        """Collect a decision if it is a break. Return whether enough breaks are collected to save
+        them now. Raises UsageError for an amount that does not fit into 64 bits."""
         if isinstance(decision, Break):
             if decision.money.minor > MAX_MINOR:
                 raise UsageError(

@@ -46,7 +46,8 @@ from reconcile.matching.wallets import WalletRow, Wallets
 # --- ledger lines ---------------------------------------------------------------------------------
 
 FEW: Final = 2_000
-"""Number of refreshed orders above which another round follows. A run folds the rest itself."""
+"""Maximum number of orders that a round may refresh and still be the last one. A run itself folds
+the orders that become stale after it."""
 
 ROUNDS: Final = 5
 """Maximum rounds of refreshing while deliveries keep arriving."""
@@ -325,7 +326,8 @@ async def snapshot_of(
 
 
 MOST: Final = 1_000_000
-"""Maximum payouts, and bank lines: half a kilobyte each. More mean that a mapping is wrong."""
+"""Maximum number of payouts, and of bank lines. Each takes half a kilobyte. If there are more, a
+mapping names wrong columns."""
 
 BankSides = tuple[list[Payout], list[BankLine], list[BookLine], Coverage]
 """(payouts, bank lines, orders that bank lines may pay, coverage)"""
@@ -472,7 +474,8 @@ async def known_in(
 
 
 async def _joined(snapshot: Snapshot, known: Known) -> dict[str, Instant]:
-    """Return a date for each order that shares lines with another (group, decision or payment)."""
+    """Return a date for each order that shares lines with another order. Orders share lines if they
+    are in one group, if a person joined them, or if they have the same payment."""
     lines = await matching_store.joined_lines(snapshot.connection, known.hands, as_of=known.as_of)
     stale = known.overlay.orders
     takings = await ledger_line_store.ledger_lines_of_keys(

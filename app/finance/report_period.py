@@ -200,7 +200,8 @@ async def _rules_then(snapshot: Snapshot, as_of: Instant) -> MatchRules:
 
 
 def _orders_then(snapshot: Snapshot, as_of: Instant, progress: Progress) -> Iterator[OrderSeen]:
-    """Yield every order with its statement lines. Call only in a function that `in_step` runs."""
+    """Yield every order with its statement lines. The rows are read during the iteration, so
+    iterate only in a function that `in_step` runs."""
     takings = rows_of(whole_ledger_lines(snapshot.takings, as_of=as_of), progress)
     lines = rows_of(statement_rows(snapshot.connection, as_of=as_of), progress)
     return merged(takings, map(StatementRow._make, lines))
@@ -388,8 +389,11 @@ def _on_the_books(
     *,
     revenue: journal.Revenue | None,
 ) -> Iterator[journal.Transaction]:
-    """Yield the stored transactions of closed months, and computed transactions of open months.
-    Adjustments compute a closed month again, with the revenue setting of its closing."""
+    """Yield stored transactions for closed months, and computed transactions for open months.
+
+    To find adjustments, closed months are computed again, each with the revenue setting of its
+    closing.
+    """
     start, end = scope.start, scope.end
     if not closed:
         yield from made_now(start, end, revenue)

@@ -40,7 +40,7 @@ Period = Literal["day", "month"]
 PERIODS: Final[tuple[Period, ...]] = ("day", "month")
 
 DAYS_IN_A_MONTH: Final = 5
-"""Factor of the default limit for a month: it is five times the limit of a day."""
+"""Factor between the limit for a day and the default limit for a month."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,8 @@ MOST_WHERE: Final = 300
 
 
 def _where(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return a condition's allowed values of each detail. Raises ValueError if it is invalid."""
+    """Return the values that a condition allows for each detail. Raises ValueError if the condition
+    is invalid."""
     if not isinstance(value, dict) or not value.keys() <= set(DETAILS):
         raise ValueError(f"must be a table with one or more of these details: {', '.join(DETAILS)}")
     found = {name: [one] if isinstance(one, str) else one for name, one in value.items()}

@@ -97,7 +97,8 @@ SETTINGS: Final = _settings(
         '("gift card + stripe" is partly credit). A list replaces the built-in list.',
     ),
 )
-"""All settings in a file's order. An example may depend on earlier examples."""
+"""All settings in the order in which a file states them. The example of a setting may use what
+earlier examples define."""
 
 MOST_LINES: Final = 200
 

@@ -23,7 +23,8 @@ STOPPED: Final = "the service was stopped before the work was done"
 DIED: Final = "its process ended before its work was done: see the log"
 
 Begin = Callable[[ScheduledRun], Awaitable[int]]
-"""Function that does claimed work in a process, and returns the exit code of the process."""
+"""Function that does the work of a claimed run in a process of its own. It returns the exit code of
+the process."""
 
 
 class Scheduler(PeriodicTask):

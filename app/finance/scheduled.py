@@ -85,7 +85,8 @@ def _due_of(
 
 
 def _has_passed(until: Instant | None, now: Instant) -> bool:
-    """Return whether a lease or pause has ended, or ends impossibly late, by a fast clock."""
+    """Return whether a lease or pause has ended. If its end is impossibly late, a clock was ahead
+    when it was set, and it counts as ended."""
     return until is None or not now < until <= now + LONGEST_PAUSE + CLOCKS_DIFFER
 
 

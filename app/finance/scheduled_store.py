@@ -16,7 +16,7 @@ from reconcile.instants import DAY, Instant
 State = Literal["seen", "running", "waiting", "done", "failed"]
 
 KEPT: Final = 400 * DAY
-"""Age at which rows are deleted, except the newest of each entry."""
+"""Age at which rows are deleted. The newest row of each entry is always kept."""
 
 _COLUMNS: Final = (
     "name", "due_at", "cron", "state", "asked", "late", "tries", "as_of", "until", "ended_at",

@@ -55,7 +55,7 @@ BYTES_MAX: Final = 20 * 1024 * 1024
 """Maximum bytes of a mail or of a posted file. Servers commonly accept this size."""
 
 FILE_MODE: Final = 0o640
-"""Mode that lets the folder's group read the files."""
+"""Mode of delivered files, with which the folder's group can read them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,8 +354,8 @@ def _parcel(
 async def _checkpoint(
     context: AppContext, schedule: Schedule, entry: ScheduleEntry, run: ScheduledRun
 ) -> ScheduledRun:
-    """Deliver the log's newest checkpoint at `run.as_of`. The file's name has a digest, so that a
-    rewritten log's checkpoint does not replace an earlier file."""
+    """Deliver the newest checkpoint of the log at `run.as_of`. The file's name contains a digest:
+    if the log was rewritten, its checkpoint does not replace a file of the earlier log."""
     async with context.database.reading() as connection:
         head = await newest_head(connection, until=run.as_of)
     if head is None:
@@ -390,8 +390,10 @@ async def _deliver(
     *,
     head: SignedHead | None = None,
 ) -> ScheduledRun:
-    """Deliver a parcel in each of the entry's ways, without files already delivered in that way.
-    `head` is the delivered checkpoint; None for a report."""
+    """Deliver a parcel in each of the entry's ways. A file is not delivered twice in one way.
+
+    head  checkpoint in the parcel; None for a report
+    """
     for way in entry.ways:
         done = {each.file for each in run.delivered if each.way == way}
         left = [file for file in parcel.files if file not in done]

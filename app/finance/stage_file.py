@@ -60,7 +60,8 @@ from reconcile.periods import Calendar
 MAX_PROBLEMS: Final = 100
 
 MAX_FORMAT: Final = 300
-"""Maximum characters of the column names that identify a bank's table."""
+"""Maximum length in characters of the column names by which the format of a bank's table is
+identified."""
 
 MONEY: Final = ("minor", "gross", "fee", "net")
 
@@ -315,7 +316,8 @@ class StagedFile:
             self._count_rejected()
 
     def _sign(self) -> None:
-        """Store the file's digest. Raises RefusedTable if the file changed since it was opened."""
+        """Store the file's digest. Raises RefusedTable if the file has changed while it was
+        read."""
         digest = opening.file_digest(self._request.path)
         if self.done.sha256 not in ("", digest):
             raise tables.RefusedTable(1, "the file changed while it was read: import it again")
@@ -428,7 +430,8 @@ class StagedFile:
         return understanding
 
     def _stage(self, found: line_forms.Understood) -> None:
-        """Stage clear rows, and others' identities: a correction may contradict a clear row."""
+        """Stage the rows that are clear. Of the other rows, stage what identifies their lines,
+        because such a row may be a correction that contradicts a clear row."""
         self.staged.add(found.rows)
         if (place := self._account_place) is not None:
             self._accounts.update([row[place] for row in found.rows])

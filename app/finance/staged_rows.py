@@ -121,8 +121,9 @@ class Staged:
         return self._order == (*of, self._columns[0])
 
     def _sorted_by(self, of: Sequence[str]) -> Staged:
-        """Return a copy with the first and these columns, sorted by these, without rows that have
-        None. The copy is empty if `self` is sorted in this way."""
+        """Return a copy that has only the first column and these columns. It is sorted by these
+        columns, and lacks rows in which one of them is None. The copy is empty if `self` is already
+        sorted in this way."""
         found = Staged((self._columns[0], *of), order=(*of, self._columns[0]))
         if not self._lies_by(of):
             rows = map(self._places(found._columns), self._merged())
@@ -224,7 +225,8 @@ def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
 
 
 def _end(rows: Rows, size: int) -> int:
-    """Return a batch size near `size` where a group ends; 0 if more rows must be read first."""
+    """Return a batch size near `size` at which a group of rows ends. Return 0 if no group ends yet,
+    so that more rows must be read first."""
     if len(rows) <= size:
         return 0
     ends = chain(range(size, 0, -1), range(size + 1, len(rows)))

@@ -158,12 +158,13 @@ _BY_OWN_NAME: Final = statement(
     "AND order_key IS NOT NULL AND standing <> 'unconfirmed' AND {at} <= :as_of",
     at=EVENT_AT,
 )
-"""SQL for events of refunds and disputes with own references. Uses no index: run it once."""
+"""SQL for events of refunds and disputes that have references of their own. Run it once for many
+lines, because it uses no index."""
 
 _GOING_BACK: Final = ("refund", "returned", "dispute")
 
 _Reported = dict[str, dict[str, set[tuple[str | None, str]]]]
-"""(payment, order) pairs by reference and source."""
+"""Pairs (payment, order) by the reference of a refund or dispute, and then by source."""
 
 
 async def statement_rows(
@@ -234,7 +235,8 @@ async def _nameless(connection: AsyncConnection, known: dict[str, Any]) -> Async
 
 
 def _by_own_name(row: tuple[Any, ...], reported: _Reported) -> tuple[Any, ...]:
-    """Return a line with its reported order and payment; no key for none or several reports."""
+    """Return a line with the order and payment that events report for its reference. The line gets
+    no key if no order is reported, or if several orders or payments are."""
     of_source = reported.get(row[2], {})
     found = {each for source, some in of_source.items() if row[11] in ("", source) for each in some}
     payments, orders = ({each[part] for each in found} - {None} for part in (0, 1))

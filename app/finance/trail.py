@@ -35,7 +35,7 @@ class Trail:
 FOUND: Final = 20
 
 SHORTEST_WORDS: Final = 3
-"""Minimum characters of a searched text. Shorter ones occur in most lines."""
+"""Minimum length in characters of a text to search for. Shorter texts occur in most lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

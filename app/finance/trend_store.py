@@ -16,7 +16,8 @@ from reconcile.matching.ledger_lines import Taken, ledger_line_in
 QUARTER: Final = 15 * MINUTE
 
 AT_ONCE: Final = 1_000
-"""Maximum number of groups, or of orders that are not plain, in memory."""
+"""Maximum number of rows in memory. A row is a group of orders or fees, or an order that is not
+plain."""
 
 
 class CapturedSum(NamedTuple):

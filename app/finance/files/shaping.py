@@ -88,7 +88,8 @@ def pattern_of(word: str) -> re.Pattern[str]:
 
 
 Ignored = tuple[str, str]
-"""(column, word) of a rule that left rows out. The word is empty if rows lacked a required one."""
+"""(column, word) of a rule that left rows out. An empty word means that the rows lacked all words
+that the rule requires."""
 
 
 class Shaped:
@@ -553,7 +554,8 @@ def _is_label(cell: str) -> bool:
 
 
 _LEAST_ROWS_ABOVE: Final = 2
-"""Minimum number of rows above a total. A sum of fewer may be an order's amount."""
+"""Minimum number of rows above a last row that is recognized as a total by its amounts alone. Below
+fewer rows, it could be an order."""
 
 
 class ShapedTotals:

@@ -33,7 +33,8 @@ _OF_PAYOUTS: Final = OF_WALLET | {"fee", "carried"}
 
 
 TYPES: Final = (*STATEMENT_KINDS, "payment_reversal")
-"""Types of rows. A payment reversal cancels part of an announced, uncaptured payment."""
+"""Types of rows. A payment reversal cancels a part of a payment that was announced but not
+captured."""
 
 
 class StatementForm:
@@ -178,7 +179,8 @@ class StatementForm:
         )
 
     def _recipients(self, kinds: Sequence[str], cells: Sequence[str]) -> Sequence[str | None]:
-        """Return recipients as E.164 digits, which begin a cell; None if missing or masked."""
+        """Return the recipient of each disbursement as E.164 digits; None if it is missing or
+        masked. The phone number is at the beginning of the cell."""
         if "disbursement" not in kinds or not any(cells):
             return (None,) * len(kinds)
         return [
@@ -276,7 +278,8 @@ def _payments(
     originals: Sequence[str | None],
     movements: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return each row's payment: a refund's or dispute's original, a hold's shared reference."""
+    """Return the payment of each row. A refund or dispute belongs to its original payment. A hold
+    and its release belong to the reference that both state."""
     if _PAIR_OF.keys().isdisjoint(kinds) and not any(originals):
         return own
     return [

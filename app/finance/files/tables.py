@@ -108,7 +108,8 @@ QUOTED_NAME: Final = 60
 
 QUOTED_LENGTH: Final = 24
 QUOTED_DIGITS: Final = 6
-"""Maximum characters, and digits, of a cell in a message. Phone numbers have more digits."""
+"""Maximum number of digits in a cell that a message may repeat, because phone numbers have more.
+QUOTED_LENGTH is the maximum number of characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,7 +265,8 @@ class LongNumber(str):
 
 
 NO_VALUE: Final = "="
-"""Text that stands for a cell with content but without a value. It is refused like a formula."""
+"""Text in place of content that is not a value, such as an object in JSON. It is refused like a
+formula, which begins with the same character."""
 
 
 class CellMoment(str):
@@ -473,7 +475,8 @@ class CsvTable:
     def _heading_line(
         self, delimiter: str | None, recognize: Recognize, given: int | None
     ) -> tuple[int, str, str | None]:
-        """Return (number of lines above the heading, heading, declared delimiter or None)."""
+        """Return (number of lines above the heading, heading, delimiter that the file declares).
+        The delimiter is None if none is declared. Raises RefusedTable if there is no heading."""
         declared, found = None, list[tuple[int, str]]()
         for number, line in enumerate(lines(self._path, self._encoding)):
             declaration = _DECLARATION.fullmatch(line)
@@ -574,7 +577,8 @@ class CsvTable:
 _Broken = Mapping[int, Problem]
 
 _LEAST_COLUMNS: Final = 5
-"""Minimum columns for detecting whole rows in a cell. With fewer, equal counts may be chance."""
+"""Minimum number of columns for finding cells that contain whole rows because of a wrong quotation
+mark. In narrower tables, a text may have as many delimiters by chance."""
 
 _MISQUOTED: Final = (
     ("unexpected end", "the quotation marks that begin in this row are not closed until the end"),
@@ -619,7 +623,8 @@ def cells_of_line(line: str, delimiter: str) -> list[str]:
 
 
 def _delimiter_of(line: str, recognize: Recognize) -> str:
-    """Return the delimiter with the most known columns. Raises RefusedTable for a tie."""
+    """Return the delimiter by which the most known columns are found in a line. Raises RefusedTable
+    if two delimiters are equally good."""
     scores = sorted(((_score(line, each, recognize), each) for each in DELIMITERS), reverse=True)
     (best, found), (second, _) = scores[:2]
     if best == second and best > (0, 1):

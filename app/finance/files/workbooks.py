@@ -213,8 +213,9 @@ def doubts_of(path: Path, sheet: str) -> SheetDoubts:
 
 
 _MARKS: Final = (b"hidden", b'"e"', b"'e'", b"<f", b":f", b"\0")
-"""Byte strings of which a sheet with doubtful cells or hidden rows has at least one. A zero byte
-means UTF-16. Other sheets are not parsed by element, which takes four times as long."""
+"""Byte strings that show whether a sheet may have doubtful cells or hidden rows. A zero byte means
+that the sheet is in UTF-16, in which the others would not be found. A sheet without any of them is
+not parsed element by element, which takes four times as long."""
 
 _LONGEST_MARK: Final = max(map(len, _MARKS))
 
@@ -227,7 +228,8 @@ def _parse(
     text: Callable[[str], None] | None = None,
     look: Callable[[bytes], None] | None = None,
 ) -> None:
-    """Parse a part. Raises RefusedTable if it is missing, not XML, or has a document type."""
+    """Parse a part of the workbook. Raises RefusedTable if the part is missing, is not XML, or
+    declares a document type."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
     parser.StartElementHandler = start
@@ -279,7 +281,11 @@ class _Parts:
 
 class _Doubts:
     def __init__(self, *, recalculated: bool) -> None:
-        """Start without doubts. Saved zeros are doubtful if programs recalculate on opening."""
+        """Start without doubts.
+
+        recalculated  whether programs calculate all formulas when they open the workbook. A saved
+                      zero may then be no result, and is doubtful
+        """
         self.found = SheetDoubts()
         self._recalculated = recalculated
         self._row, self._column, self._hidden, self._doubts = 0, 0, False, 0
@@ -347,7 +353,8 @@ def _column_number(letters: str) -> int:
 
 
 MAX_DOUBTS: Final = 100_000
-"""Maximum number of errors and empty formulas of a sheet, each about 400 bytes."""
+"""Maximum number of doubtful cells in a sheet. They are errors, and formulas without a value. Each
+takes about 400 bytes."""
 
 _MOST_ERROR: Final = 40
 """Maximum characters of an error; Excel's longest is `#GETTING_DATA`."""
@@ -356,7 +363,8 @@ _ERROR: Final = "#ERROR!"
 
 
 _PANIC: Final = "PanicException"
-"""Name of the library's error for unexpected content, which is not derived from Exception."""
+"""Name of the exception that the library raises for unexpected content. It must be recognized by
+its name, because it is not derived from Exception."""
 
 _MOST_LISTED: Final = 10
 
@@ -557,8 +565,12 @@ def _with_errors(cells: list[str], errors: Mapping[int, str]) -> list[str]:
 
 
 class _WrittenSheet:
-    """Sheet that a child process wrote to an unnamed file, closed with this object. `others` and
-    `hidden` are notes on other sheets and on hidden rows."""
+    """Sheet that a child process wrote to a temporary file without a name. The file is closed when
+    this object is deleted.
+
+    others  notes on other sheets
+    hidden  notes on hidden rows
+    """
 
     def __init__(self, path: Path, name: str | None, *, noted: bool, most: int) -> None:
         file = tempfile.TemporaryFile()  # noqa: SIM115
@@ -601,7 +613,8 @@ def _values(file: int) -> Iterator[Any]:
 
 @contextmanager
 def _as_written() -> Iterator[None]:
-    """Turn parsing errors into RefusedTable: a workbook may take control of the child process."""
+    """Raise RefusedTable if the child process wrote something unexpected. A workbook made to do
+    harm may have taken control of this process."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, StopIteration) as e:
@@ -631,7 +644,8 @@ def sheets_with_rows(path: Path) -> Sequence[str]:
 def _in_child(
     work: Callable[..., Iterator[bytes]], path: Path, *values: object, to: IO[bytes]
 ) -> None:
-    """Write a function's bytes from a child process. Raises RefusedTable if it fails."""
+    """Run a function in a child process, and write the bytes that it yields to a file. Raises
+    RefusedTable if the child process is stopped by a limit, or fails."""
     with tempfile.TemporaryDirectory(prefix="tallyhook-workbook-") as folder:
         named = Path(folder) / "book.xlsx"  # the library decides by the file ending
         named.symlink_to(path.absolute())

@@ -78,7 +78,7 @@ FILE: Final = "\n".join(
 )
 
 _NAME: Final = re.compile(r"(Assets|Liabilities|Equity|Income|Expenses)(:[A-Z0-9][A-Za-z0-9-]*)+")
-"""Account names that beancount accepts."""
+"""Pattern of account names that beancount accepts."""
 
 NAME_MAX: Final = 200
 

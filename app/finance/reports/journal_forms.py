@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 class DaySum(NamedTuple):
     day: str
     adjusted: str
-    """Name of the adjusted closed month, or empty."""
+    """Closed month that the transactions adjust; empty if they adjust none."""
     role: Role
     account: str
     tax: str
@@ -70,12 +70,13 @@ class JournalForm(NamedTuple):
     ending: str
     purpose: str
     words: str = ""
-    """Description in the command's help and in the API; empty with `by_day`."""
+    """Description in the command's help and in the API. It is empty if the format has `by_day`."""
     media: str = "text/csv; charset=utf-8"
     columns: tuple[str, ...] = ()
     by_day: Callable[[DaySum], tuple[str, ...]] | None = None
     head: Callable[[Journal], str] | None = None
-    """Function that writes the text before the first transaction; None for `columns`."""
+    """Function that writes the text before the first transaction; None if the format has
+    `columns`."""
     each: Callable[[Journal, Transaction, Posted, str], str] | None = None
     foot: Callable[[Journal], str] | None = None
 

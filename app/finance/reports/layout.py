@@ -41,7 +41,7 @@ LISTS: Final = frozenset({"break_lines", "late_lines", "change_lines"})
 """Tables with a row for each single item. Their length depends on the period."""
 
 PROOFS: Final = frozenset({"breaks", "coverage", "matching", "rates", "ties", "unlisted"}) | LISTS
-"""Tables with details that prove other tables, and tables of single items."""
+"""Tables whose details prove figures in other tables. The tables of single items are among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +307,7 @@ def word_of(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
 
 
 _SENTENCES: Final = frozenset({"sentence", "because"})
-"""Columns with sentences from the engine."""
+"""Columns with sentences of the engine. Instants in them are shown in the report's time zone."""
 
 _TITLES: Final = {table.name: table.title for table in TABLES}
 

@@ -16,10 +16,11 @@ from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tables import Column
 
 ROWS_MAX: Final = 90
-"""Maximum rows of one table: three currencies with every cause of a break, and subtotals."""
+"""Maximum number of rows of one table. Three currencies with every cause of a break, and their
+subtotals, have so many."""
 
 ROWS_IN_ALL: Final = 320
-"""Maximum rows of the document, which has eight pages with the charts."""
+"""Maximum number of rows of the whole document. With the charts, it then has eight pages."""
 
 _CHART_ALONE: Final = frozenset({"times", "delays"})
 
@@ -31,7 +32,7 @@ _LONG: Final = re.compile(r"(?<=[-_/.:,@])(?=\w)|(?<=\w{14})(?=\w)")
 """Places where a long reference may wrap."""
 
 Piece = dict[str, str]
-"""Part of a cell: `money`, which does not wrap, or `text`."""
+"""Part of a cell's text. Its key is `money` for an amount, which does not wrap, or `text`."""
 
 
 def pdf(report: PeriodReport) -> bytes:

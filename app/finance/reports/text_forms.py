@@ -65,7 +65,7 @@ WIDTH: Final = 132
 """Width of the text in characters, on any terminal."""
 
 _FOLDED: Final = 8
-"""Minimum characters of a column whose texts wrap."""
+"""Minimum width in characters of a column whose texts wrap."""
 
 _APART: Final = 2
 

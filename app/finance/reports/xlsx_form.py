@@ -28,7 +28,8 @@ ROWS_MAX: Final = 1_048_576
 """Maximum rows of a sheet, with its header. Further rows are on another sheet."""
 
 _EXACT: Final = 10**15
-"""Smallest number that no cell stores exactly (fifteen digits). It and larger ones are text."""
+"""Smallest number that a cell cannot store exactly, because a cell has fifteen digits. This number
+and larger ones are written as text."""
 
 _TEXT_MAX: Final = 32_767
 """Maximum characters of a cell in the format."""
