@@ -47,7 +47,8 @@ WRITER_CACHE_KIB = 24_576
 uses."""
 
 LOG_BYTES = 64 * 1024 * 1024
-"""Bytes to which the write-ahead log's file is truncated after a slow reader made it grow."""
+"""Size in bytes to which the file of the write-ahead log is cut, after a slow reader has let the
+log grow beyond it."""
 
 STATEMENTS_KEPT = 512
 """Maximum number of prepared statements in the cache. Each table has ten INSERT statements: one for

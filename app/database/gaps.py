@@ -18,7 +18,8 @@ from app.database.statements import PlainConnection
 from reconcile.instants import Instant, format_instant
 
 GapKind = Literal["database", "inbox"]
-"""Part of the store that lost data: the newest commits, or the unread acknowledged deliveries."""
+"""Part of the stored data that was lost. `database` means the newest commits, and `inbox` means
+acknowledged deliveries that were not read yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ HOLD: Final[Duration] = 60 * SECOND
 `db restored` must wait this long after a holder was killed."""
 
 BEAT_S: Final = 15.0
-"""Seconds without writing after which a holder renews its row: a quarter of HOLD."""
+"""Seconds after which a holder that writes nothing renews its row. They are a quarter of HOLD."""
 
 KEPT: Final[Duration] = 7 * DAY
 """Time for which a former holder's row is kept, so that the former holder notices the takeover."""

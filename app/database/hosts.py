@@ -33,7 +33,7 @@ HOST_S: Final = 2.0
 delays the connection by this time only."""
 
 CLOSE_S: Final = 0.5
-"""Seconds for closing a connection properly. A frozen server never answers."""
+"""Seconds for which closing a connection waits for the server. A frozen server never answers."""
 
 WATCH_S: Final = 1.0
 """Seconds between two checks, during a transaction, whether another server has taken over."""
@@ -57,7 +57,7 @@ _UNUSABLE: Final = (
 )
 
 Address = tuple[str | None, int | None]
-"""Host (or its socket's folder) and port; None for the driver's own choice."""
+"""(host, or folder of its socket; port). None leaves the choice to the driver."""
 
 _SERVER: Final = """
 SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
@@ -178,7 +178,8 @@ class Hosts:
         raise failures[0]
 
     async def _reach(self, address: Address, *, writes: bool, **words: Any) -> Connection:
-        """Connect to one host. Raises StoreUnavailable if its server cannot be used."""
+        """Connect to one host. Raises StoreUnavailable if a newer primary has replaced its server,
+        or if the server waits for a missing standby."""
         connection = await _connected(address, words)
         try:
             async with asyncio.timeout(words["timeout"]):

@@ -75,7 +75,7 @@ def take_lock_of(connection: PlainConnection, lock: int, name: str) -> None:
 
 
 WAIT_S = 10.0
-"""Seconds for which a writer waits for other processes. Transactions take milliseconds."""
+"""Seconds for which a writer waits for other processes. Transactions usually take milliseconds."""
 
 PASSED_BY_S: Final = 0.1
 """Seconds for which only the first process in the queue may take a free lock. If it has not taken

@@ -36,7 +36,8 @@ COMMIT_S: Final = 5.0
 small."""
 
 STATEMENT_MS: Final = 15_000
-"""Milliseconds that the server may take for a statement, even if its client is gone."""
+"""Milliseconds that the server may take for a statement. The server itself enforces this limit,
+even if the client is gone."""
 
 LOCK_MS: Final = 10_000
 """Milliseconds for which a statement waits for a lock of another transaction. Transactions usually

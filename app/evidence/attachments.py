@@ -51,10 +51,12 @@ MAX_FILE_BYTES: Final = 10 * 1024 * 1024
 """Maximum bytes of a file: a dozen scanned pages. Payment services accept 2 to 20 MB in total."""
 
 MAX_BYTES_OF_ONE: Final = 50 * 1024 * 1024
-"""Maximum bytes of all files of an order or break, because a bundle is read into memory."""
+"""Maximum total size in bytes of the files of an order or break. They are limited because a bundle
+is read into memory."""
 
 MOST_OF_ONE: Final = 30
-"""Maximum files of an order or break, because a bank's employee must look through them."""
+"""Maximum number of files of an order or break. They are limited because an employee of a bank must
+look through them."""
 
 MAX_NAME: Final = 120
 MAX_NOTE: Final = 500

@@ -370,7 +370,8 @@ class Cosigning:
         return _refusal(answer, same=old == head.size)
 
     async def _proof(self, old: int, size: int) -> list[merkle.Hash]:
-        """Return the proof from `old` to `size` leaves; empty if `old` is 0 or `size`."""
+        """Return the proof that the log with `size` leaves extends the log with `old` leaves. The
+        proof is empty if `old` is 0 or `size`."""
         if old in (0, size):
             return []
         spans = merkle.consistency_spans(old, size=size)

@@ -38,7 +38,7 @@ _MATCH_STANDS: Final = (
     "AND later.break_id = break_deeds.break_id AND later.value = break_deeds.value "
     "AND later.number > break_deeds.number AND later.at <= {as_of})"
 )
-"""SQL condition for matches by hand that had not been undone at an instant."""
+"""SQL condition for matches that a person made, and that were not yet undone at an instant."""
 
 _STANDS: Final = statement(_MATCH_STANDS, as_of=":as_of")
 

@@ -22,7 +22,8 @@ from reconcile.reporting.report import Basis, Scope
 from reconcile.reporting.tables import report_of
 
 CLOSING_BASIS: Final[Basis] = "captured"
-"""Basis of every closing: the dates when money moved."""
+"""Basis of the amounts in every closing. An amount belongs to the month in which the money
+moved."""
 
 
 MATCHING_FORM: Final = "m7"

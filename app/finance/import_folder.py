@@ -42,7 +42,8 @@ from app.finance.files import presets
 from app.finance.import_store import ImportTask, import_tasks, replace_import_tasks
 
 LOOK_S: Final = 15.0
-"""Seconds between two looks. A complete file is imported within 15 to 30 seconds."""
+"""Seconds between two checks of the folders. A complete file is imported within 15 to 30
+seconds."""
 
 MOST_BYTES: Final = 32 * 1024 * 1024
 """Maximum size in bytes of a file: about 300,000 rows. It is limited because a service that is
@@ -58,7 +59,8 @@ MOST_TASKS: Final = 500
 DONE: Final = "done"
 
 KINDS: Final[Mapping[str, import_store.ImportKind]] = {"books": "book", "bank": "bank"}
-"""Folders without a source. Any other folder is named after its source."""
+"""Kind of import for each folder that belongs to no source. Any other folder has the name of its
+source."""
 
 State = tuple[int, int, int]
 """(size, time, inode) of a file."""

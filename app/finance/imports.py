@@ -198,7 +198,7 @@ def _fault_of(context: AppContext, request: ImportRequest, kind: ImportKind) -> 
 
 
 THE_BOOK: Final = "book"
-"""Name of an order book without another name."""
+"""Name of an order book that was not given any other name."""
 
 
 async def import_book(

@@ -24,7 +24,8 @@ SEARCHED: Final = 20_000
 """Maximum number of searched lines, each about a kilobyte."""
 
 OF_BANK: Final = 1_000
-"""Maximum number of searched bank lines without a provider, the newest first."""
+"""Maximum number of searched bank lines for which no provider is known. The newest lines are
+searched first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

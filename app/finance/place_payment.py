@@ -46,7 +46,6 @@ from reconcile.ledger.records import DISMISSED_AS, NO_ORDER, WITHDRAWN, Dismisse
 from reconcile.money import Money, to_json
 
 ACCOUNT_MAX: Final = 120
-"""Maximum characters of an account name."""
 
 ActKind = Literal["assign", "withdraw", "dismiss"]
 

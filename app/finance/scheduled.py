@@ -31,12 +31,12 @@ LEASE: Final[Duration] = 30 * MINUTE
 """Time limit of one try. Afterwards another worker takes over."""
 
 FIRST_PAUSE: Final[Duration] = 5 * MINUTE
-"""Pause before the second try. Each later one is four times as long."""
+"""Pause before the second try. Each later pause is four times as long as the one before."""
 
 LONGEST_PAUSE: Final[Duration] = 6 * HOUR
 
 WAITING_PAUSE: Final[Duration] = MINUTE
-"""Pause while accepted deliveries are unread. A running reader needs only seconds."""
+"""Pause while accepted deliveries are not read yet. A running reader needs only seconds."""
 
 
 async def due_now(

@@ -27,7 +27,8 @@ _CANONICAL: Final = re.compile(r"(-?)([0-9]{1,30})(?:\.([0-9]{1,60}))?")
 _SUFFIXED: Final = re.compile(r"[0-9.,' ]*[0-9] ?(-|[CD]R?)", re.IGNORECASE)
 
 Parts = tuple[str, str, str, str]
-"""Minus sign, digits before and after the decimal mark, currency sign. Each may be empty."""
+"""(minus sign, digits before the decimal mark, digits after it, currency sign). Each may be
+empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from app.core.text import printable
 from app.finance.files import tables
 
 ZIP: Final = (b"PK\x03\x04", b"PK\x05\x06")
-"""Signatures of a ZIP file, and of an empty one."""
+"""First bytes of a ZIP file. The second value is for a ZIP file without content."""
 
 GZIP: Final = b"\x1f\x8b"
 
@@ -28,7 +28,8 @@ MAX_UNPACKED: Final = 1024**3
 """Maximum bytes of the unpacked table: about ten million rows."""
 
 MAX_RATIO: Final = 200
-"""Maximum unpacked bytes for each packed byte, beyond FREE_CONTENT. Tables have 5 to 50."""
+"""Maximum ratio of unpacked to packed bytes. It applies only to content larger than FREE_CONTENT.
+Tables have ratios of 5 to 50."""
 
 FREE_CONTENT: Final = 10 * 1024**2
 

@@ -34,7 +34,7 @@ _TRIED: Final = {**GUESSED, "gb18030": "GB 18030", "cp1251": "Windows-1251", "eu
 
 _NO_CONTROLS: Final = bytes(byte for byte in range(32) if byte not in b"\t\n\f\r")
 _OF_DOS: Final = re.compile(rb"[\x80-\x9f]")
-"""Bytes that are letters in CP850 but symbols in Windows-1252."""
+"""Pattern of a byte that is a letter in CP850, but a symbol in Windows-1252."""
 
 _SEARCHED: Final = 1024 * 1024
 _LINE: Final = 64 * 1024

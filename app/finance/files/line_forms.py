@@ -331,7 +331,7 @@ def with_default(default: str | None) -> Callable[[Sequence[str]], Sequence[str]
 
 
 WHOLE_ROW: Final = ""
-"""Field of a problem of a whole row."""
+"""Field name in a problem that concerns a whole row."""
 
 
 # --- references, closed vocabularies and phone numbers in cells -----------------------------------
@@ -341,7 +341,7 @@ APART: Final = "\x1f"
 """Separator of references that are checked together. No reference contains it."""
 
 _NOTHING: Final = "-–—_./* \t\u00a0"
-"""Characters of placeholders for an empty cell."""
+"""Characters of which a placeholder for an empty cell consists."""
 
 
 _ERROR: Final = re.compile(r"#(?:[^\W_a-z][\w/]*[!?]|N/A|N/D|NV)")

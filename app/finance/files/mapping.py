@@ -320,7 +320,7 @@ def _zones(value: Any) -> Mapping[str, str]:
 
 
 MOST_ROWS: Final = 1_000
-"""Maximum number of skipped rows."""
+"""Maximum number of rows that a mapping may skip."""
 
 NONE: Final[Any] = []
 

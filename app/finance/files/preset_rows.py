@@ -158,7 +158,7 @@ _PAYPAL_PAYMENTS: Final = frozenset({
     "mobile payment", "preapproved payment bill user payment", "subscription payment",
     "website payment",
 })  # fmt: skip
-"""Transaction types that credit a seller and debit a buyer."""
+"""Types of transactions that credit the seller and debit the buyer."""
 
 _BALANCE_CHANGED: Final = frozenset({
     "completed", "partially refunded", "refunded", "reversed", "placed", "cleared",

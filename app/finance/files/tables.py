@@ -332,7 +332,6 @@ class SourceTable(Protocol):
 
 
 MAX_LINE: Final = 1024 * 1024
-"""Maximum characters of a line."""
 
 _SEARCHED: Final = 1024 * 1024
 
@@ -412,7 +411,7 @@ DELIMITERS: Final = (",", ";", "\t", "|")
 
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _DECLARATION: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
-"""First line that declares the delimiter for Excel."""
+"""Pattern of a first line that tells Excel the delimiter."""
 
 
 def places_as_names(row: Sequence[str]) -> list[str]:

@@ -50,7 +50,8 @@ MAX_CONTENT: Final = 1024 * MIB
 """Maximum bytes of all parts unpacked. A million rows of eight cells take about 400 MB."""
 
 MAX_RATIO: Final = 200
-"""Maximum unpacked bytes for each packed byte, beyond FREE_CONTENT. Sheets have 10 to 50."""
+"""Maximum ratio of unpacked to packed bytes. It applies only to content larger than FREE_CONTENT.
+Sheets have ratios of 10 to 50."""
 
 FREE_CONTENT: Final = 10 * MIB
 
@@ -596,7 +597,8 @@ class _WrittenSheet:
 
 
 def _values(file: int) -> Iterator[Any]:
-    """Yield the values of a file, one JSON value a line. Raise the error that the child wrote."""
+    """Yield the values in a file, which has one JSON value on each line. Raise the error that the
+    child process wrote."""
     at, rest = 0, b""
     while part := os.pread(file, MIB, at):
         at += len(part)

@@ -26,7 +26,7 @@ _CHART_ALONE: Final = frozenset({"times", "delays"})
 
 _WIDE: Final = frozenset({"sentence", "because", "left", "right"})
 _LEFT_OUT: Final = frozenset({"next_step", "cites", "source", "severity"})
-"""Columns that are too wide for a page."""
+"""Columns that are left out because a page is too narrow for them."""
 
 _LONG: Final = re.compile(r"(?<=[-_/.:,@])(?=\w)|(?<=\w{14})(?=\w)")
 """Places where a long reference may wrap."""

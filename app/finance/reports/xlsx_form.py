@@ -25,7 +25,7 @@ from reconcile.reporting.summary import age_totals
 from reconcile.reporting.tables import Column, Kind
 
 ROWS_MAX: Final = 1_048_576
-"""Maximum rows of a sheet, with its header. Further rows are on another sheet."""
+"""Maximum number of rows of a sheet, including its heading. Further rows are on another sheet."""
 
 _EXACT: Final = 10**15
 """Smallest number that a cell cannot store exactly, because a cell has fifteen digits. This number

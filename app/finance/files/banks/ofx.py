@@ -11,10 +11,12 @@ from app.finance.files import tables
 from app.finance.files.banks.entries import BankTable, Row, cells_of, joined_text
 
 MAX_OFX_BYTES: Final = 16 * 1024 * 1024
-"""Maximum bytes of a file; parsing takes eight times as much. A busy account has some MB a year."""
+"""Maximum size in bytes of a file. Parsing takes eight times as much memory. A busy account has
+some megabytes a year."""
 
 MAX_OPEN: Final = 100
-"""Maximum open elements. An element without a value stays open until its parent ends."""
+"""Maximum number of open elements. An element whose value is missing stays open until its parent
+ends."""
 
 # Possessive: a name that does not end would otherwise be tried at each of its lengths.
 _ELEMENT: Final = re.compile(r"<(/?)([A-Za-z0-9._]++)[^<>]*+>([^<]*+)")
