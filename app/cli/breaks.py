@@ -1,4 +1,5 @@
-"""Commands that list and show breaks and late money, and act on them."""
+"""Commands that list and show breaks and late money, and act on them. Late money is, for example, a
+payment after a cancellation, or a refund that is owed."""
 
 from __future__ import annotations
 

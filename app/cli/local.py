@@ -1,4 +1,5 @@
-"""Local testing as with a provider's own tools: `trigger` sends events, `listen` forwards them."""
+"""Commands for local testing, like those of providers: `trigger` sends test events, and `listen`
+forwards the requests that it receives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Requests as values, so that each exchange is written once for every HTTP library.
+"""Exchanges with Tallyhook, written once for all HTTP libraries. A request is a value, which the
+caller sends.
 
 An exchange is a generator: it yields an Ask and receives the Answer. `ask` runs it with a function
 that sends requests, `ask_async` with a coroutine function. Nothing here sleeps or reads a clock.

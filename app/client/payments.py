@@ -1,7 +1,7 @@
 """Payments that the shop starts, and the shop's reports about its orders.
 
-The shop stores nothing before it asks. An order has one payment, however often the same call is
-made. If a call got no answer, make it again, unchanged.
+The shop need not store anything before a call. An order gets only one payment, even if the same
+call is repeated. If a call gets no answer, repeat it unchanged.
 """
 
 import json

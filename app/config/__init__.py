@@ -1,4 +1,5 @@
-"""The configuration: every setting with its bounds, read once, with all mistakes at once."""
+"""The configuration: reads every setting once, checks its bounds, and reports all mistakes
+together."""
 
 __all__ = (
     "config_file",

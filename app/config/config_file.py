@@ -6,7 +6,7 @@
 If a line of the file has a name without a value, the value is added to that line. The file is
 replaced in one step. A new file can be read only by its owner, because it contains secrets. An
 existing file keeps its owner and group, and nobody else may read it. Leaves out: the meaning of
-values (`load.py`). No mistake quotes a value.
+values (`load.py`). The message about a mistake never quotes a value.
 """
 
 import difflib

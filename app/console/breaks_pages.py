@@ -1,4 +1,4 @@
-"""Pages of breaks and of late money, and the actions on them.
+"""Pages of breaks and of late money (for example, a refund that is owed), and the actions on them.
 
 Breaks are assigned, commented, accepted and matched by hand, one by one or several at once.
 """

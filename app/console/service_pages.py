@@ -1,7 +1,7 @@
 """Pages of the service: notifications, audit trail, log, people, tokens and going live.
 
-Their actions notify the shop again, verify the log, begin a key, invite or disable people, end
-sessions, make or revoke tokens, run the checks and sign items of the checklist.
+Their actions notify the shop again, verify the log, begin a new signing key, invite or disable
+people, end sessions, make or revoke tokens, run the checks and sign items of the checklist.
 """
 
 import hashlib

@@ -1,4 +1,5 @@
-"""Setup page: each source's address, deliveries and advice. Also test events in the sandbox."""
+"""Setup page. It shows the address, the deliveries and advice for each source, and sends test
+events in the sandbox."""
 
 import asyncio
 import re

@@ -1,7 +1,7 @@
 """Signing in and out: the only routes that work without a session.
 
-Links have their token after `#`, which browsers never send; a script posts the token, or a person
-pastes it. All failures give the same message.
+Links for signing in have their token after `#`. Browsers never send this part of a link, so a
+script posts the token, or a person pastes it. All failures give the same message.
 
 Tries are counted by name and network, so that a stranger does not lock out an operator. A network
 from which the operator has signed in is exempt from the count over all networks.

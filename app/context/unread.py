@@ -1,5 +1,5 @@
-"""Interface to accepted deliveries that have not been read yet, for packages that may not import
-`receiving/`."""
+"""Interface of the inbox for packages that may not import `receiving/`. It gives access to accepted
+deliveries that have not been read yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversion of objects to documents.
+"""Convert objects to JSON documents of a given type.
 
 Leaves out: the types of documents, and their notes (`reconcile.documents`).
 """

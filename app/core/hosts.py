@@ -1,4 +1,4 @@
-"""Hosts, judged by their names alone, without resolving them."""
+"""Check names of hosts without resolving them."""
 
 import ipaddress
 

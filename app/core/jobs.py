@@ -2,7 +2,7 @@
 
 A request waits some seconds for its job. If the job takes longer, it continues, and the caller asks
 again. A job is lost when the serving process ends. `computed` is for shorter work that would block
-the event loop. Leaves out: the work.
+the event loop. Leaves out: the functions that do the work.
 """
 
 import asyncio

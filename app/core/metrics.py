@@ -1,8 +1,8 @@
-"""Metrics for Prometheus. Senders cannot create labels: labels are only configured source names and
-verdicts.
+"""Metrics for Prometheus. Labels are only verdicts and the names of configured sources, so senders
+cannot create labels.
 
-A delivery increments plain integers, which are converted when Prometheus asks. Everything runs on
-one event loop, without locks.
+A delivery increments plain integers, which are converted when Prometheus asks. No locks are needed,
+because everything runs on one event loop.
 """
 
 from bisect import bisect_left

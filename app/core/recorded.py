@@ -1,4 +1,5 @@
-"""Recorded requests, which can be sent again unchanged. Each line is a JSON object.
+"""Files of recorded requests, which can be sent again unchanged. Each line of a file is a JSON
+object.
 
 An object has `method`, `url` (path and query), `headers` as pairs in order, and the body as `body`
 if it is UTF-8, else as `body_base64`. Leaves out: headers of the connection (`host`,

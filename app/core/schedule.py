@@ -1,11 +1,11 @@
-"""Schedule of periodic work: entries of a setting, and when each is due.
+"""Schedule of periodic work. It parses the entries of a setting, and computes when each is due.
 
     nightly | 30 2 * * * | reconcile; month | 0 6 12 * * | reconcile month pdf xlsx folder
 
-An entry has a name, a cron expression of five fields in the merchant's time zone, and words. The
-words can be `reconcile`, the span to report (`month` or `day` for the last complete one), formats,
-and channels of delivery. `checkpoint` delivers the newest signed head of the log. Leaves out:
-running entries (`finance.scheduled`).
+An entry has a name, a cron expression of five fields in the merchant's time zone, and words that
+state the work: `reconcile`, the period to report (`month` or `day` for the last complete one),
+formats, and channels of delivery. The word `checkpoint` delivers the newest signed head of the log.
+Leaves out: running entries (`finance.scheduled`).
 
 Clock changes are handled as in Debian's cron. Work that is due in a skipped hour runs at the end of
 that hour. Work that is due in a repeated hour runs only the first time. An entry whose hour is `*`

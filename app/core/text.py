@@ -1,4 +1,5 @@
-"""Words and characters of texts for people."""
+"""Format texts for people: counted nouns, capital letters, and characters that are safe to
+print."""
 
 from typing import Final
 from unicodedata import bidirectional, category, combining

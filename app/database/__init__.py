@@ -1,4 +1,4 @@
-"""One database as a whole: its tables, migrations, single writer, locks and disk space."""
+"""A database: its tables, migrations, single writer, locks and disk space."""
 
 __all__ = (
     "database",

@@ -1,10 +1,10 @@
-"""A database: opened safely, with snapshots to read and one transaction at a time to write.
+"""Opens a database safely. Code reads from snapshots, and writes in one transaction at a time.
 
     async with database.reading() as connection: …      # a snapshot
     async with database.writing() as connection: …      # one transaction
 
-Leaves out: statements, which are in the rooms' stores; and the inbox, which `receiving/inbox.py`
-opens together with a database.
+Leaves out: statements, which are in the store modules of the packages, and the inbox, which
+`receiving/inbox.py` opens together with a database.
 """
 
 import asyncio

@@ -2,8 +2,9 @@
 connections of PostgreSQL (`postgresql`).
 
 WAL and synchronous=FULL are set and read back, because the promise to keep acknowledged deliveries
-depends on them. `isolation_level=None` leaves BEGIN to us. The writer begins IMMEDIATE, because a
-read transaction that starts to write can fail at once, whatever the busy timeout.
+depends on them. With `isolation_level=None`, the driver never sends BEGIN, so this module does. The
+writer sends BEGIN IMMEDIATE, because a read transaction that starts to write can fail at once,
+regardless of the busy timeout.
 """
 
 import os

@@ -3,8 +3,8 @@
 A transaction begins by locking its holder's row. This succeeds only if the row still has the epoch
 with which the holder registered. Another process takes over by increasing the epoch, after the
 running transaction has ended. So two processes that exclude each other never both write. This holds
-even if a connection is lost, a pooler changes it, or a clock is wrong. `until` only states from
-when other processes should take over.
+even if a connection is lost, a pooler changes it, or a clock is wrong. The column `until` only
+states from when other processes should take over.
 
 Leaves out: the lock files of SQLite (`locks.py`), and locks that last for one transaction.
 """

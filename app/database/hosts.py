@@ -6,8 +6,8 @@
 
 A server may accept connections and still confirm no commits: it is frozen, its disk hangs, or its
 standby took over unnoticed. Only a newer timeline proves a takeover. Once a writer has reached the
-other server, all connections to the former are closed: they would read outdated data, and their
-writes may be lost.
+new server, all connections to the former server are closed, because they would read outdated data
+and their writes may be lost.
 
 Leaves out: whether the new server has all commits of the former one (`takeover`).
 """

@@ -6,8 +6,8 @@ depend on nodes.
 
 Citus cannot join a distributed table with a local table, or with a table distributed otherwise. So
 `in_rounds` first fetches the rows that a statement needs, table by table. A comment in the
-statement selects these rows, such as `/* events WHERE order_key = ANY($1) */`. Without it, the
-whole table is fetched.
+statement selects these rows, such as `/* events WHERE order_key = ANY($1) */`. Without such a
+comment, the whole table is fetched.
 """
 
 import re

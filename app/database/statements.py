@@ -1,9 +1,9 @@
-"""Plain synchronous functions on one connection, and building blocks of statements.
+"""Runs plain synchronous functions on a connection. Also contains building blocks of statements.
 
-A plain function gets a `PlainConnection` and runs statements on it. On SQLite the whole function
-runs in the driver's thread, because each switch between threads takes time. On PostgreSQL each
-statement is awaited internally. One statement may insert many rows, which PostgreSQL receives as
-arrays. Leaves out: the rooms' own statements.
+A function gets a `PlainConnection` and runs statements on it. On SQLite the whole function runs in
+the driver's thread, because each switch between threads takes time. On PostgreSQL each statement is
+awaited internally. One statement may insert many rows, which PostgreSQL receives as arrays. Leaves
+out: the statements of the packages.
 """
 
 from __future__ import annotations
