@@ -10,7 +10,7 @@ running process remembers whether every check showed that commits wait. This is 
 a row in the database could itself be lost. A process that starts after a takeover remembers
 nothing, and waits for a process that was running before.
 
-Leaves out the consequences in other rooms, which are in `privacy/gap.py`.
+Leaves out: the consequences of a gap (`privacy/gap.py`).
 """
 
 import json

@@ -1,7 +1,8 @@
-"""The only way to write: one transaction at a time on one connection, and none after an I/O error.
+"""The only code that writes. It runs one transaction at a time on one connection, and no
+transaction after an I/O error.
 
-Every transaction is shielded from cancellation, which would leave the driver's thread with an open
-transaction.
+Every transaction is shielded from cancellation, because a canceled one would stay open in the
+driver's thread.
 """
 
 import asyncio

@@ -1,4 +1,5 @@
-"""Evidence for outsiders: the evidence key, and the two formats that it signs."""
+"""Evidence for outsiders: the evidence log, and bundles with an order's evidence. The evidence key
+signs both."""
 
 __all__ = (
     "attachment_store",

@@ -1,5 +1,5 @@
-"""Building of an evidence bundle: files, manifest, signature, ZIP. Leaves out: gathering the
-evidence."""
+"""Build an evidence bundle: a ZIP with an order's evidence, a manifest and a signature. Leaves out:
+gathering the evidence."""
 
 import asyncio
 import hashlib

@@ -1,5 +1,5 @@
-"""The letter that answers a dispute: events to the second, the evidence for each fact, and the
-exhibits.
+"""The letter that answers a dispute. It states each event to the second, the evidence for each
+fact, and the exhibits.
 
     1 case     the dispute, its attachments, earlier orders            dispute_case.py
     2 dossier  verified signatures, and the log's entries              gather_evidence.py

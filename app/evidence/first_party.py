@@ -1,4 +1,5 @@
-"""Rules of card networks on earlier purchases as evidence that a customer made a disputed purchase.
+"""Rules by which card networks accept a customer's earlier purchases as evidence that the customer
+also made a disputed purchase.
 
 A value that no message states matches no other value. Each rule names the pages that state it,
 because the networks' rule books are not public in full. If two pages differ, the stricter rule is

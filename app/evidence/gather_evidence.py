@@ -1,4 +1,4 @@
-"""Gathering of everything known about one order, as of an instant, into a dossier. Nothing is
+"""Gather everything that is known about one order, as of an instant, into a dossier. Nothing is
 changed.
 
 A dossier is plain data, without store, clock or key. Equal dossiers give equal bundles, byte for

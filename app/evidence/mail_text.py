@@ -1,4 +1,4 @@
-"""Conversion of attached mail to readable text: its head, its text, and a list of its attachments.
+"""Convert attached mail to readable text: its head, its text, and a list of its attachments.
 
 Call this only in a child process, because it parses files from outside.
 """

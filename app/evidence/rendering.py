@@ -1,8 +1,8 @@
 """Files of a bundle that are rendered from its other files, and state nothing new.
 
 Verification renders them again and compares them byte for byte. Another release may word these
-files differently. So this check is possible only with the program that made the bundle, and is
-otherwise left undecided.
+files differently. So this check is possible only with the program that made the bundle. With any
+other program, the check states no result.
 """
 
 import hashlib

@@ -14,7 +14,7 @@
                    as far as this database knows
     6 kept         a checkpoint that was kept elsewhere is a head of this log
 
-Each layer is compared with the one below it, so that a change is reported only once.
+Each layer is compared only with the layer below it, so that a change is reported only once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Order books, statements, bank lines: imported, matched, reported, and months closed."""
+"""Imports order books, statements and bank files, matches them with ledgers, reports on periods,
+and closes months."""
 
 __all__ = (
     "bank_balances",

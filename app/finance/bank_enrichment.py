@@ -1,5 +1,5 @@
-"""Bank files of several formats: one format creates an account's lines, other formats add texts to
-them.
+"""Bank files of one account in several formats. One format creates the account's lines, and the
+other formats add texts to these lines.
 
     1 decide   whether a file creates lines of an account or enriches them
     2 find     the line that has an entry's account, amount and bank's reference

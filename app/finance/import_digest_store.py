@@ -5,7 +5,7 @@
     2 check    compute the digests of all imports again, in one pass over each table
 
 A digest is SHA-256 over one line of JSON for each version that the import added (`+`) or ended
-(`-`), in key order. No digest covers a book's `phone`, which may be erased. The texts of a bank
+(`-`), in key order. No digest covers a book's `phone`, which may be erased. The texts of bank lines
 have their own digest, valid until an erasure rewrites one.
 """
 

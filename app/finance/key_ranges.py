@@ -1,4 +1,5 @@
-"""Matches many orders by ranges of keys, each in a process of its own, on one snapshot.
+"""Matches many orders in several processes. Each process matches one range of keys, and all read
+the same snapshot.
 
     1 cut      all keys into ranges of about equally many orders, without a snapshot
     2 share    one snapshot of the database with all processes
@@ -6,10 +7,10 @@
                leftovers
     4 absorb   the ranges in key order, in the writing process
 
-A matching process only reads. If one of them dies, the run ends without a result. A process pool
+A matching process only reads. If such a process dies, the run ends without a result. A process pool
 cannot be used, because each process must hold a transaction open.
 
-A matching process imports this module first, so it imports little.
+A matching process imports this module first, so the module imports little.
 """
 
 from __future__ import annotations

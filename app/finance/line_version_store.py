@@ -4,8 +4,8 @@
     2 decide     whether a row is a new line, a new version of a line, or changes nothing
     3 write      new versions, which end the previous versions; a dry run stops before this
 
-A version is valid from the import with the number `since` until before the import `until`. The
-kinds of lines differ only by their `LineKind`.
+A version is valid from the import with the number `since` until before the import `until`. The code
+is the same for all kinds of lines; a `LineKind` describes the tables and columns of each kind.
 
 If an import is withdrawn, the versions before it are restored.
 """

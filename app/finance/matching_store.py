@@ -1,10 +1,11 @@
-"""Rules and groups of orders for a matching, and access to its rows from synchronous code.
+"""Database queries for a matching: its rules, and the orders that must be matched together. Also
+lets synchronous code read the rows.
 
 The matcher is synchronous, the database asynchronous. `in_step` runs the matcher on one connection,
 and so on one snapshot.
 
-Rows of different keys can be joined by a group, a person's decision or a payment. This module only
-reads joined rows, as known at an instant.
+A group, a person's decision or a payment can join rows of different keys. This module only reads
+which rows are joined, as known at an instant.
 """
 
 import hashlib

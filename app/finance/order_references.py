@@ -1,4 +1,5 @@
-"""Stores an order book's references to payments and sessions, and reports impossible ones.
+"""Stores an order book's references to payments and sessions, and reports references that already
+belong to another order.
 
 A reference of a session or payment belongs to one order forever. It links the provider's events to
 the order.

@@ -1,4 +1,4 @@
-"""Reports a period: the results of orders and money, and later evidence on closed months.
+"""Computes the report of a period: its orders, its money, and later evidence about closed months.
 
 All orders are read on one snapshot and folded as of the report's instant. They are matched by the
 rules of that instant, and added up. Nothing is written.

@@ -1,7 +1,7 @@
 """Runs scheduled work while a worker runs.
 
-Each due time has a process of its own (`tallyhook schedule run`), because it reads all orders, and
-the reader of the inbox must not wait.
+Work that is due runs in a process of its own (`tallyhook schedule run`). It reads all orders, and
+the reader of the inbox must not wait for it.
 """
 
 import asyncio

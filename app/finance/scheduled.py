@@ -3,7 +3,7 @@
     1 due      the last due time of each entry that is not done           app.core.schedule
     2 claim    a row with a lease: one of several workers gets it
     3 do       reconcile, or report as of the claim's instant             scheduled_work.py
-    4 deliver  by each way; note each delivery with an audit entry in     scheduled_work.py
+    4 deliver  by each channel; note each delivery with an audit entry in scheduled_work.py
                one transaction
     5 end      as done; as failed, with a reason and the time of the next try; or as waiting, while
                accepted deliveries are unread

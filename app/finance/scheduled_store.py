@@ -1,6 +1,7 @@
 """Scheduled runs: one row for each due time of each entry.
 
-A running row has a lease, so that one worker does the work, and another takes over if it dies.
+A running row has a lease, so that one worker does the work. If this worker dies, another takes over
+when the lease has ended.
 """
 
 import json

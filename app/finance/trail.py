@@ -1,4 +1,5 @@
-"""The trail of money from an order over statement lines and payouts to the bank, and back.
+"""Follows money from an order through statement lines and payouts to the bank, or back from the
+bank to the order.
 
 The trail can begin at an order, payment, payout, statement line or bank line. A payout may have
 lines of many orders, so only the first MOST rows of each kind are shown.

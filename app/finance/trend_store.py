@@ -1,5 +1,5 @@
-"""Sums of captures and settlements by quarter of an hour. In every time zone, a month consists of
-whole quarters."""
+"""Sums of captures and settlements by quarter of an hour. The sums fit every time zone, because a
+month consists of whole quarters of an hour in each."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,8 +1,9 @@
-"""The tables. Private to this room: `mapping` turns rows into values of `reconcile` and back.
+"""The tables of the database, as SQLModel classes that define the schema. `mapping` converts rows
+to values of `reconcile` and back.
 
-The room's README says which tables are truth, index, cache or marks. SQLModel validates nothing in
-a table model, so values are validated before they are stored: an event by the provider's profile, a
-record by its use case.
+The README of `app/database` says which tables hold original data, and which are an index, a cache
+or marks. SQLModel validates nothing in a table model, so values are validated before they are
+stored: an event by the provider's profile, a record by its use case.
 """
 
 from app.database.tables import core, finance, people

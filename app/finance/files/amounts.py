@@ -1,5 +1,5 @@
-"""Parses currency codes and amounts. An amount is exact, in major units, and has only the marks
-that are declared."""
+"""Parses currency codes and amounts. An amount is exact and in major units. It has only the marks
+that the mapping declares, such as a decimal comma."""
 
 import re
 from collections.abc import Mapping, Sequence

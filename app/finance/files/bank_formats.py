@@ -1,9 +1,9 @@
 """Opens bank files. BAI2, CAMT, MT940, MT942 and OFX are recognized by their content. Any other
 file is read as a table.
 
-The readers in `banks/` return the columns of `entries.HEADING`, one row for each booked entry. The
-number of a row is that of its entry, or of its line for BAI2 and MT940. A file is refused if its
-entries do not add up to its balances.
+The readers in `banks/` return the columns of `entries.HEADING`, one row for each booked entry. A
+row has the number of its entry, or for BAI2 and MT940 the number of its line. A file is refused if
+its entries do not add up to its balances.
 """
 
 import re

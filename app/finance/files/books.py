@@ -1,7 +1,7 @@
 """Order books: amounts owed and paid, as stated by a shop, invoices, a member list or accounting.
 
-A book line is only compared with received money, and no ledger rests on it. One exception: the
-payment or session of an order links the provider's events to the order.
+A book line is only compared with received money, and no ledger rests on it. The only exception: if
+a line names the payment or session of an order, the provider's events are linked to the order.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Opens the table in a ZIP or gzip file, unpacked to a temporary file.
 
-A workbook does not count as a container. Unpacking needs no child process to limit memory: archives
-with long lists of files, or with other methods than zlib's, are refused.
+A workbook does not count as a container. No child process is needed to limit memory, because
+archives with long lists of files, or with compression methods other than zlib's, are refused.
 """
 
 import errno

@@ -1,7 +1,8 @@
 """Dates and times as files write them, and their time zones.
 
-A form declares only whether the day or the month comes first, and the unit of a number. Every form
-also reads English month names, `20261120`, twelve-hour clocks, fractions of a second and zones.
+The declared form of a date states only whether the day or the month comes first, or the unit of a
+number. In every form, this module also reads English month names, `20261120`, twelve-hour clocks,
+fractions of a second and zones.
 """
 
 import re

@@ -1,8 +1,10 @@
-"""Encodings of text files: declared, given by a byte order mark, UTF-8, or the only one that fits.
+"""Find the encoding of a text file. It is declared, or given by a byte order mark, or UTF-8, or
+else the only encoding that fits.
 
 The same bytes may be Windows-1252, Shift-JIS or CP850. The encoding with the fewest odd places
 wins. Odd places are a symbol within a word, a capital after a small letter, and one Japanese
-character after a Latin character: `K”ln`, `cafÚ`, `M×ler`. If two are equal, a person chooses.
+character after a Latin character: `K”ln`, `cafÚ`, `M×ler`. If two encodings fit about equally well,
+a person chooses.
 """
 
 import codecs

@@ -1,4 +1,4 @@
-"""The data rows of a table, and the cells of fields that are made of several columns.
+"""Select the data rows of a table, and build the cells of fields that are made of several columns.
 
     1 cut      drop rows after the heading and at the end that are not data
     2 choose   drop rows without a required word, and rows with an ignored word

@@ -1,5 +1,5 @@
 """The payments journal, one transaction at a time in beancount, CSV or JSON. For Xero and
-QuickBooks, one journal for each day and currency.
+QuickBooks, the file has one journal for each day and currency.
 
 The journal has sales only if `revenue_at` says when they are posted. Texts from outside are in
 quoted strings, or in cells that no spreadsheet evaluates.

@@ -1,4 +1,5 @@
-"""The report as a workbook: a summary, then a sheet for each table, in words and with charts.
+"""The report as a workbook: a summary, then a sheet for each table. Codes are shown as words, and
+some tables have a chart.
 
 Numbers and dates have their own types; text is never a formula or a link. Rows go into temporary
 files, so that memory use is constant.

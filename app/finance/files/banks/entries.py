@@ -1,4 +1,5 @@
-"""Rows of booked entries, and the balances that the entries must add up to, for all formats."""
+"""Code shared by the readers of all bank formats: rows of booked entries, and the check that the
+entries add up to the stated balances."""
 
 from __future__ import annotations
 
