@@ -3,8 +3,8 @@
 The worklist has the breaks of the newest run, filtered, ordered, and summed by currency. Whole
 breaks are read only if they are shown.
 
-Late money is money that moved after its order was finished. Each such break has a proposed decision
-and a state.
+Late money is money that moved after its order was finished. Each break about late money has a
+proposed decision and a state.
 """
 
 from collections import Counter

@@ -1,12 +1,12 @@
-"""Notices of alarms, by signed POST or mail: one when an alarm is raised, one when it is over. Also
-the owners of alarms.
+"""Sends notices of alarms by signed POST or mail: one when an alarm is raised, and one when it is
+over. Also stores the owners of alarms.
 
     (1) store the watchdog's alarms  (2) claim due notices  (3) send them  (4) mark them sent
 
 Between (2) and (4) other processes skip a notice. If this process dies there, the notice is sent
 again with the same id. An alarm is over when no receiver has seen it for OVER_AFTER. One receiver
-alone cannot decide that, because receivers may know different things. So a restart, or
-a short interruption of an alarm, does not count as its end.
+alone cannot decide that, because receivers may know different things. So a restart, or a short
+interruption of an alarm, does not count as its end.
 
 A person who takes an alarm becomes its owner, with a state, so that two people do not work on one
 alarm. The alarm still lasts until its reason ends. The owner is then deleted, but stays in the

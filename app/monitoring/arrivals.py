@@ -1,6 +1,6 @@
 """Alarms about arrivals: too few deliveries, or payments that belong to no order.
 
-Leaves out: the database and the clock.
+This module uses neither the database nor the clock.
 """
 
 from collections.abc import Iterable, Sequence, Set

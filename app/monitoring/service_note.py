@@ -1,5 +1,5 @@
-"""Notes of a listening service. The command `doctor` uses them to find the service and its
-settings.
+"""Notes that a listening service stores about itself. The command `doctor` uses them to find the
+service and its settings.
 
     serve ──note_service──▶ meta ──noted_service──▶ doctor ──GET /readyz──▶ serve
 

@@ -1,8 +1,8 @@
 """Accepting findings and releasing a hold, so that an order no longer needs a person.
 
-Both are stored as records of the order. An acceptance changes neither the finding nor the order's
-outcome, and counts until new evidence of the finding arrives. Leaves out: which findings need a
-person (`reconcile.ledger.attention`).
+Acceptances and releases are stored as records of the order. An acceptance changes neither the
+finding nor the order's outcome. It counts until new evidence of the finding arrives. Leaves out:
+which findings need a person (`reconcile.ledger.attention`).
 """
 
 from collections.abc import Iterable

@@ -9,9 +9,9 @@
     6 end       sessions, invitations and proposals that would last too long because of a late date
     7 note      in the audit trail and for `doctor`, between which instants the clock was fast
 
-Leaves out: setting the clock. Stored instants do not change. Exception: a refused delivery, which
-proves nothing, gets the instant of the correction as its arrival. Records of the kind `redated` are
-sealed like others.
+Leaves out: setting the clock. Stored instants do not change. The only exception is a refused
+delivery: its arrival becomes the instant of the correction, because it proves nothing. Records of
+the kind `redated` are sealed like others.
 """
 
 from enum import Enum

@@ -1,8 +1,8 @@
 """Counters of orders by outcome and by finding, updated by the transaction that writes ledgers.
 
-The figures are requested all the time, and counting would read the row of every order. Each counter
-is a row of `counters`, such as `outcome succeeded` or `finding overpaid`. Like the ledgers,
-counters are a cache: `refold --all` counts anew, and `db check` compares.
+The figures are requested all the time, and counting orders each time would read the row of every
+order. Each counter is a row of `counters`, such as `outcome succeeded` or `finding overpaid`. Like
+the ledgers, counters are a cache: `refold --all` counts anew, and `db check` compares.
 """
 
 from collections import Counter

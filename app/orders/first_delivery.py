@@ -2,7 +2,8 @@
 
     log ──look, every half second──▶ taken │ refused, with the likely mistake │ nothing came
 
-Leaves out: accepting; it reads the delivery log beside a running service.
+Leaves out: accepting deliveries. The running service does that, and this module only reads its
+delivery log.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,7 +1,7 @@
 """Holds: orders that must not be fulfilled until a person releases them.
 
-    1 know      what was last published about an order, as of which instant, and by which rules
-    2 compare   that with a fold of the evidence known at that instant by the present rules
+    1 know      the last publication of an order, its instant, and the rules of that time
+    2 compare   the publication with a fold, by the present rules, of the evidence of that instant
     3 hold      the order by a `held` record, in the transaction that publishes its next fold
     4 release   the order by a person's `released` record; it is then published like any other
 

@@ -1,9 +1,10 @@
-"""The ledger cache and the revisions, which a fold writes together with its due marks.
+"""The ledger cache and the revisions, which a fold writes together with the due marks of its
+orders.
 
-If evidence arrives while an order is folded, its mark stays, and the next round folds it again.
-Revisions get their numbers in the transaction that writes them, so the feed has no gaps and is in
-commit order. The numbers are taken last, so that other publications wait only briefly. Leaves out:
-folding.
+If evidence arrives while an order is folded, the order's mark stays, and the next round folds the
+order again. Revisions get their numbers in the transaction that writes them, so the feed has no
+gaps and is in commit order. The numbers are taken last, so that other publications wait only
+briefly. Leaves out: folding.
 """
 
 import json

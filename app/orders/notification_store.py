@@ -4,7 +4,7 @@ Each row is a notification of one revision. Of an order's waiting rows, only the
 so that the shop gets the revisions in their order. A process that takes a row sets its due time to
 the end of a short lease. If the process dies, the row comes due again at that time.
 
-There is a row for each destination that fails. A destination is away once notifications of several
+A destination that fails has a row of its own. The destination is away once notifications of several
 orders have failed. Its row then has the instant of the next probe. The process that probes moves
 this instant, so that only one process sends a probe. Leaves out: sending.
 """

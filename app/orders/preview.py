@@ -1,7 +1,7 @@
 """Preview of an upgrade: its migrations, and how its rules change earlier orders.
 
     1 migrations   that are due
-    2 outcomes     that would change, with the number of orders. Each order is judged by the
+    2 outcomes     that would change, and for how many orders. Each order is judged by the
                    evidence that was known at its last publication
     3 holds        of orders that would become fulfillable only because of this version's rules
 

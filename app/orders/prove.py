@@ -1,9 +1,10 @@
-"""Proves the laws on stored evidence: a history in any order and grouping gives the same ledger.
+"""Tests on stored evidence that a history gives the same ledger, in whatever order and grouping its
+members are joined.
 
 Each trial shuffles an order's deliveries and records, splits them into overlapping parts, joins
-these by union, and folds: the document must be equal, byte for byte. Two further laws are tried: a
-redelivery may change only counts, and both ways to fold as of an earlier instant must agree. Leaves
-out: whether the rules are right.
+these parts by union, and folds the result. The ledger's document must be equal, byte for byte. Two
+further laws are tested: a redelivery may change only counts, and both ways to fold as of an earlier
+instant must agree. Leaves out: whether the rules are right.
 """
 
 import asyncio

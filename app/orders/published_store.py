@@ -1,8 +1,9 @@
 """Published revisions, as the outcome feed and the shop's notifications show them, and their
 numbers.
 
-Numbers are consecutive and never assigned twice. The numbers assigned since a backup are unknown,
-so a restore continues far beyond them, and notes the gap in `meta`. Leaves out: publishing.
+Numbers are consecutive and never assigned twice. After a restore, the numbers that were assigned
+since the backup are unknown. So the numbering continues far beyond them, and `meta` records the
+gap. Leaves out: publishing.
 """
 
 import json

@@ -1,4 +1,5 @@
-"""Reads ledgers, always folded from current evidence. Leaves out: the cache, except to list orders.
+"""Reads ledgers. They are always folded from current evidence; the ledger cache is used only to
+list orders.
 
 An order that the fold worker is about to hold is read as held already.
 """

@@ -4,9 +4,9 @@
     2 fold     a range: its histories, the last publications of its orders, their current ledgers
     3 publish  what differs, in the order of the ranges, in one process
 
-Revisions get the same numbers as in one process. A process that folds only reads. If one dies, the
-rebuild ends, and everything published before is complete. The next rebuild or start does the rest.
-Leaves out: the fold itself.
+Revisions get the same numbers as if one process did all the work. A process that folds only reads.
+If such a process dies, the rebuild ends, and everything published before is complete. The next
+rebuild or start does the rest. Leaves out: the fold itself.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Reads every stored body again and rebuilds the index, after a profile was corrected.
 
-It is one transaction: the index is either completely corrected or unchanged. Leaves out: folding.
+The rebuild is one transaction, so the index is either completely corrected or unchanged. Leaves
+out: folding.
 """
 
 import hashlib

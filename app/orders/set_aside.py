@@ -1,8 +1,8 @@
-"""Deliveries that were accepted but could not be read, not even when each was tried alone, three
+"""Deliveries that were accepted but could not be read, even though each was tried alone three
 times.
 
-They are set aside and kept. Their orders, if known, are held until the deliveries have been read,
-because a delivery may say that money went back. Leaves out: the reading.
+They are set aside and kept. If the order of such a delivery is known, it is held until the delivery
+has been read, because the delivery may say that money went back. Leaves out: the reading.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,4 +1,4 @@
-"""The life of stored data: backed up, checked, pruned, exported and erased on request."""
+"""Backs up, checks, prunes and exports stored data, and erases personal data on request."""
 
 __all__ = (
     "backup",

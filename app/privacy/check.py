@@ -1,4 +1,4 @@
-"""Checks the store against itself, in a deep or a quick check.
+"""Checks that the stored data agree with each other. There is a deep and a quick check.
 
     1 the file    SQLite's own check passes, and the schema is as the migrations make it; all other
                   checks need a database that can be read
@@ -13,8 +13,8 @@
                   the histories, as in `refold --all`
     7 erasures    have a readable journal, which is this database's and was carried out in it
 
-A deep check covers all of this. The quick check does step 6 for a sample of deliveries, cannot
-find excess rows in the index, and only counts the entries of the file's indexes.
+A deep check covers all of this. The quick check does step 6 for a sample of deliveries, cannot find
+excess rows in the index, and only counts the entries of the file's indexes.
 
 The check runs on one snapshot while the service runs. Due orders are not compared: their ledgers
 are known to be outdated. If orders were folded by another policy, this is reported as one problem.

@@ -2,10 +2,10 @@
 
     NUMBER INSTANT KIND RULE IDS CHECK
 
-A backup does not show what was erased after it was made. This file shows it, and is in no backup. A
-line is about one KIND of row, with at most MAX_IDS ids and MAX_LINE_BYTES bytes. Ids that a person
-chose, such as an order's reference, are keyed digests (HMAC-SHA-256, 128 bits), so the file names
-nobody. It grows by some 40 bytes for each row, and nothing is removed from it.
+A backup does not show what was erased after it was made. The journal shows this, and is itself in
+no backup. A line is about one KIND of row, with at most MAX_IDS ids and MAX_LINE_BYTES bytes. Ids
+that a person chose, such as an order's reference, are keyed digests (HMAC-SHA-256, 128 bits), so
+the file names nobody. The file grows by some 40 bytes for each row, and nothing is removed from it.
 
 The check covers the line and the line before it. It reveals a line that was changed, left out or
 inserted. Line 0 names the journal.

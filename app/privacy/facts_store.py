@@ -1,7 +1,7 @@
 """Checks stored facts: bodies by their digests, revisions by their order, rows by the sealed log.
 
-Each statement selects wrong rows, so a sound store returns none. Leaves out comparing events with
-bodies, and ledgers with histories.
+Each SQL statement selects wrong rows, so it returns nothing if the stored facts are right. Leaves
+out comparing events with bodies, and ledgers with histories.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Acceptance of a gap by a person: commits or acknowledged deliveries may be lost.
 
-    1 check    the whole file: a log that was cut off may have left old and new pages in it
+    1 check    the whole file, because a log that was cut off may leave old and new pages in it
     2 store    the gap, with the person's reason, and an entry in the trail
     3 go on    reading after the last row that was deleted from the inbox file, as the file states
 

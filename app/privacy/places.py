@@ -1,4 +1,5 @@
-"""Every place that stores text from outside: whether it is personal, and how an erasure treats it.
+"""List of every place that stores text from outside. It states whether the text is personal, and
+how an erasure treats it.
 
 The marks on the columns of tables give the list; the files beside the database are listed here.
 Leaves out how an erasure is done (`erase_finding`).

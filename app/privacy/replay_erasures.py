@@ -14,8 +14,8 @@ A line waits if it names a delivery that had been read, but is still unread in t
 delivery were erased unread, its payment would be lost. Rows that were deleted for another reason
 are in no line.
 
-Without the journal a restore stops, unless a person gives a reason to continue. In that case the
-copy of the journal in the backup is used.
+Without the journal a restore stops, unless a person gives a reason to continue. The restore then
+uses the copy of the journal in the backup.
 """
 
 from collections import Counter

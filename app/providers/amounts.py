@@ -1,4 +1,4 @@
-"""Amounts as providers write them: read exactly, or refused. Leaves out rounding."""
+"""Read amounts as providers write them. An amount that is not exact is refused, never rounded."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
-"""Dates as providers write them: when something happened, and when a request was signed.
+"""Parse dates as providers write them, such as the date of an event or of a signature.
 
-Each entry of DATES takes the value, the field's name for the sentence, and the profile's offset for
-dates without a zone. Digits beyond the microsecond are cut off. A request's timestamp has only
+Each entry of DATES takes the value, the field's name for error messages, and the profile's offset
+for dates without a zone. Digits beyond the microsecond are cut off. A request's timestamp has only
 ASCII digits; other numbers (`1.5`, `+1`, `1_0`, full-width digits, NaN) are refused.
 """
 

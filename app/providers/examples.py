@@ -4,8 +4,9 @@
 
 Each line is a JSON object: `name`, `event` (the provider's word as the profile reads it), `body`
 (an object or a text), `headers`, `url` and `method` if they matter, and `source`, the page or test
-that shows the shape. Each value is changed once, and the profile reads the event again. The fields
-that differ afterwards, such as the order, an amount or a date, come from the changed value.
+that shows the shape. To find which value of an example states which field, each value is changed
+once, and the profile reads the event again. The fields that differ afterwards, such as the order,
+an amount or a date, come from the changed value.
 
 Leaves out: sending.
 """

@@ -1,7 +1,8 @@
 """Identifiers of customers and payments in one normal form, so that equal ones have equal digests.
 
-Each begins with its kind and a colon; phone numbers are digits alone. The functions accept any JSON
-value, and return None for anything else. Leaves out the digests.
+An identifier begins with its kind and a colon, except a phone number, which has only digits. The
+functions accept any JSON value, and return None if it is no such identifier. Leaves out the
+digests.
 """
 
 import re

@@ -1,8 +1,9 @@
-"""The contract of `named/`: what one provider does that a profile file cannot describe.
+"""Interface of the modules in `named/`, each of which does for one provider what a profile file
+cannot describe.
 
-A module there may have a `SCHEME`, for `mac = "named:NAME"` with options in `[signature.options]`,
-and `PARTICULARS`, for `code = "NAME"`. A module is loaded only when a profile names it: most
-sources need none, and loading all would slow every start.
+A module in `named/` may have a `SCHEME`, for `mac = "named:NAME"` with options in
+`[signature.options]`, and `PARTICULARS`, for `code = "NAME"`. A module is loaded only when a
+profile names it: most sources need none, and loading all would slow every start.
 """
 
 from abc import ABC, abstractmethod

@@ -1,4 +1,5 @@
-"""Read a profile file: a frozen Profile, or all of its mistakes, each with its line."""
+"""Read a profile file into an immutable Profile, or report all of its mistakes, each with its
+line."""
 
 import dataclasses
 from collections.abc import Iterator

@@ -1,7 +1,8 @@
 """Questions to a provider about one of its events: requests to hosts that the profile fixes.
 
-Only references are taken from an event, percent-encoded into path or query, and never an address.
-Credentials are sent in headers and bodies, because addresses are stored. Leaves out: sending.
+Only references are taken from an event, never an address. They are percent-encoded into the path or
+the query. Credentials are sent in headers and bodies, because addresses are stored. Leaves out:
+sending.
 """
 
 import base64

@@ -1,8 +1,9 @@
-"""Slow payment methods of a profile: which claims are slow, and when the provider should know.
+"""Slow payment methods of a profile: which claims are slow, and by when the provider should know
+the result.
 
 A bank debit takes days, and a voucher is paid when the customer finds the time. The window is
-counted in business days from the event's date, or from a later date that it states. Nothing here
-makes an event unreadable: an unexpected method or date counts as absent, and the profile's longest
+counted in business days from the event's date, or from a later date that it states. An unexpected
+method or date does not make an event unreadable. It counts as absent, and the profile's longest
 window applies.
 """
 

@@ -1,4 +1,4 @@
-"""A source: one provider account that sends to us. Other rooms mainly use this class."""
+"""A source: one provider account that sends to us. Other packages mainly use the class `Source`."""
 
 import base64
 import json

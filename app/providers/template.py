@@ -1,4 +1,5 @@
-"""Signed content: a template of literals and references, filled with the bytes as received.
+"""Build the content that a signature covers: a template of literals and references, filled with the
+bytes as received.
 
 `{header:webhook-id}.{ts}.{body}` is Standard Webhooks. REFERENCES has one entry for each kind of
 reference. Leaves out: signing.

@@ -1,4 +1,4 @@
-"""Signature verification over the bytes as received, in numbered steps; and signing.
+"""Verify signatures over the bytes as received, in numbered steps. Also sign requests.
 
 The profile is compiled once, before the first request. The body is parsed only if the profile signs
 its members. The parser is strict: an invalid body has no members.

@@ -6,7 +6,7 @@ repetition may report another change. A caller reserves the row for a while befo
 answer deletes the row, unless the event arrived again meanwhile.
 
 Events with a reference known from the shop or from a checkout session come first. Then come the
-events that were asked about least often, alternating between the lanes of their senders. If the
+events that were asked about least often, alternating between groups of senders (`LANES`). If the
 process that reserved a row dies, or a fast clock postponed the row too far, the row becomes due
 again.
 

@@ -1,7 +1,7 @@
 """Holds orders whose payment may belong to another shop on the same provider account.
 
 Suppose that a payment exceeds the price of an order, and only the order number links it to the
-order. The number may then be one of another shop. This is likely if the account also brings
+order. The number may then belong to another shop's order. This is likely if the account also brings
 payments for orders that nobody placed here. The order is then held until a person releases it.
 
 The reader decides this once, when it reads the payment, with the data stored then. It does so only

@@ -1,8 +1,8 @@
 """Size of a short transaction, learned from the durations of earlier ones.
 
 Only one transaction at a time writes to an SQLite database, in any process. Meanwhile deliveries
-and API calls wait. What a row costs depends on the row, the disk and the load. So work on many
-pieces is limited by time, not by the number of rows.
+and API calls wait. The time that a row takes depends on the row, the disk and the load. So work on
+many pieces is limited by time, not by the number of rows.
 """
 
 from collections.abc import AsyncIterator

@@ -1,13 +1,18 @@
-"""Path of a delivery from the socket to a durable row of the inbox. Leaves out: folding, and
-reading requests and events.
+"""Path of a delivery from the socket to a durable row of the inbox.
 
-    1 source      4 age           6 inbox: committed together with many others
-    2 size        5 account and   7 acknowledgement
-    3 signature     environment
+    1 source
+    2 size
+    3 signature
+    4 age
+    5 account and environment
+    6 inbox             the row is committed together with many others
+    7 acknowledgement
 
-Each step either continues or ends with a verdict. A rejection is stored in the ring of rejected
-arrivals, with its reason and its bytes up to a limit. A signed request that cannot be read is
-stored completely and acknowledged.
+Each step either continues or ends with a verdict. A rejection is stored with its reason, and with
+its bytes up to a limit (`RejectionRing`). A signed request that cannot be read is stored completely
+and acknowledged.
+
+Leaves out: folding, and reading requests and events.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
-"""Ring of rejected arrivals, stored with their reason and bytes. Leaves out: deciding verdicts.
+"""Stores rejected arrivals with their reason and bytes. Leaves out: deciding verdicts.
 
-Its size is limited, so that a flood cannot fill the disk. The oldest arrivals are deleted first.
+The size of the store is limited, so that a flood cannot fill the disk. The oldest arrivals are
+deleted first.
 """
 
 from collections.abc import Sequence

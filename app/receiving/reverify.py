@@ -8,7 +8,7 @@ it is valid at one of these instants. Accepting a replay is harmless, because it
 effect.
 
 A genuine rejection becomes a delivery with its own id and arrival, in the transaction that deletes
-it from the ring. All other rejections stay.
+the rejection. All other rejections stay.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """State of each source, from its last deliveries and rejections.
 
-    counts outside the ring, its last deliveries ──judge──▶ state ──a refusing one──▶ explanation
+    last deliveries, rejections by hour ──judge──▶ state ──if it rejects deliveries──▶ explanation
 
 The command `doctor`, the page Setting up and the readiness probe show these states. They depend
 only on what has arrived, and not on the settings.

@@ -1,7 +1,7 @@
 """Last deliveries of each source, and number of rejections since then by hour.
 
-The ring of rejections has a limited size, so many false requests would push out the rejections of
-genuine ones. These counts are not limited. Leaves out: deciding verdicts.
+The number of stored rejections is limited, so many false requests would push out the rejections of
+genuine requests. The counts in this module are not limited. Leaves out: deciding verdicts.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,5 +1,5 @@
-"""Messages from a provider that could not be read. The values in a message are stored, so that it
-can be found by them.
+"""Messages from a provider that could not be read. The values in a message are stored, so that the
+message can be found by them.
 
 A row stays until the message was read or a person has judged it. A message may be about an order if
 it contains the reference of the order, or of one of its payments, sessions, refunds or captures. A

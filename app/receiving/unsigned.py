@@ -1,10 +1,10 @@
 """Limits of the receiver on requests that nobody signs.
 
 Anyone can send these requests. Each is stored and leads to a question to its provider. A callback
-may name a session or payment that is known from the shop or a checkout. It then has an allowance of
-its own, so that a flood does not crowd it out. Requests that exceed both allowances are answered
-with 429 and counted. As long as one of these requests may be about an order, no answer about the
-order may say that no payment came.
+may name a session or payment that is known from the shop or a checkout. Such a callback has an
+allowance of its own, so that a flood does not crowd it out. Requests that exceed both allowances
+are answered with 429 and counted. As long as one of these requests may be about an order, no answer
+about the order may say that no payment came.
 
 Leaves out: the order in which providers are asked (`confirmation_store`).
 """

@@ -1,5 +1,5 @@
-"""Steps 3 to 5 of a delivery's path (`receive.py`): verify signature, age, account and environment.
-Also reads stored deliveries.
+"""Verifies the signature, age, account and environment of a delivery. These are steps 3 to 5 of its
+path (`receive.py`). Also reads stored deliveries.
 
 The receiver uses this module only to decide whether to reject a request. The content of an accepted
 request is read later, from the stored bytes. Stored rejections are verified again here, too. Leaves

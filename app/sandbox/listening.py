@@ -1,9 +1,9 @@
-"""Forwarding: requests of a tunnel or a provider are sent unchanged to another address.
+"""Forwards requests from a tunnel or a provider, unchanged, to another address.
 
     request of limited size ─▶ optional recording ─▶ forwarding ─▶ answer to the sender
 
-Nothing is verified, stored or repeated. The sender gets the address's answer, 502 if it could not
-be reached, or 504 if it took too long.
+Nothing is verified, stored or repeated. The sender gets the answer of that address, 502 if the
+address could not be reached, or 504 if the answer took too long.
 """
 
 from collections.abc import Callable

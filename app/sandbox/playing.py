@@ -1,4 +1,5 @@
-"""Plays scripts: each step at its time, with newly signed events. Then compares the ledgers.
+"""Plays scripts: sends the events of each step at its time, newly signed. Then compares the ledgers
+with the expected ones.
 
 Time spans are divided by `speed`, and dates in events are shifted accordingly. The shop's records
 are sent to the API, which needs a token. Without a token, only the events are played.

@@ -1,4 +1,4 @@
-"""The provider: opens sessions and plays their scenarios to the end.
+"""The simulated provider, which opens sessions and plays their scenarios to the end.
 
 A session is opened once for each idempotency key. Its timeline then runs by the clock, even if the
 answer was lost. This module does not serve HTTP.

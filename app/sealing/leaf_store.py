@@ -11,7 +11,7 @@ others is withheld. A leaf of the kind `reading` records that a delivery was lat
 or assigned to an order.
 
 A document is sealed forever. README.md of `app/evidence` specifies its form. Once 0.1.0 is tagged,
-a member may be added only if it is omitted for earlier rows, or belongs to a new kind.
+a new member may be added only to a new kind of document, or if it is omitted for earlier rows.
 """
 
 import hashlib

@@ -1,9 +1,10 @@
-"""Rows without a leaf in the log: marked rows, numbered rows, and rows that a sweep finds.
+"""Finds rows without a leaf in the log: marked rows, numbered rows, and all other rows by a sweep
+over their ids.
 
 Rows whose keys are ids are not committed in the order of their ids. So the transaction that writes
 them also marks them, and a mark becomes visible together with its rows. Rows that are numbered in
-the order of commits need no marks. A sweep over all ids finds any other rows. Rows that have a leaf
-already are skipped. Leaves out: sealing.
+the order of commits need no marks. The sweep finds any other rows. Rows that have a leaf already
+are skipped. Leaves out: sealing.
 """
 
 from collections.abc import Iterable, Sequence

@@ -2,8 +2,8 @@
 
 A receiver runs the HTTP application, the queue, which commits to the inbox, and the tasks that
 watch both. A separate process (`serving`), or in tests this one, reads the inbox, folds, seals and
-notifies. If a part ends by itself, or the store is poisoned, readiness turns red, the server stops,
-and the process ends, because half a service must not acknowledge anything.
+notifies. If a part ends by itself, or the store is poisoned, the readiness probe fails, the server
+stops, and the process ends, because half a service must not acknowledge anything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Processes that read, fold, seal and notify, from start to end, and the parts that they run.
+"""Runs the processes that read, fold, seal and notify. Also builds the parts that these processes
+run.
 
 A receiver's API is not loaded here, which halves a worker's start.
 """

@@ -2,8 +2,8 @@
 
 The scheme is that of braintree_python, `webhook_notification_gateway.py`. `bt_signature` holds
 `public_key|hex` pairs joined by `&`. Each hex is the HMAC-SHA1 of `bt_payload`, as sent or with a
-newline after it, under the SHA-1 of the private key. No age is judged: the time inside the payload
-is the event's own, and Braintree repeats a delivery for a day.
+newline after it, under the SHA-1 of the private key. The age of a request is not checked, because
+the time in the payload is the event's own, and Braintree repeats a delivery for a day.
 """
 
 import json
