@@ -1,6 +1,6 @@
 """The read-only API of finance: imports, matches, breaks, decisions and closed months.
 
-The documents are those that the commands print.
+The documents equal the output of the commands.
 """
 
 from collections.abc import AsyncGenerator, Mapping

@@ -1,4 +1,5 @@
-"""Pages of runs, months, reports and the bank; starting a run, trying rules, closing a month."""
+"""Pages of runs, months, reports and the bank. Their actions start a run, try rules or close a
+month."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import tzinfo

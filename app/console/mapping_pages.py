@@ -1,4 +1,4 @@
-"""Column mappings: drafted on an upload's page, saved by name, and deleted."""
+"""Pages of column mappings, which people draft on an upload's page, save by name, and delete."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

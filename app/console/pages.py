@@ -1,4 +1,4 @@
-"""Rendering of documents: HTML by a template, JSON, and CSV of one of their lists. Also
+"""Render documents as HTML by a template, or as JSON, or one of their lists as CSV. Also make
 downloads."""
 
 import json

@@ -1,5 +1,5 @@
-"""Page of personal data: past erasures, proposing an erasure after a preview, and copies for
-people.
+"""Page of personal data. People see past erasures, propose an erasure after a preview, and make
+copies of a person's data.
 
 1 look     for a number, email address or order, show what would be erased, what must stay, and why
 2 propose  the number or address is typed again, with a reason. The erasure is carried out when

@@ -1,4 +1,4 @@
-"""Context of an operation: settings, the open database, the merchant's policy, the one clock.
+"""Context of an operation: the settings, the open database, the merchant's policy and the clock.
 
 The command line, the API and the console hold an AppContext and pass it to operations. `Work` runs
 an operation in a separate process with its own context.

@@ -1,4 +1,5 @@
-"""Schema of a database: its version, its migrations, and the check of every object against them.
+"""Schema of a database: its version, its migrations, and a check that every object is as the
+migrations make it.
 
 Also contains the stamp of the database's environment, and the file that records that a database
 exists. Leaves out the tables.

@@ -1,4 +1,4 @@
-"""PostgreSQL servers: whether they keep confirmed commits, even after a standby takes over."""
+"""Check that PostgreSQL servers keep confirmed commits, even after a standby takes over."""
 
 import json
 import re

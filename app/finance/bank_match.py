@@ -1,4 +1,4 @@
-"""Bank lines with their matches: the bucket of each line, and its payouts."""
+"""Bank lines as matched: the bucket of each line, and the payouts or orders that it matches."""
 
 import asyncio
 from collections import Counter

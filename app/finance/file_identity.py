@@ -4,7 +4,7 @@
 2 mapping  if the file has all columns of a saved mapping, the mapping gives the kind
   export   if no mapping fits, a preset that fits the heading gives the kind and the provider
 3 columns  if no preset fits either, required columns in the heading give the possible kinds
-4 source   the source of the provider; of several sources, the one whose account the file names
+4 source   the provider's source; if there are several, the source whose account the file names
 
 Nothing is guessed: if several kinds or sources remain, a person must choose.
 """

@@ -5,7 +5,7 @@ payments by source, method and month.
                     open             statements cover it, but no line names it
                     not covered      no statement covers it: nothing is known about it
 
-The captures are those that the newest reconciliation read.
+Only captures that the newest reconciliation read are included.
 """
 
 from collections import defaultdict

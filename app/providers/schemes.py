@@ -1,4 +1,5 @@
-"""Cryptography: signatures of content with a key. SCHEMES has one entry for each scheme."""
+"""Cryptography of signatures, which are computed from content and a key. SCHEMES has one entry for
+each scheme."""
 
 import hashlib
 import hmac

@@ -1,4 +1,4 @@
-"""Append of a batch of arrivals in one transaction: verdicts, rows, links and due marks.
+"""Append a batch of arrivals in one transaction: verdicts, rows, links and due marks.
 
 Each step reads or writes for the whole batch at once:
 

@@ -1,4 +1,4 @@
-"""Waiting until accepted deliveries are read, and the age of the oldest unread delivery.
+"""Wait until accepted deliveries are read. Also find the age of the oldest unread delivery.
 
 A delivery counts as unread if it was accepted before the question and is still unread two seconds
 later. So a question about one order waits up to two seconds. Lists and pages do not wait. Actions

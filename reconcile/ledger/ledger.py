@@ -1,7 +1,7 @@
 """Types of a fold's result: one order's ledger and its parts.
 
-Leaves out: wording. Reasons and findings carry a code, cited ids and facts; `vocabulary`, `explain`
-and `plain` turn those into sentences.
+Leaves out: wording. Reasons and findings carry a code, cited ids and facts, which `vocabulary`,
+`explain` and `plain` turn into sentences.
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
-"""Computes which part of a payment was paid on top of the price, and which discounts the provider
-gave.
+"""Computes which part of a payment was paid on top of the price, and which discounts were given at
+the provider.
 
 Leaves out: which payments count; `outcome` passes them in.
 

@@ -3,10 +3,10 @@ all.
 
 Leaves out: which evidence is known. The instant of the matching decides that.
 
-The period of an order is that of the order's date in the book. If the book has no date, the date of
-the first money decides. If there is no money, the date of the first evidence decides. A statement
-line without an order belongs to the period of its own date. If it has no date, it belongs to the
-period of its import. A book line without date and money belongs to every period.
+The order's date in the book decides to which period the order belongs. If the book has no date, the
+date of the first money decides. If there is no money, the date of the first evidence decides. A
+statement line without an order belongs to the period of its own date. If it has no date, it belongs
+to the period of its import. A book line without date and money belongs to every period.
 
 A group, a match by hand or a payment may join the rows of several orders. Such rows are matched
 together, so they belong to one period, which is determined as if they were one order. The caller
