@@ -44,7 +44,7 @@ Progress = Callable[[int, int | None], None]
 """Function called with (rows so far, total rows). The total is None while rows are read."""
 
 FIRST_ROWS, MOST_ROWS = 500, 4_000
-"""Maximum number of rows in the first transaction, and in later ones."""
+"""Maximum number of rows in the first transaction of an import, and in each later transaction."""
 
 SILENT_S: Final = 5.0
 """Seconds without a write after which an import counts as killed."""

@@ -134,7 +134,7 @@ def key_files(settings: Settings) -> dict[str, Path]:
 
 
 def _may_be_there(path: Path) -> bool:
-    """Return whether a file exists, or cannot be examined by this user."""
+    """Return whether a file may exist. Return True if this user is not permitted to find out."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):

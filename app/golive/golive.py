@@ -174,7 +174,8 @@ ITEMS: Final = (*CHECKED, *REHEARSED, *STATED)
 UNTRIED: Final = " (not run yet)"
 
 MAX_NOTE: Final = 2_000
-"""Maximum length in characters of a note: a paragraph, and where the documents are."""
+"""Maximum length of a note in characters. It is enough for a paragraph that also says where the
+documents are."""
 
 
 class ChecklistItemDocument(TypedDict):

@@ -59,7 +59,8 @@ def rest(answered: int) -> float:
 
 
 COUNTED: Final = 100_000
-"""Limit up to which due rows are counted. Counting millions would take a third of a second."""
+"""Number up to which due rows are counted. Counting millions of rows would take a third of a
+second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,11 +42,12 @@ CERTIFICATE_SOON: Final[Duration] = 14 * DAY
 MIB: Final = 1024 * 1024
 
 SPARE_MIB: Final = 1024
-"""MiB that should be free beyond the low-water mark, enough for half a million deliveries."""
+"""MiB that should be free in addition to the space below which deliveries are refused. Half a
+million deliveries fit in it."""
 
 
 NAMED: Final = 6
-"""Maximum number of changed settings that a line names."""
+"""Maximum number of changed settings that are named in one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -209,8 +209,11 @@ def _note(
     things: int,
     orders: int,
 ) -> None:
-    """Store a correction, and end sessions, invitations and proposals that would last too long.
-    `after` is the latest instant that a correct clock can have given."""
+    """Store a correction of the clock. End the sessions, invitations and proposals that would last
+    too long because they were begun while the clock was ahead.
+
+    after  latest instant that a correct clock can have given
+    """
     until = correction.until
     refused = redate_rejections(connection, until)
     put_back(connection, until, also=BEAT)

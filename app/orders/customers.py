@@ -180,7 +180,7 @@ MOST_ORDERS: Final = 200
 in two days."""
 
 OPEN_FOR: Final[Duration] = DAY
-"""Time after the approval in which the numbers can be seen: one day's work."""
+"""Time after the approval in which the numbers can be seen. It is enough for one day's work."""
 
 NAME: Final = "unmask"
 
@@ -192,7 +192,8 @@ PURPOSES: Final[Mapping[str, str]] = {
     "authority": "answer a bank or an authority",
     "other": "do something else, named in the reason",
 }
-"""Purposes of seeing numbers. The list is closed, so that the trail can be counted by purpose."""
+"""Purposes for which numbers may be seen. No others are possible, so that the entries in the audit
+trail can be counted by purpose."""
 
 NOT_ALONE: Final = "seeing the numbers of several customers needs two operators"
 

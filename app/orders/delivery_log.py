@@ -38,7 +38,8 @@ Verdict = Literal[
     "wrong_account",
 ]
 VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
-"""Every verdict; the first five are acknowledged, the others are rejections."""
+"""All verdicts, in an order on which code relies. Deliveries with the first five are acknowledged,
+and the others are rejections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -221,8 +221,8 @@ MOST_UNREAD: Final = 5
 
 
 def _unread_notes(connection: PlainConnection, names: list[str], *, nothing: bool) -> list[str]:
-    """Return notes on unread messages with these names; if `nothing` was found, also on messages
-    without readable values."""
+    """Return notes on the unread messages that have one of these names. If the search found
+    `nothing`, also return a note on the messages of which no value could be read."""
     naming = messages_with(connection, names)[:MOST_UNREAD]
     hidden = restricted_deliveries(connection, [each.delivery_id for each in naming])
     notes = [

@@ -37,10 +37,11 @@ LOOKS: Final = 2
 process starts. A short burst ends earlier."""
 
 SILENT_S: Final = 60.0
-"""Seconds without a finished round until a child is killed. A slow disk needs a few seconds."""
+"""Seconds after which a child that has finished no round is killed. On a slow disk, a round takes a
+few seconds."""
 
 ENDING_S: Final = 2.0
-"""Seconds that a child has to end after closing its connection, before it is killed."""
+"""Seconds that a child has to end after its connection was closed. After that it is killed."""
 
 REST_S: Final = 5.0
 """Seconds until a child may be started again after the last child ended because it had little to

@@ -263,7 +263,7 @@ def _reached(
 
 
 Mark = tuple[str, str, str]
-"""Payment, session or event, with its source and reference."""
+"""Mark of a payment, session or event: the kind of thing, its source and its reference."""
 
 
 def _marks(event: Event) -> set[Mark]:

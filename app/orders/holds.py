@@ -40,7 +40,7 @@ NOT_YET_HELD: Final = "rec_to_be_held"
 """Id of a hold that readers take into account before the fold worker has recorded it."""
 
 FIRST_RELEASED, MOST_RELEASED = 100, 1_000
-"""Maximum number of orders released in the first transaction, and in any transaction."""
+"""Maximum number of orders that are released in the first transaction, and in each later one."""
 
 MOST_NAMED: Final = 20
 """Maximum number of orders named in the audit trail or in a refusal. All are counted."""

@@ -29,7 +29,8 @@ STATES: Final[tuple[State, ...]] = get_args(State)
 `dead` one was given up."""
 
 _STUCK_AFTER: Final = 2
-"""Failed tries after which a notification is stuck. A restarting shop refuses each one once."""
+"""Number of failed tries after which a notification is stuck. A single failed try may be due to a
+restart of the shop."""
 
 _COLUMNS: Final = ("seq", "order_key", "since", "due_at", "tries")
 

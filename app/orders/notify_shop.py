@@ -65,13 +65,14 @@ FIRST_PAUSE: Final[Duration] = 5 * SECOND
 """Pause before the second try. Each further pause is four times as long."""
 
 LONGEST_PAUSE: Final[Duration] = HOUR
-"""Maximum pause between two tries of a notification that is refused while others are accepted."""
+"""Maximum pause between two tries of a notification that the shop refuses, while it accepts
+others."""
 
 LONGEST_PROBE_PAUSE: Final[Duration] = MINUTE
 """Maximum pause between two probes, unless the shop asked for a longer pause (Retry-After)."""
 
 LONGEST_ASKED_PAUSE: Final[Duration] = 15 * MINUTE
-"""Maximum pause that a shop can ask for (Retry-After). A proxy may ask for hours."""
+"""Maximum pause that a shop can request with a Retry-After header. A proxy may ask for hours."""
 
 GIVE_UP_AFTER: Final[Duration] = 3 * DAY
 """Time after which a notification is given up. A shop may be down for a weekend."""

@@ -180,8 +180,9 @@ def news(
 def _priced(
     known: Sequence[Record], facts: OrderFacts, *, now: Instant, author: str
 ) -> list[Record]:
-    """Return a record of the order's price, tenders and date, unless all are known. Raises
-    TendersDoNotFit if the tenders exceed the price or have another currency."""
+    """Return a list of one record of the order's price, tenders and date. Return an empty list if
+    the latest record already states all of them. Raises TendersDoNotFit if the tenders exceed the
+    price or have another currency."""
     placed = [record for record in known if record.kind == "order_placed"]
     last = placed[-1] if placed else None
     tenders = facts.tenders

@@ -13,7 +13,7 @@ from app.orders.customers import checked_reason, phones_of
 from app.orders.read_orders import explain_order
 
 SHOWN: Final = 50
-"""Maximum number of notes of one order that are shown: the newest."""
+"""Maximum number of notes that are shown of one order. They are the newest."""
 
 ABOVE_ALL: Final = 2**62
 

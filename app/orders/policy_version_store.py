@@ -38,7 +38,8 @@ _SOME_WITH_MONEY: Final = (
     "IN ('succeeded', 'partially_refunded', 'disputed', 'charged_back', 'unresolved')) "
     "ORDER BY order_key"
 )
-"""SQL for orders that had money at their last fold. Orders without a fold are due anyway."""
+"""SQL for orders that have received money according to their cached ledger. Orders without a cached
+ledger are due anyway."""
 
 _SET_DUE: Final = (
     "UPDATE order_due SET generation=generation+1, "

@@ -73,8 +73,8 @@ MAX_NUMBER: Final = 2**53 - 1
 need a larger number."""
 
 _JUMP: Final = "revisions after "
-"""Prefix of names in `meta` that record restores. After the prefix, a name has the last number
-before the restore. The value is the first number after the restore."""
+"""Beginning of the names in `meta` that record restores. The rest of the name is the last number
+before the restore, and the value is the first number after it."""
 
 
 def first_after_restore(head: int, now: Instant, *, given: int = 0) -> int:

@@ -116,7 +116,8 @@ class OrderPageDocument(TypedDict):
 
 
 FOLDS_IN_A_ROW: Final = 25
-"""Orders folded in a row before other requests are served: about a millisecond."""
+"""Number of orders that are folded before other requests get a turn. Folding so many takes about a
+millisecond."""
 
 
 class _Explained(NamedTuple):

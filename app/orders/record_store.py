@@ -69,7 +69,8 @@ def reference_links(records: Iterable[Record]) -> Links:
 
 
 Named = tuple[str, str | None, str | None]
-"""Source, session and payment; session or payment is None."""
+"""Reference that was named: source, session and payment. Either the session or the payment is
+None."""
 
 
 async def owners_of(

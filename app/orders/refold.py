@@ -33,7 +33,8 @@ from reconcile.ledger.revise import Position, position_of, revise
 _log_revision = LogLine("revision", "delivery", "order", "outcome")
 
 AT_ONCE: Final = 1_000
-"""Maximum orders set due in one transaction. Acknowledgements wait until it ends."""
+"""Maximum number of orders that are set due in one transaction. Acknowledgements wait until it
+ends."""
 
 
 class TakingUp:
@@ -145,10 +146,11 @@ PUT_ASIDE: Final = 10 * MINUTE
 earlier."""
 
 CLAIM: Final = 30 * SECOND
-"""Time until the claim of a dead worker on an order ends; many times longer than a round."""
+"""Time for which a worker claims an order. If the worker dies, another one can take the order
+afterwards. It is many times longer than a round."""
 
 CALLED_AT_ONCE: Final = 1_000
-"""Maximum orders set due in one transaction. Deliveries wait until it ends."""
+"""Maximum number of orders that are set due in one transaction. Deliveries wait until it ends."""
 
 
 async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = None) -> int:

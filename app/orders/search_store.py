@@ -24,7 +24,8 @@ AT_ONCE: Final = 500
 """Maximum number of events of a day that are read at a time."""
 
 MOST: Final = 5_000_000
-"""Maximum number of events searched for one amount, which takes some seconds."""
+"""Maximum number of events that are searched for one amount. Searching so many takes some
+seconds."""
 
 _LAST: Final = "\U0010ffff"
 

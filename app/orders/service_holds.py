@@ -253,7 +253,7 @@ def gaps_in(
 
 
 SUPPOSED: Final = "rec_to_be_noted"
-"""Id of a record that a reader assumes until the fold worker writes it."""
+"""Id of records that a reader adds to a history because the fold worker will write them next."""
 
 
 # --- (2) record ----------------------------------------------------------------------------------

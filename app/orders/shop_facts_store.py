@@ -25,7 +25,8 @@ from reconcile.ledger.correlate import Filed, file_records
 from reconcile.ledger.records import Record
 
 UNKNOWN: Final[Literal["unknown"]] = "unknown"
-"""Value of a time if the shop's statements were lost and not repeated since."""
+"""Value for a time that the shop stated, if its statements were lost and it has not repeated them
+since."""
 
 Stated = Instant | Literal["unknown"] | None
 

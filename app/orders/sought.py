@@ -22,10 +22,10 @@ from reconcile.money import EXPONENTS, MoneyError, from_major
 from reconcile.periods import Calendar
 
 MAX_TEXT: Final = 256
-"""Maximum number of characters of a search text: longer than any provider's references."""
+"""Maximum number of characters of a search text. No provider has longer references."""
 
 MAX_MESSAGE: Final = 1_000
-"""Maximum number of characters of a pasted message: several joined SMS."""
+"""Maximum number of characters of a pasted message. Several joined SMS have no more."""
 
 GRAMMAR: Final = (
     "type a reference or its end, a payment, a refund, a session, an event id, a phone number "
@@ -39,7 +39,8 @@ _DAY: Final = re.compile(
     r"|(?P<first>\d{1,2})([-/.])(?P<second>\d{1,2})\6(?P<year>\d{4})",
     re.ASCII,
 )
-"""Pattern of a date: year, month and day, or day and month in either order and then the year."""
+"""Pattern of a date. It is written as year, month and day, or as day and month in either order and
+then the year."""
 
 _NUMBER: Final = re.compile(
     r"\d{1,15}(?:\.\d{1,4})?"
@@ -52,7 +53,8 @@ blanks, or as in India: `1,50,000`."""
 _COMMA: Final = re.compile(
     r"(?:\d{1,15}|\d{1,3}([.'\u2019 ])\d{3}(?:\1\d{3}){0,3}),\d{1,2}", re.ASCII
 )
-"""Pattern of an amount such as `1.500,00`. Three digits after a comma are thousands."""
+"""Pattern of an amount with a decimal comma, such as `1.500,00`. At most two digits follow the
+comma, because three digits after a comma are thousands."""
 _SIGN: Final = r"[^\d\s.,'\u2019+()#/_=-]{1,5}"
 _AMOUNT: Final = re.compile(
     rf"(?:(?P<before>{_SIGN})\.? ?)?(?P<number>\d(?:[\d.,'\u2019 ]*\d)?)"
@@ -95,7 +97,8 @@ _RECEIPTS: Final = (
     ),
     re.compile(r"\b((?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{8,14})\b"),
 )
-"""Patterns of the receipt in an SMS, the most certain first: M-PESA, Airtel Money, MTN MoMo."""
+"""Patterns of the receipt number in an SMS, the most reliable first. They are for M-PESA, for
+Airtel Money and for MTN MoMo."""
 
 _ACCOUNT: Final = re.compile(
     r"\b(?:for account|account(?: number)?|acc\.?(?: no\.?)?)[.: ]+(?=[\w#/-]*\d)([\w#/-]{1,40})",
@@ -256,7 +259,8 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _days(word: str, calendar: Calendar) -> dict[str, tuple[Instant, Instant]]:
-    """Return the days that a word may mean: `05/11/2026` may be in November or in May."""
+    """Return the days that a word may mean, by name. `05/11/2026` may be a day in November or in
+    May."""
     found = _DAY.fullmatch(word)
     if found is None:
         return {}

@@ -625,8 +625,8 @@ async def _batches(
     after: int = 0,
     not_ours: bool = False,
 ) -> AsyncIterator[list[tuple[Unallocated, int]]]:
-    """Yield all unallocated payments with their positions, in large batches: each call of
-    `unplaced_keys` reads all events without an order."""
+    """Yield all unallocated payments with their positions. The batches are large, because each call
+    of `unplaced_keys` reads all events that have no order."""
     now = context.clock.now()
     keys, most = (
         (store.other_shops_keys, AT_ONCE) if not_ours else (store.unplaced_keys, MOST_COUNTED)

@@ -91,9 +91,16 @@ _KEYS: Final = (
     "FROM {standalone} WHERE {alone} AND {counts} AND {of_source}"
     ") AS found GROUP BY source, reference HAVING min(number) > ? ORDER BY 3 LIMIT ?"
 )
-"""SQL for payments without an order, including some that are stored under an order: payments that
-may be another shop's (the caller leaves these out), refunds without a payment, renewals, and
-withdrawn assignments. CROSS JOIN makes SQLite begin with the records, which are few."""
+"""SQL for payments without an order. The result includes these payments although they are stored
+under an order:
+
+- payments that may belong to another shop, which the caller leaves out
+- renewals
+- payments whose assignment was withdrawn
+- refunds without a payment
+
+CROSS JOIN makes SQLite begin with the records, which are few.
+"""
 
 _SHARED: Final = {
     "reference": "coalesce(events.payment, events.session, events.event_id)",
@@ -107,7 +114,8 @@ _INDEXES: Final = {
     "agreed": "ix_events_agreement",
     "standalone": "ix_events_standalone",
 }
-"""Indexes that SQLite must be told to use. Otherwise it would read the events of all orders."""
+"""Indexes that the query must name on SQLite. SQLite would otherwise read the events of all
+orders."""
 
 
 def _keys(of_source: str, *, dialect: str) -> str:
@@ -357,7 +365,8 @@ def orders_linked_to(connection: PlainConnection, keys: Collection[PaymentKey]) 
 
 
 def _marks(event: Event) -> list[PaymentKey]:
-    """Return the keys of an event's payment and session; without both, a key with its id."""
+    """Return the keys of an event's payment and session. If it has neither, return one key with the
+    event's id."""
     names = [name for name in (event.payment, event.session) if name is not None]
     return [PaymentKey(event.source, name) for name in names or [event.event_id]]
 

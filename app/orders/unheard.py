@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from app.providers.source import Source
 
 MOST_SHOWN: Final = 100
-"""Maximum messages shown for one order. A wrong profile can make all messages unreadable."""
+"""Maximum number of messages that are shown for one order. There may be many, because a wrong
+profile can make all messages unreadable."""
 
 
 def unheard_of(

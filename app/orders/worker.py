@@ -26,11 +26,12 @@ TRY_AGAIN_S: Final = 1.0
 """Seconds of pause if the database could not be written, because its disk is full or it is busy."""
 
 BACKLOG_S: Final = 0.25
-"""Seconds between two rounds in a backlog. Without a pause, an order would be folded, published and
-sealed once for each of its deliveries."""
+"""Minimum seconds between two rounds while deliveries wait. Without a pause, an order would be
+folded, published and sealed once for each of its deliveries."""
 
 LONG_BACKLOG_S: Final = 5.0
-"""Maximum pause in seconds in a backlog. The pause is a quarter of the oldest delivery's age."""
+"""Maximum seconds between two rounds while deliveries wait. The pause is a quarter of the age of
+the oldest delivery, but not longer than this."""
 
 
 class FoldWorker:

@@ -215,7 +215,8 @@ async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuil
 
 @cache
 def _sources() -> Mapping[str, Source]:
-    """Compile the sources on first use, so that a mistake in settings raises an error there."""
+    """Compile the sources. This is done at the first use, because an error raised there reaches the
+    caller."""
     settings, _ = begun_with[0]
     return compile_sources(settings, phone_key=read_phone_key(settings.phone_key_path))
 

@@ -242,8 +242,9 @@ async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection
 async def _customers(
     connection: AsyncConnection, notes: Iterable[tuple[Any, ...]], contests: Contests
 ) -> set[tuple[bytes, str]]:
-    """Return (digest, order) for each note on a phone number. A delivery without an order is listed
-    by its id, and orders that share evidence are listed as one order."""
+    """Return (digest, order) for each note on a phone number. If a delivery has no order, its id
+    takes the order's place. Orders that share evidence count as one, under the name of the
+    first."""
     several = list(notes)
     deliveries = [thing for _, kind, thing in several if kind == "delivery"]
     orders = {each.delivery_id: each.order for each in await owners(connection, deliveries)}
@@ -272,7 +273,8 @@ def _together(pairs: Iterable[tuple[str, str]]) -> Contests:
 LEDGERS: Final = Derived(
     "the ledger of {}", (LEDGER_COLUMNS[0], *LEDGER_COLUMNS[2:]), slice(1), "its history"
 )
-"""Ledgers without `as_of`, because equal ledgers may have been folded at different times."""
+"""Comparison of cached ledgers without their `as_of`. Equal ledgers may have been folded at
+different times."""
 PUBLISHED: Final = Derived(
     "the latest published outcome of {}",
     ("order_key", "outcome", "fulfillable", "substance"),

@@ -278,7 +278,8 @@ OWNED: Final[Mapping[str, str]] = {
     "WHERE gone_at IS NULL AND order_key IN ({})",
     "order_keys": "SELECT number FROM order_keys WHERE order_key IN ({})",
 }
-"""Rows that an erasure empties or deletes. Rows of other tables are found by their content."""
+"""SQL for the rows of orders and deliveries that an erasure empties or deletes, by table. Rows of
+other tables are found by their content."""
 
 
 async def owned_rows(connection: AsyncConnection, things: Collection[str]) -> dict[str, set[Key]]:
@@ -305,7 +306,7 @@ body has at most a MiB and a file may have several."""
 _DEFLATED: Final = b"\x78"
 
 MOST_INFLATED: Final = 64 * 1024 * 1024
-"""Maximum number of bytes searched in one decompressed part."""
+"""Maximum number of bytes of a decompressed content that are searched."""
 
 
 async def rows_that_hold(

@@ -32,7 +32,8 @@ MAX_LINE_BYTES: Final = 4_096
 """Maximum bytes of a line with its end. It fits in one disk block, so a crash loses little."""
 
 MAX_IDS: Final = 100
-"""Maximum number of ids in a line. One short transaction empties the rows of a line."""
+"""Maximum number of ids in a line. The rows of a line are emptied in one transaction, which must be
+short."""
 
 Kind = Literal[
     "journal",
@@ -81,7 +82,8 @@ _KEY_CHARS: Final = 64
 _CHECK_CHARS: Final = 32
 _DIGEST_CHARS: Final = 32
 _MAX_IDS_CHARS: Final = 3_900
-"""Maximum number of characters of the ids in a line; the other fields have at most 140."""
+"""Maximum number of characters of the ids in a line. The other parts of a line have at most 140
+characters."""
 _LINE: Final = re.compile(
     r"(?P<number>[0-9]{1,12}) (?P<at>[0-9TZ:.-]{20,27}) (?P<kind>[a-z_]{1,20}) "
     r"(?P<rule>[a-z_]{1,20}) (?P<ids>[0-9A-Za-z_,/-]{1,3900}) (?P<check>[0-9a-f]{32})",
@@ -344,7 +346,8 @@ def _read(file: BinaryIO, key: JournalKey) -> tuple[list[JournalLine], int, bool
 
 
 def _line(text: str, before: str, key: JournalKey) -> JournalLine | None:
-    """Parse a line; None if it was changed or does not follow the line with the check `before`."""
+    """Parse a line. Return None if it was changed, or if it does not follow the line whose check is
+    `before`."""
     found = _LINE.fullmatch(text) if len(text) < MAX_LINE_BYTES else None
     if found is None:
         return None

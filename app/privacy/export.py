@@ -47,7 +47,8 @@ from reconcile.documents import Count, InstantText
 from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
 
 OPEN_FOR: Final[Duration] = DAY
-"""Time after the approval in which the proposer may take the copy: one day's work."""
+"""Time after the approval in which the proposer may take the copy. It is enough for one day's
+work."""
 
 NAME: Final = "export"
 
@@ -219,7 +220,8 @@ def export_kind(context: AppContext) -> proposals.ProposalKind:
 def _must_be_of(
     context: AppContext, approved: Proposal, asked: ExportRequest, *, person: str | None
 ) -> None:
-    """Raise UsageError if the request differs from the approved copy's subject or attachments."""
+    """Raise UsageError if the request is about another subject than the approved copy, or includes
+    attachments that were not approved."""
     if asked.attachments and "attachments" not in approved.given:
         raise UsageError("the approved copy excludes attached PDFs and pictures")
     known = approved.given.get("pseudonym")
@@ -451,7 +453,8 @@ _STYLE: Final = (
 )
 
 _MOST_SHOWN: Final = 100_000
-"""Maximum number of characters of one table on the page; its file has all rows."""
+"""Maximum number of characters that the page shows of one table. The table's file has all of
+them."""
 
 
 def index_page(index: Mapping[str, Any], members: Mapping[str, bytes]) -> bytes:

@@ -125,8 +125,8 @@ async def find_person(
 async def _tell_apart(
     context: AppContext, connection: Connection, found: Found, *, person: str
 ) -> None:
-    """Add the person's further identifiers and names from events with their number or address. A
-    delivery without any of the person's identifiers counts as another person's."""
+    """Find the person's further identifiers and names in the events that state the phone number or
+    address. Deliveries that state only other identifiers count as deliveries of other people."""
     stated_by = dict[str, tuple[set[str], set[str], str]]()
     for order in sorted(found.orders):
         stated_by |= await _stated(context, connection, order)

@@ -31,10 +31,12 @@ TELLING: Final = 4
 """Minimum number of characters of a reference for which texts are searched."""
 
 SHORTEST: Final = 7
-"""Minimum number of digits of a phone number in a member that is meant for phone numbers."""
+"""Minimum number of digits for a text to count as a phone number. Applies only to members that are
+named like phone numbers."""
 
 _DATE: Final = re.compile(r"(?<!\d)(?:1\d{12}|20\d{12})(?!\d)")
-"""Milliseconds since 1970, or a date with a time in digits. Neither is a phone number."""
+"""Pattern of a time in milliseconds since 1970, or of a date and time in digits. Neither is a phone
+number, although it looks like one."""
 
 
 class PersonalCopy:
@@ -182,9 +184,12 @@ class PersonalCopy:
         )
 
     def _names_another(self, text: str, *, field: str, within: str, other: bool) -> bool:
-        """Return whether a text is another person's name. If the object is about another person
-        (`other`), any unknown name counts; if not, only a name without a word of the person's
-        names."""
+        """Return whether a text is another person's name. If the text has a word of the person's
+        own names, it usually is not.
+
+        other  whether the object is about another person. If so, a name counts as another's unless
+               all its words are the person's
+        """
         words = name_words(text)
         if other and (field.lower() == "name" or masking.names_a_person(field, within=within)):
             return not self._names.issuperset(words)

@@ -23,7 +23,8 @@ NAMED_BY: Final[Mapping[str, str]] = {
     "break_id": "breaks",
     "attachment_files.sha256": "files",
 }
-"""Columns that may identify a person's data, by kind. A name without a dot is for all tables."""
+"""Kinds of things that identify a person's rows, by column. A column without a table's name stands
+for the column in all tables."""
 
 _FOUND: Final = 'SELECT {key} FROM {table} WHERE "{column}" IN ({})'
 _ROW: Final = "SELECT {columns} FROM {table} WHERE {key}"

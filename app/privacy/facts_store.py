@@ -21,7 +21,7 @@ from app.sealing.log_queue_store import log_size
 from reconcile.transparency.merkle import STEP
 
 AT_ONCE: Final = 20_000
-"""Deliveries checked by one statement: a tenth of a second's work."""
+"""Number of deliveries that one statement checks. A statement then takes a tenth of a second."""
 
 
 _COUNT: Final = "SELECT count(*) FROM {table} {which}"

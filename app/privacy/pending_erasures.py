@@ -30,10 +30,12 @@ from app.receiving.restriction_store import RestrictionRow
 from reconcile.instants import SECOND, Instant
 
 REST_S: Final = 60.0
-"""Minimum number of seconds between two rounds, and between two tries of pending lines."""
+"""Minimum seconds between two rounds. While journal lines are pending, each round tries them again
+after this time."""
 
 IDLE_S: Final = 3_600.0
-"""Maximum number of seconds between two looks for other processes' erasures and restrictions."""
+"""Maximum seconds between two rounds. A round also finds erasures and restrictions of other
+processes."""
 
 AT_ONCE: Final = 100
 """Maximum number of restrictions judged in one round. Each judgement needs a fold."""
@@ -132,7 +134,8 @@ async def _judge_again(context: AppContext, journal: ErasureJournal, row: Restri
 
 
 def _after(row: RestrictionRow, erasure: Erasure, *, now: Instant) -> RestrictionRow | None:
-    """Return the restriction with its new reason and end; None if it is over."""
+    """Return the restriction with its present reason and end; None if nothing restricts the data
+    any more."""
     for each in erasure.kept:
         if (each.kind, each.what) == (row.kind, row.thing):
             look_at = next_look(now, each.why, each.until)

@@ -396,8 +396,11 @@ def _begun(context: AppContext, retention: Retention) -> Pruning:
 async def _pass(
     context: AppContext, retention: Retention, pruning: Pruning, *, dry_run: bool, keep: int = 0
 ) -> AsyncIterator[int]:
-    """Prune; after each page, yield the number of examined deliveries. Raise UsageError if stored
-    data are dated later than now, because a clock is or was wrong."""
+    """Prune deliveries and other old rows. After each page, yield the number of deliveries that
+    were examined.
+
+    Raises UsageError if stored data is dated later than now, because the clock is or was wrong.
+    """
     now = context.clock.now()
     newest = await context.database.on_snapshot(newest_ahead, now)
     if newest - now > CLOCKS_DIFFER and not dry_run:
@@ -517,7 +520,8 @@ def _portions(items: Iterable[tuple[_T, str, int]]) -> Iterator[list[tuple[_T, s
 
 
 REST_SHARE: Final = 20.0
-"""Rest after a page, as a multiple of the page's duration. So at most 1/21 of one core is used."""
+"""Factor from the time that a page took to the rest after it. Pruning therefore uses at most 1/21
+of one core."""
 
 PASS_S: Final = 3_600.0
 """Seconds between two passes. Once an hour is enough, because deliveries are kept for weeks before
@@ -534,7 +538,8 @@ class Pruner(PeriodicTask):
         self._guard = LeapGuard(context.clock)
 
     async def _look(self) -> int:
-        """Run one pass. Log its errors: a late pass must not stop the service."""
+        """Run one pass. Log its errors without raising them, because pruning late is better than
+        stopping the service."""
         try:
             await self._pass()
         except (StoreUnavailable, UsageError) as error:

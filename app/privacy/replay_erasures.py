@@ -61,7 +61,8 @@ REASON: Final = "erased before, according to the journal of erasures"
 SUBJECT: Final = "the journal of erasures"
 
 TRIES: Final = 20
-"""Maximum number of tries to empty the write-ahead log while a reader holds it."""
+"""Maximum number of tries to empty the write-ahead log. A try fails while another process reads the
+database."""
 
 PAUSE_S: Final = 0.25
 
@@ -359,7 +360,8 @@ class ErasureReplay:
     async def _empty(
         self, connection: Connection, line: erasure_journal.JournalLine, named: NamedRows
     ) -> str | None:
-        """Empty a line's rows. Return the code of why the line must wait; None if it is done."""
+        """Empty the rows of a line. Return None if it is done, or else the code of the reason why
+        the line must wait."""
         ids = list(line.ids)
         match line.kind:
             case "deliveries" | "unreadable":
@@ -446,7 +448,8 @@ class ErasureReplay:
     async def _empty_orders(
         self, connection: Connection, orders: Sequence[str], *, at: Instant
     ) -> None:
-        """Delete orders' references to customers; keep those of orders with evidence after `at`."""
+        """Delete the references to customers that orders have, as of `at`. If an order has later
+        evidence, keep its session requests and its keys."""
         histories = await history_store.gather(connection, orders)
         for order in orders:
             notes = await phone_store.notes_of(connection, [order])
@@ -497,7 +500,8 @@ class ErasureReplay:
     async def _empty_lines(
         self, connection: Connection, line: erasure_journal.JournalLine, named: NamedRows
     ) -> None:
-        """Empty versions of imported lines. Skip lines that were imported after the erasure."""
+        """Empty the versions of imported lines that a journal's line names. Versions that were
+        imported after the erasure are not changed."""
         newest = await import_store.newest_begun(connection, as_of=line.at)
         if line.kind == "book_lines":
             books = [named.book_lines[each] for each in line.ids if each in named.book_lines]

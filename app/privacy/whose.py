@@ -15,7 +15,7 @@ BARE_DIGITS: Final = 11
 """Minimum number of digits of a phone number that is written without a plus sign."""
 
 PSEUDONYM_CHARS: Final = 16
-"""Hex digits of a pseudonym; enough that two people never share one."""
+"""Number of hex digits of a pseudonym. With so many, two people practically never share one."""
 
 
 def person_of(

@@ -20,7 +20,8 @@ _CURRENCY = re.compile(r"[A-Z]{3}")  # the form of every code of ISO 4217
 _ILL_FORMED: Final = "is not a code of three capital letters"
 # Decimal() itself would also accept full-width digits, "1_000" and "1e9".
 _DIGITS: Final = 25
-"""Maximum digits before the decimal point. Amounts in 64 bits of minor units have at most 19."""
+"""Maximum number of digits before the decimal point that are parsed. An amount that fits in 64 bits
+of minor units has at most 19."""
 
 _DECIMAL_TEXT = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,18})?")
 

@@ -144,7 +144,8 @@ def _headers(value: Any) -> Headers:
 
 
 def _raw(text: str) -> bytes:
-    """Return a header's bytes as a server receives them: Latin-1 if possible, else UTF-8."""
+    """Return the bytes of a header as a server would receive them. They are Latin-1 if the text
+    fits in it, and otherwise UTF-8."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
@@ -168,7 +169,8 @@ def _body(given: dict[str, Any]) -> bytes:
 
 
 ANY_AGE: Final[Duration] = LATEST - EARLIEST
-"""Tolerance that turns the age check off: no two instants are farther apart."""
+"""Tolerance by which the age of a signature is not checked. The difference between two instants is
+never larger."""
 
 AGED: Final = frozenset({"timestamp_too_old", "timestamp_too_new"})
 
@@ -198,7 +200,8 @@ KEPT: Final = 256
 secrets."""
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
-"""Longest line in bytes: four times the largest configurable body, in base64."""
+"""Maximum bytes of a line. It is four times the largest body that can be configured. Such a body
+takes a third of the line, because it is in base64."""
 
 
 def request_lines(stream: IO[bytes]) -> Iterator[bytes]:
@@ -236,7 +239,8 @@ def check_lines(lines: Iterable[bytes], *, profile: str | None, now: Instant) ->
 
 
 def _checked(line: RequestLine) -> Refusal | None:
-    """Verify a request; None if genuine. Raises NotARequest for a bad profile or missing secret."""
+    """Verify a request. Return None if it is genuine. Raises NotARequest if the profile is invalid
+    or the secret is missing."""
     profile = _loaded(line.profile)
     if isinstance(profile, str):
         raise NotARequest(profile)

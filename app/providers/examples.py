@@ -329,7 +329,8 @@ class _Pairs(list[list[str]]):
 
 
 class _Texts(list[str]):
-    """XML document, split into markup and texts. The texts have odd indices."""
+    """XML document as a list of pieces, in which markup and texts alternate. The texts have odd
+    indices."""
 
 
 def _encoded(pairs: Sequence[Sequence[str]]) -> str:

@@ -63,10 +63,12 @@ def _text(value: object) -> str | None:
 
 
 _FILLING: Final = re.compile(r"[\s\u200b-\u2015\u202a-\u202e\u2060-\u2069\u2212.-]")
-"""Pattern of blanks, dots, dashes, and the direction marks that are copied from address books."""
+"""Pattern of characters that may separate the digits of a number: blanks, dots, dashes, and the
+invisible direction marks that are copied from address books."""
 
 _TRUNK: Final = re.compile(r"^((?:\+|00)?[1-9][0-9]{0,2})\(0\)")
-"""Pattern of a zero that is dialled only within the country: +49 (0)171 1234567."""
+"""Pattern of a number's start with a zero that is dialled only within the country, as in +49 (0)171
+1234567."""
 
 _BRACKETS: Final = re.compile(r"[()]")
 

@@ -93,7 +93,8 @@ _AUTHORIZATION: Final = request.header_values("authorization")
 
 
 MAX_STATED: Final = 500
-"""Maximum characters of a stated fact. A description of goods may be a paragraph."""
+"""Maximum number of characters of a fact that is kept. A description of goods may be a paragraph,
+and a longer fact is left out."""
 
 
 class ProfileField:

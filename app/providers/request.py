@@ -58,7 +58,8 @@ def write_pairs(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 Headers = Sequence[tuple[bytes, bytes]]
-"""Raw headers as ASGI passes them: lower-case names in the order received, with repeats."""
+"""Raw headers as ASGI passes them. The names are in lower case and in the order received, and may
+be repeated."""
 
 
 def left_out(value: bytes) -> bytes:

@@ -190,8 +190,11 @@ def _collect_neighbours(
     before: set[template.TemplateReference],
     found: list[tuple[template.TemplateReference, template.TemplateReference]],
 ) -> set[template.TemplateReference]:
-    """Collect all pairs of references that may be adjacent, without a literal between them. Return
-    the references that may come last. `before`: references that may precede the first token."""
+    """Collect all pairs of references that may be adjacent, which have no literal between them.
+    Return the references that may come last.
+
+    before  references that may precede the first token
+    """
     for token in tokens:
         if isinstance(token, str):
             before = set()
@@ -264,7 +267,8 @@ def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
 
 
 def _signed_for_us(values: Values, key: str) -> bool:
-    """Return whether the signature proves that the provider wrote this reference for us."""
+    """Return whether the signature covers this reference and is made for this merchant only. The
+    provider then wrote the reference for us."""
     return (
         values["signature"]["key"] == "merchant"
         and all(map(_coverage(values).covers, values["event"][key]))

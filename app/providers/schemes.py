@@ -116,7 +116,8 @@ class AsymmetricKey(ABC):
 
     @abstractmethod
     def _verify(self, signature: bytes, content: bytes) -> None:
-        """Raise InvalidSignature, or ValueError for bytes that cannot be a signature."""
+        """Raise InvalidSignature if the signature does not match, or ValueError if the bytes cannot
+        be a signature."""
 
     @abstractmethod
     def sign(self, content: bytes) -> bytes:

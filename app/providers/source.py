@@ -80,7 +80,7 @@ def _found(find: fields.Find, data: fields.EventData) -> Any:
 
 
 def _data_of(profile: Profile, incoming: Incoming) -> fields.EventData:
-    """Return the data of the whole request. An unreadable body counts as empty."""
+    """Return the data of the whole request. If the body cannot be read, it counts as empty."""
     try:
         document = DOCUMENTS[profile.request.body](profile.request, incoming.body)
     except Unreadable:

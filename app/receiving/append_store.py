@@ -310,11 +310,12 @@ def accepted_of(appended: Appended) -> list[Accepted]:
 
 
 READ: Final = "read "
-"""Prefix of the names of counters of deliveries read from the inbox. An example is `read shop
-duplicate`."""
+"""Beginning of the names of counters that count the deliveries read from the inbox, as in `read
+shop duplicate`."""
 
 READ_END: Final = "read!"
-"""Upper end of the range of names with the prefix READ: `!` follows the blank."""
+"""Upper end of the range of names that begin with READ. In this range, `!` is the character after
+the blank."""
 
 
 def count_read(connection: PlainConnection, appended: Appended) -> None:
@@ -339,7 +340,8 @@ def count_read(connection: PlainConnection, appended: Appended) -> None:
 
 
 STARTS: Final = "reader starts"
-"""Counter of readers that were started and have not appended anything yet. Only used on SQLite."""
+"""Counter of readers that were started since a reader last appended something. It is only used on
+SQLite."""
 
 
 def read_counts(connection: PlainConnection) -> dict[tuple[str, str], int]:
@@ -542,7 +544,8 @@ _PRUNED: Final = (
 
 
 def _of_pruned(connection: PlainConnection, repeats: Sequence[Arrival]) -> set[str]:
-    """Return ids of redeliveries of pruned deliveries. Their headers must not be stored."""
+    """Return the ids of redeliveries whose original delivery was pruned. The headers of these
+    redeliveries must not be stored."""
     events = {each.event.event_id for each in repeats if each.event is not None}
     if not events:
         return set()

@@ -23,8 +23,8 @@ SOON_S: Final = 0.1
 wait until the end of a burst."""
 
 FAR_BEHIND: Final = 200 * MILLISECOND
-"""Maximum age of the oldest unread delivery at which a call with SOON_S still waits. If the
-delivery is older, the reader will not catch up in time."""
+"""Maximum age of the oldest unread delivery for which a `short` call still waits. If the delivery
+is older, the reader will not catch up within SOON_S."""
 
 COPY_LATE: Final[Duration] = 10 * SECOND
 """Age of a standby's newest commit from which data counts as missing. It is two heartbeats, so the
@@ -35,8 +35,8 @@ _PAUSE_S: Final = 0.02
 _COPY_PAUSE_S: Final = 0.1
 
 Patience = Literal["long", "short", "none"]
-"""Longest wait of a question: READ_WITHIN_S, SOON_S, or none. With `none`, only deliveries older
-than READ_WITHIN_S count as unread."""
+"""Maximum wait of a question. It is READ_WITHIN_S for `long`, SOON_S for `short`, and nothing for
+`none`. With `none`, a delivery counts as unread only when it is older than READ_WITHIN_S."""
 
 
 async def behind_s(

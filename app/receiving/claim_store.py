@@ -43,7 +43,7 @@ MOST_CLAIMS: Final = 2
 reason why its readers ended."""
 
 HEADS: Final = 512
-"""Maximum number of rows or suspects listed at a time."""
+"""Maximum number of rows, or of suspects, that are listed at a time."""
 
 
 class Head(NamedTuple):

@@ -40,11 +40,12 @@ events that were asked about most often are given up. The receiver limits the nu
 were never asked about."""
 
 LEASE: Final[Duration] = 2 * MINUTE
-"""Time for which a confirmation that was taken is reserved. Asking takes at most 20 seconds."""
+"""Time for which a process reserves the confirmations that it has taken. Asking takes at most 20
+seconds."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = HOUR
-"""Longest pause between two questions about one event. Pauses double up to this."""
+"""Maximum pause between two questions about one event. The pause doubles until it reaches this."""
 
 ASK_FOR: Final[Duration] = LONGEST_WINDOW + 5 * DAY
 """Time for which a provider is asked about an event. The slowest payment method reaches its final

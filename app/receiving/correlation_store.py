@@ -40,7 +40,8 @@ RETURNED: Final = "_returned"
 `payment_returned`."""
 
 LINKS_REMEMBERED = 20_000
-"""Maximum links in the cache, about 7 MB. Beyond it, the cache is cleared."""
+"""Maximum number of links in the cache, which take about 7 MB. The cache is cleared before it would
+have more."""
 
 ORPHANS = (
     'SELECT "row", source, event_id, payment, session, standing FROM events '
@@ -62,7 +63,7 @@ _BROUGHT = (
 )
 
 Orphan = tuple[int, str, str, str | None, str | None, str]
-"""Row, source, event id, payment, session and standing of an event that waits for an order."""
+"""Event that waits for an order: its row, source, id, payment, session and standing."""
 
 
 class LinkMemory:

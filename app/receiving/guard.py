@@ -333,7 +333,8 @@ class GuardedConnection(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, answer: bytes, reason: str) -> None:
-        """Refuse with at most one answer. Earlier complete requests still get their answers."""
+        """Refuse the connection's further input. The client gets the answer only if no earlier
+        request is still being answered."""
         self._deaf = True
         self.connection_limits.refused[reason] += 1
         cycle = cast("RequestResponseCycle | None", self.cycle)

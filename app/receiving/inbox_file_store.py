@@ -230,7 +230,7 @@ def facts_at(database: Path) -> FileFacts | None:
 
 
 def _is_bare(path: Path) -> bool:
-    """Return whether the file has no table; False if it is unreadable."""
+    """Return whether the file has no tables. Return False if that cannot be found out."""
     if not path.stat().st_size:
         return True
     try:

@@ -309,7 +309,8 @@ def loss_after(
 
 _MAGIC: Final = b"SQLite format 3\0"
 _SIZES: Final = struct.Struct(">H10xI")
-"""Header of an SQLite file after its first 16 bytes: page size in bytes, number of pages."""
+"""Format of two numbers in the header of an SQLite file: the page size in bytes, and the number of
+pages. They come after the first 16 bytes."""
 
 
 def mend_length(path: Path) -> None:

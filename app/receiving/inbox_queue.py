@@ -30,11 +30,13 @@ FAULTS: Final = 3
 fail because of its content."""
 
 SPACING_S: Final = 0.005
-"""Minimum seconds between two commits under load. At 1,000 deliveries a second, this saves a third
-of the receiver's processor time. A single sender is never delayed."""
+"""Minimum seconds between two commits while several deliveries wait. At 1,000 deliveries a second,
+it saves a third of the receiver's processor time. If only one sender is active, its deliveries are
+not delayed."""
 
 ROW_BYTES: Final = 8 * 1024 * 1024
-"""Maximum bytes of bodies in a row of several deliveries. A reader has several rows in memory."""
+"""Maximum bytes of bodies in a row of several deliveries. It is limited because a reader has
+several rows in memory."""
 
 _SLOW: Final = "the store has not finished a write for some seconds; try again"
 

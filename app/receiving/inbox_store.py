@@ -78,7 +78,8 @@ LAST_BACKUP: Final = "last backup"
 in compose.yaml sets it, too."""
 
 IDENTITY: Final = "inbox"
-"""Fact with the id of the inbox file that POSITION refers to. The file has its id, too."""
+"""Fact with the id of the inbox file to which POSITION refers. The inbox file contains this id,
+too."""
 
 _NEW_SUSPECT: Final = ("received_at", "tries", "aside", "orders", "record")
 
@@ -545,7 +546,7 @@ class InboxRows:
 
     @property
     def _file(self) -> Lender | None:
-        """Return the inbox file; None if the database was never served."""
+        """Return the inbox file; None if there is none because the database was never served."""
         lender = self._lender
         return None if lender is None or not lender.is_there() else lender
 
@@ -682,4 +683,5 @@ SELECT coalesce(max(seq), 0), CASE WHEN pg_is_in_recovery() THEN CAST(1000000 * 
     epoch FROM coalesce(pg_last_xact_replay_timestamp(), pg_postmaster_start_time())
 ) AS bigint) END FROM inbox
 """
-"""SQL for the last number, and the time up to which a standby has its primary's data."""
+"""SQL for the number of the last row in the inbox table. On a standby, it also returns the time up
+to which the standby has its primary's data."""

@@ -13,7 +13,7 @@ from app.receiving.restriction_store import pending_lines
 from reconcile.instants import MINUTE, Duration, Instant
 
 PATIENCE: Final[Duration] = Duration(10 * MINUTE)
-"""Time for which an erasure may be unfinished without an alarm."""
+"""Time for which an erasure may be unfinished before an alarm is raised."""
 
 WAITS: Final[Mapping[str, str]] = {
     "": "they were started but not completed: the service completes them within an hour, or "

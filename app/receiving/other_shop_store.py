@@ -25,7 +25,8 @@ from reconcile.ledger.placing import CLAIMS, Placing
 from reconcile.ledger.records import MAYBE_OTHERS, Record
 
 LOOKED_AT: Final = 20_000
-"""Number of latest events searched for payments of orders that the shop did not place."""
+"""Number of a source's latest events among which payments of orders that the shop did not place are
+searched."""
 
 _JUDGED: Final = (
     "SELECT 1 FROM meta WHERE name = 'environment' AND value = 'live' AND EXISTS "

@@ -20,7 +20,8 @@ kind is `order`, `delivery` or RECIPIENT. The subject is in the column `thing`. 
 reference, the delivery's id, or the payment of the recipient."""
 
 RECIPIENT: Final = "recipient"
-"""Kind of a note on a statement's payee. Its subject is `stm:` and the payment's reference."""
+"""Kind of a note on the recipient of a payment in a statement. The subject is `stm:`, followed by
+the payment's reference."""
 
 NOTES_OF: Final = "SELECT digest, kind, thing, noted_at FROM phones WHERE thing IN ({})"
 """SQL for the notes of orders and deliveries. Retention uses it for every deleted order."""

@@ -67,7 +67,8 @@ and cannot signal new deliveries."""
 TURN_S: Final = 0.5
 
 TRY_AGAIN_S: Final = 0.5
-"""Seconds of pause if the store could not append: the disk is full, or the database busy."""
+"""Seconds until another try if the store could not append, because the disk is full or the database
+is busy."""
 
 LEFT_S: Final = 60.0
 """Seconds between two checks for orders that are still held by a reader that has ended. Such checks

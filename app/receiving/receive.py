@@ -36,7 +36,8 @@ from app.receiving.unsigned import UnsignedAllowance
 from reconcile.instants import Instant
 
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
-"""Statuses of rejections. All others get 401, so that a sender cannot tell them apart."""
+"""HTTP statuses of rejections. Verdicts that are not listed get 401, so that a sender cannot tell
+them apart."""
 
 
 _log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest", "peer")

@@ -27,7 +27,12 @@ address that was forgotten starts with its full allowance again. For this reason
 allowance for all addresses together."""
 
 Decision = Literal["kept", "counted", "too_many"]
-"""`kept`: write and log it; `counted`: only count it; `too_many`: make its address wait."""
+"""Decision on a rejected request.
+
+kept      it is stored and logged
+counted   it is only counted
+too_many  its address is told to wait
+"""
 
 
 class Allowance:
@@ -134,7 +139,8 @@ BODIES: Final = 2
 repeatedly proves nothing about the clock."""
 
 KEPT: Final = 100
-"""Maximum number of bodies remembered for each source: those that were rejected last."""
+"""Maximum number of rejected bodies that are remembered for each source. They are those that were
+rejected last."""
 
 
 @dataclass(slots=True, kw_only=True)

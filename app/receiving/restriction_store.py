@@ -51,7 +51,8 @@ _AGAIN: Final = (
     "look_at = excluded.look_at, erasure = excluded.erasure "
     "WHERE excluded.erasure > restrictions.erasure"
 )
-"""Conflict clause that keeps a restriction's `since` if a journal line is carried out again."""
+"""SQL clause for a restriction that is stored already. If the erasure is not later, nothing
+changes. Otherwise the restriction keeps only its `since`."""
 _BESIDE: Final = (
     "SELECT min(thing) FROM restrictions WHERE kind = 'order' AND erasure = ? "
     "AND why NOT IN ('accounts', 'in_the_reference')"

@@ -38,7 +38,8 @@ records named last."""
 
 MAX_NAMING_BYTES: Final = 8 * 1024
 MAX_NAMING_VALUES: Final = 200
-"""Maximum values compared with known references; others are ignored. A callback has dozens."""
+"""Maximum number of values of a request that are compared with the known references. Further values
+are ignored. A callback has only dozens."""
 
 MAX_UNASKED: Final = 100_000
 """Maximum number of a source's events about which the provider was never asked. Asking about so

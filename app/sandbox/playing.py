@@ -27,7 +27,7 @@ from reconcile.money import major_text, to_json
 from reconcile.transparency.evidence import record_of
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
-"""Largest size of a script: a thousand bodies of 64 KiB."""
+"""Maximum bytes of a script. A script of a thousand bodies of 64 KiB fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

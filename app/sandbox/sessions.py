@@ -224,7 +224,8 @@ def _without_numbers(value: Any, depth: int) -> Any:
 
 
 def _number_text(value: Decimal) -> str:
-    """Return equal text for equal numbers, such as 1500 and 15e2; fast even for 1e999999999."""
+    """Return the same text for equal numbers, such as 1500 and 15e2. It is fast even for a number
+    such as 1e999999999."""
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     written = "".join(map(str, digits)).lstrip("0")

@@ -204,7 +204,8 @@ def _delivery(row: Sequence[Any]) -> Sealable:
 
 
 def _event_parts(row: Sequence[Any]) -> commitments.Written:
-    """Return an event's parts, fast, since every delivery is sealed. A test compares the result."""
+    """Return the parts of an event. This does the same as the general code, but faster, because
+    every delivery is sealed. A test compares the results."""
     values = (*row, *[_money(row[place - 1], row[place]) for place in _CURRENCIES])
     members = [
         f'"{name}":{write(value)}'
@@ -270,7 +271,8 @@ def delivery_sealed_by(subject: str) -> str:
 
 
 def _record(row: Sequence[Any]) -> Sealable:
-    """Return a record's sealed content as in history.json, with the digest of its stored text."""
+    """Return the content of a record that is sealed. It is as in history.json, with the digest of
+    the text that is stored as its details."""
     columns = dict(zip(mapping.RECORD_COLUMNS, row, strict=True))
     said = None
     with suppress(TypeError, ValueError):  # a kind of a later release, or an altered row
@@ -302,7 +304,8 @@ def _revision(row: Sequence[Any]) -> Sealable:
 
 _SET: Final = (None, 1)
 _FLAGS: Final = {0: False, 1: True}
-"""Values of flags as stored. Any other number was altered, and is sealed unchanged."""
+"""Values of stored flags. If a flag has another number, its row was altered, and the number is
+sealed as it is."""
 
 
 def _audit_entry(row: Sequence[Any]) -> Sealable:

@@ -20,7 +20,8 @@ from app.sealing import leaf_store
 from app.sealing.order_store import read_leaves
 
 MARKS_AT_ONCE: Final = 256
-"""Marks read at a time. A mark is for all rows of one transaction, which may be thousands."""
+"""Number of marks that are read at a time. A mark stands for all rows of one transaction, which may
+be thousands."""
 
 ALL: Final = 2**62
 
@@ -29,7 +30,8 @@ SWEPT: Final = "sealed ids"
 which the rows of this kind were searched for unsealed ones. It is empty when all were searched."""
 
 SEALED: Final = "sealed"
-"""Prefix of a counter by kind of rows: the number up to which this kind is sealed."""
+"""Beginning of the name of a counter, followed by a kind of rows. Its value is the number up to
+which the rows of this kind are sealed."""
 
 
 def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Sequence[str]) -> None:

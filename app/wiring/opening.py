@@ -62,9 +62,9 @@ async def open_context(
 
 
 async def _check_phone_key(database: Database, path: Path) -> None:
-    """Raise ConfigurationError if the database uses a phone key other than the file's, or the file
-    is missing: earlier numbers could not be found or erased. A database without a key adopts the
-    file's."""
+    """Raise ConfigurationError if the database uses another phone key than the file's, or if the
+    file is missing. Without the right key, earlier numbers could not be found or erased. If the
+    database has no key yet, it adopts the file's."""
     key = read_phone_key(path)
     async with database.reading() as connection:
         used = await key_in_use(connection)
@@ -99,7 +99,8 @@ async def _follow_takeover(context: AppContext, connection: Connection) -> None:
 
 
 async def _begin_erasure_journal(context: AppContext) -> None:
-    """Create the erasure journal with the database. Do not raise: deliveries must be received."""
+    """Create the erasure journal when the database is created. Errors are logged and not raised,
+    because deliveries must be received without a journal, too."""
     from app.privacy.fit_journal import begin_journal
 
     try:

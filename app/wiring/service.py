@@ -302,8 +302,13 @@ class Service:
 
 
 Where = Literal["apart", "all", "reading", "none"]
-"""Place where `working_parts` run: `apart` in a separate process, `all` or only the `reading` parts
-in the receiver's process, `none` if they are started separately."""
+"""Place where `working_parts` run.
+
+apart    in a separate process
+all      in the receiver's process
+reading  the reading parts in the receiver's process, and no others
+none     nowhere, because they are started separately
+"""
 
 
 @asynccontextmanager

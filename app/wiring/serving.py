@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 SHUTDOWN_S = 10
 
 BACKLOG = 2048
-"""Maximum number of connections that may wait to be accepted."""
+"""Maximum number of connections that wait to be accepted."""
 
 
 class SignallessServer(uvicorn.Server):
@@ -193,7 +193,8 @@ async def _announce(service: Service, server: uvicorn.Server) -> None:
 CONSOLE_SHUTDOWN_S: Final = 3
 
 UPLOAD_S: Final = 300.0
-"""Seconds within which a whole request must have arrived: 32 MiB at 1 Mbit/s."""
+"""Seconds within which a whole request must have arrived. A request of 32 MiB takes this long at 1
+Mbit/s."""
 
 
 def check_reachable(settings: Settings, *, host: str) -> None:
@@ -254,10 +255,12 @@ def console_of(context: AppContext, *, host: str, port: int, elsewhere: Elsewher
 
 
 AT_ONCE: Final = 2
-"""Maximum processes for a console's jobs of one kind. Each uses a core and about 100 MiB."""
+"""Maximum number of processes for one kind of a console's jobs. Each process uses a core and about
+100 MiB."""
 
 MADE_MOST_S: Final = 180.0
-"""Seconds that a bundle, a letter or proofs may take. An exhibit takes at most 20, a letter 60."""
+"""Maximum seconds for producing a bundle, a letter or proofs. An exhibit takes at most 20 seconds,
+and a letter 60."""
 
 RULES_MOST_S: Final = 1_800.0
 

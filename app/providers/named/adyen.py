@@ -20,7 +20,8 @@ def _method(event: Event, data: fields.EventData) -> object:
 
 def _parts(event: Event, raw: bytes, data: fields.EventData) -> list[tuple[bytes, Event]]:
     """Split an event that closes an underpaid order into one event for each refunded payment. The
-    signature does not cover the list, so these events only put money on hold."""
+    signature does not cover the list of the payments. The events therefore only put orders on
+    hold."""
     if event.kind != "ORDER_CLOSED:false":
         return [(raw, event)]
     found: list[tuple[bytes, Event]] = []

@@ -20,8 +20,8 @@ until the year 33658."""
 
 
 MAX_NAMES: Final = 64
-"""Maximum headers that one signature covers. Providers name two or three, but thousands of names
-could make megabytes of signed content."""
+"""Maximum number of headers that one signature covers. Providers name two or three. Thousands of
+names could produce megabytes of signed content."""
 
 
 class SignatureHeader(NamedTuple):

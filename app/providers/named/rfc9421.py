@@ -28,7 +28,8 @@ SIGNATURE_INPUT: Final = "signature-input"
 SIGNATURE: Final = "signature"
 
 _NO_URL = "https://unknown.invalid/"
-"""Placeholder for an unknown address, so that signatures that do not cover it can be verified."""
+"""Address that is used if a request's address is unknown. It allows signatures that do not cover
+the address to be verified."""
 
 
 class Claim(NamedTuple):
@@ -154,7 +155,8 @@ EITHER: Final = "either"
 DER."""
 
 SHARED: Final = "hmac:"
-"""Prefix of a shared secret. Without it, a public key could be used as a secret by mistake."""
+"""Prefix by which a shared secret is recognized. Without a prefix, somebody could enter a public
+key and have it used as a shared secret."""
 
 LABEL: Final = "sig1"
 
