@@ -78,8 +78,8 @@ WAIT_S = 10.0
 """Seconds for which a writer waits for other processes. Transactions usually take milliseconds."""
 
 PASSED_BY_S: Final = 0.1
-"""Seconds for which only the first process in the queue may take a free lock. If it has not taken
-the lock by then, the next process skips it."""
+"""Seconds for which a free lock is left to the processes that are ahead in the queue. If none of
+them takes it, a process passes them by."""
 
 _PAUSE_S: Final = 0.002
 

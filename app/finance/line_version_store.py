@@ -518,8 +518,8 @@ _BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
 """SQL condition for lines whose current version comes from the import `:number`."""
 
 LOOKING: Final = 20_000
-"""Number of lines that one SQL statement of a withdrawal changes. A server cancels a statement
-after 15 seconds, in which it could change 300,000 lines."""
+"""Number of lines that one SQL statement of a withdrawal processes. A server cancels a statement
+after 15 seconds, in which it could process 300,000 lines."""
 
 _IN_FORCE: Final = (
     "SELECT one.currency, count(*), {sums}, "
