@@ -56,7 +56,7 @@ Kind = Literal[
 ]
 """Kinds of rows that the ids of a line name.
 
-journal      nothing: line 0, with a random name
+journal      no rows. Line 0 has this kind, and gives the journal its random name
 deliveries   deliveries that had been read
 unreadable   deliveries that could not be read
 wholes       deliveries that kept their own data, while the body of their request was emptied
