@@ -311,7 +311,10 @@ class CompanyProvider:
         if again:
             at = _instant(claims, "auth_time")
             if at is None or at < begun - LEEWAY:
-                raise _refused("auth_time", "the provider did not ask you to sign in again")
+                raise _refused(
+                    "auth_time",
+                    "the provider does not show that you have just signed in; sign out there first",
+                )
         acr, amr = self._settings.acr, self._settings.amr
         if acr and claims.get("acr") not in acr:
             raise _refused("acr", "you signed in with a weaker method than this console requires")

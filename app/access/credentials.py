@@ -61,7 +61,7 @@ def check_password(password: str, *, names: Iterable[str]) -> None:
         left = left.replace(word, " ")
     if letters and not left.strip():
         raise UsageError(
-            "a password must not consist of names, digits and punctuation only: add words that "
+            "a password of names, digits and punctuation only is easy to guess: add words that "
             "nobody would expect"
         )
 

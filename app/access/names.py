@@ -35,8 +35,8 @@ def refuse_taken(name: str, taken: Iterable[str]) -> None:
     for each in taken:
         if skeleton(each) == wanted:
             raise UsageError(
-                f"there is, or was, an operator named {each}, and a similar name could be "
-                "mistaken for it; choose another name"
+                f"this name is too similar to {each}, which is or was the name of an operator; "
+                "choose another name"
             )
 
 

@@ -369,13 +369,13 @@ async def permitted(
     who = known.get(named or "")
     allowed = " or ".join(sorted(MAY[action]))
     if who is None or who.disabled_at is not None:
-        problem = f"{named!r} is not an active operator" if named else "nobody is named"
+        problem = f"{named!r} is not an active operator" if named else "no operator is named"
         raise UsageError(
-            f"{problem}: add --by NAME (or {ASKED_BY}) with an operator of role {allowed}; "
-            "`tallyhook operators list` shows them"
+            f"{problem}: add --by NAME (or {ASKED_BY}) for an operator with the role {allowed}; "
+            "`tallyhook operators list` shows all operators"
         )
     if who.role not in MAY[action]:
-        raise UsageError(f"{who.name} has the role {who.role}, but this takes {allowed}")
+        raise UsageError(f"{who.name} has the role {who.role}, but this requires {allowed}")
     return who if isinstance(named, Proven) else replace(who, account=_account())
 
 

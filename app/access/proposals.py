@@ -178,8 +178,8 @@ def must_be_open(
         raise UsageError(f"nobody has approved the proposal: it is {proposal.standing(now)}")
     if proposal.decided is not None and proposal.decided.at > now + CLOCKS_DIFFER:
         raise UsageError(
-            "the proposal was approved while this machine's clock was ahead: propose it again if "
-            "it is still needed"
+            "this machine's clock was ahead when the proposal was approved, so the approval does "
+            "not count: propose it again if it is still needed"
         )
     if now >= open_until:
         raise UsageError(
@@ -289,7 +289,7 @@ def check_reason(
         raise UsageError("give a reason in printable characters: no tabs, no control characters")
     if looks_like_a_phone(reason, countries):
         raise UsageError(
-            f"remove the phone number from the text about {of}: this text is kept permanently"
+            f"remove the phone number from the reason for {of}: the reason is kept permanently"
         )
 
 
@@ -417,7 +417,9 @@ class Proposals:
             proposal = await self._open(connection, identity)
             who = await self._person(connection, by=by, action="proposal_withdrawn")
             if who.name != proposal.who:
-                raise UsageError(f"only {proposal.who} may withdraw this: you may reject it")
+                raise UsageError(
+                    f"only {proposal.who} may withdraw this proposal: you may reject it"
+                )
             await self._decided(connection, proposal, who, "withdrawn", reason)
         return await self.one(identity)
 
@@ -439,16 +441,16 @@ class Proposals:
             or proposer.role not in kind.may_propose
         ):
             raise UsageError(
-                f"{proposal.who}, who proposed this, is no longer allowed to do it: reject it, "
-                "and propose it yourself if it is still right"
+                f"{proposal.who}, who made this proposal, may no longer make such proposals: "
+                "reject it. If the act is still right, propose it yourself"
             )
         if not look:
             return proposal, second, proposer
         state = await kind.subject_state(connection, proposal.subject, proposal.given)
         if state != proposal.subject_state:
             raise UsageError(
-                f"{proposal.subject} has changed since this was proposed: reject it, and let "
-                f"{proposal.who} check it and propose it again"
+                f"{proposal.subject} has changed since this was proposed: reject the proposal, and "
+                f"ask {proposal.who} for a new one"
             )
         return proposal, second, proposer
 
@@ -570,10 +572,9 @@ async def _two_persons(
     proposer = known.get(proposal.who)
     if proposer is not None and (proposer.company is None) != (second.company is None):
         raise UsageError(
-            f"{proposal.who} and {second.name} may be one person, because one signs in with a "
-            "password and the other with the company's account. Let another operator approve "
-            "this, or let the operator with the password link the company's account on the page "
-            "My account"
+            f"{proposal.who} and {second.name} may be one person: one signs in with a password, "
+            "the other with the company's account. Let another operator approve this. Or let the "
+            "operator with the password link the company's account on the page My account"
         )
     made = await operator_store.ways_in_since(connection, Instant(proposal.at - STANDS_FOR))
     for first, other in ((proposal.who, second.name), (second.name, proposal.who)):
@@ -583,7 +584,7 @@ async def _two_persons(
             reached |= ahead
         if other in reached:
             raise UsageError(
-                f"{first} and {other} may be one person: within {STANDS_FOR // DAY} days before "
-                f"this proposal, or since, {first} gave {other} an invitation or a token, "
-                "directly or through others. Another operator must approve this"
+                f"{first} and {other} may be one person: {first} gave {other} an invitation or a "
+                f"token, directly or through others, in the {STANDS_FOR // DAY} days before this "
+                "proposal, or after it. Another operator must approve this"
             )

@@ -607,7 +607,8 @@ async def add_passkey(
     made = passkeys.made_passkey(answer, name=name, label=label, now=context.clock.now())
     if made is None or not await first_use(context, answer.challenge):
         raise UsageError(
-            "the browser made no passkey for this form: open it again, within ten minutes"
+            "the browser made no passkey, or the form is too old: open the form again, and send it "
+            "within ten minutes"
         )
 
     async def change(connection: Connection) -> None:
@@ -652,13 +653,18 @@ async def _set_own(
         who = await operators.permitted(connection, by=operators.Proven(name), action=action)
         before = await session_store.credential_of(connection, name)
         if before is None:
-            raise UsageError(f"{name} has no password yet: an invitation sets the first one")
+            raise UsageError(
+                f"{name} has no password yet: ask an admin for an invitation, and choose one there"
+            )
         await session_store.set_credential(connection, replace(before, **changed), now=now)
         if change is not None:
             await change(connection)
         factor = before.totp or changed or await session_store.passkeys_of(connection, name)
         if who.role in WITH_CODE and not factor:
-            raise UsageError("your role needs a second factor: set another one first")
+            raise UsageError(
+                "your role requires a second factor, and this is your last one: first set another "
+                "second factor"
+            )
         own = await session_store.sessions_of(connection, name, now=now, used_after=now - IDLE)
         others = [each.id for each in own if each.id != session_id(here)]
         ended = await session_store.revoke_own_sessions(connection, name, others, now=now)

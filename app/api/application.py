@@ -137,7 +137,7 @@ async def _on_unreachable(request: Request, error: Exception) -> Response:
     return problem(
         503,
         "store_unavailable",
-        "The store cannot answer now. Send the request again.",
+        "The database cannot answer now. Send the request again.",
         headers={"Retry-After": str(RETRY_AFTER_S)},
     )
 

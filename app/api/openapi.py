@@ -213,7 +213,7 @@ class _Describing:
             403: lacks,
             422: "A parameter is wrong or unknown",
             503: (
-                "The store cannot answer now, or accepted deliveries must be read first "
+                "The database cannot answer now, or accepted deliveries must be read first "
                 "(`deliveries_unread`). Nothing is lost"
             ),
         }

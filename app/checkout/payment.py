@@ -189,7 +189,9 @@ def unsettled_sentence(ledger: Ledger, *, opened: str | None = None) -> str | No
 
 
 def _did(opened: str | None) -> str:
-    return f"Its session {opened} was opened in the meantime; send nobody there" if opened else ""
+    return (
+        f"Its session {opened} was opened in the meantime; send no customer there" if opened else ""
+    )
 
 
 def check_wanted(ledger: Ledger, *, opened: str | None = None) -> None:
@@ -203,7 +205,7 @@ def check_wanted(ledger: Ledger, *, opened: str | None = None) -> None:
     if canceled is not None:
         raise requests.OrderCanceledError(
             f"The shop canceled order {ledger.order} at {format_instant(canceled.at)}: a payment "
-            f"for the order would have to be refunded. {did}; place a new order with a new "
+            f"for the order would have to be refunded. {did}. Place a new order with a new "
             f"reference."
         )
 

@@ -288,8 +288,8 @@ def _act_on_chosen(
         printing.note(f"{count}: each {each}.")
     else:
         printing.note(
-            f"Nothing was changed. Add --yes to change {count}, and --seen {chosen.mark} to change "
-            f"only those shown."
+            f"Nothing was changed. Add --yes to change {count}. Also add --seen {chosen.mark}: "
+            f"then nothing is changed if the breaks have changed since this list."
         )
 
 
@@ -353,7 +353,7 @@ def list_late(
         bool,
         typer.Option(
             "--all",
-            help=("Include late money that needs no decision any more, because of later evidence."),
+            help="Include late money that later evidence explains, so that it needs no decision.",
         ),
     ] = False,
     form: printing.FormatOption = printing.Format.table,

@@ -86,8 +86,8 @@ OnlyOption = Annotated[
 LinkByOption = Annotated[
     str | None,
     typer.Option(
-        help="How a payment is linked to its order: `order` uses the order that its events name; "
-        "`references` uses only references that the shop stated. Default: order."
+        help="How a payment is linked to its order. order: by the order that the payment's events "
+        "name. references: only by references that the shop stated. Default: order."
     ),
 ]
 RotateOption = Annotated[
@@ -231,10 +231,10 @@ def _sharing(
         return {}
     if shared and not any(own + name in known for name in ("ACCOUNT", "ONLY", "LINK_BY")):
         raise UsageError(
-            "No setting tells the shops apart, so the other shop's payments would count as "
-            f"yours. Give {ways_to_tell_apart(profile)} (--account, --only or --link-by "
-            f"references; earlier ones are better). `tallyhook profiles show {profile.name}` "
-            "lists the members of the provider's events"
+            "The other shop's payments would count as yours, because no setting distinguishes "
+            f"them. Give {ways_to_tell_apart(profile)}: the first that fits is the best. The "
+            "options are --account, --only and --link-by references. `tallyhook profiles show "
+            f"{profile.name}` lists the members of the provider's events"
         )
     return {own + "SHARED": "yes" if shared else "no"}
 

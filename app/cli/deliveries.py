@@ -115,7 +115,7 @@ def list_poisoned(
 )
 def judge_delivery(
     delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
-    reason: Annotated[str, typer.Option(help="What the message says, for the audit trail.")],
+    reason: Annotated[str, typer.Option(help="What the delivery contains, for the audit trail.")],
     by: operators.ByOption = None,
 ) -> None:
     """State that you know the content of an unreadable message, to release its orders.
@@ -158,9 +158,9 @@ def show_delivery(
     }
     if no_order is not None:
         printing.note(
-            f"{no_order} Until then the shop can link the payment to its order, with "
-            "`references` in PUT /api/v1/orders/REF. If the event does contain the reference, "
-            "correct `order` in the source's profile."
+            f"{no_order} The shop can also link this payment to an order, with `references` in "
+            "PUT /api/v1/orders/REF. If the event contains the reference, correct `order` in "
+            "the source's profile."
         )
     if printing.printed(row | {"headers": headers}, form):
         return

@@ -136,8 +136,8 @@ def check_bundle(
     consistency: Annotated[
         Path | None,
         typer.Option(
-            help="The proof that the kept and the bundle's checkpoint belong to one log. Needed if "
-            "their sizes differ. `log consistency` prints it, and the shop publishes it under "
+            help="The proof that the bundle's checkpoint continues the log of --checkpoint. Needed "
+            "if their sizes differ. `log consistency` prints it, and the shop publishes it under "
             "/.well-known/tallyhook/."
         ),
     ] = None,
@@ -288,8 +288,8 @@ def rename(
         return
     print(known.origin)
     printing.note(
-        f"Checkpoints of up to {counted(before.size, *LEAF)} keep the origin {before.origin}. Give "
-        "the output of `tallyhook log key` to the operators of the witnesses."
+        f"Older checkpoints, of up to {counted(before.size, *LEAF)}, keep the origin "
+        f"{before.origin}. Give the output of `tallyhook log key` to the witnesses' operators."
     )
 
 
@@ -321,7 +321,9 @@ def prove(
     subject: Annotated[
         str,
         typer.Argument(
-            help="The id of a delivery or record, or revision:N, deed:N or orders:N.", metavar="ID"
+            help="The id of a delivery or record, or revision:N, deed:N or orders:N. N is the "
+            "number of a revision, an audit entry or a tree of orders.",
+            metavar="ID",
         ),
     ],
     form: printing.JsonOption = printing.Format.json,
@@ -379,8 +381,8 @@ def list_witnesses(form: printing.DocumentOption = printing.Format.table) -> Non
         leaves = counted(shown["cosigned"], *LEAF)
         have = f"{shown['quorum']} of {counted(len(shown['witnesses']), 'witness', 'witnesses')}"
         printing.note(
-            f"A checkpoint needs cosignatures from {have}. The newest one that has them "
-            f"covers {leaves}."
+            f"A checkpoint needs cosignatures from {have}. The newest checkpoint with enough "
+            f"cosignatures covers {leaves}."
         )
     for left in shown["left"]:
         printing.note(
@@ -413,8 +415,8 @@ def check_log(
         own = own_key(context.settings)
         if own is None:
             printing.note(
-                f"{context.settings.evidence_key_path} has no key to compare with, so the signing "
-                f"keys are taken from the database."
+                f"There is no evidence key in {context.settings.evidence_key_path}, so the log is "
+                f"checked with the keys in the database."
             )
         return await verify_log(context, against=kept, own=own, progress=show)
 

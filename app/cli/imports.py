@@ -124,7 +124,7 @@ def _print(done: Imported) -> None:
         printing.note(f"The mapping left out {counted(ignored, 'row')} because {why}.")
     if done.joined:
         rows = counted(done.joined, "row")
-        printing.note(f"Rows counted as refunds of another row of their order: {rows}.")
+        printing.note(f"Refunds that were merged into another row of the same order: {rows}.")
     if done.passed_over and done.preset is None:
         printing.note(f"Columns that were ignored: {_few(done.passed_over)}.")
     if done.rejects is not None:
@@ -147,8 +147,8 @@ def _print_coverage(done: Imported) -> None:
         else:
             missing = f"missing from {name}" if each.name or each.wallet else "missing"
             printing.note(
-                f"The file does not state which days it covers, so nothing counts as {missing}: "
-                f"give --from and --to, or run `tallyhook coverage declare`."
+                f"The file does not state which days it covers, so nothing counts as {missing}. "
+                f"To state the days, give --from and --to, or run `tallyhook coverage declare`."
             )
 
 
@@ -196,8 +196,8 @@ def _options(
         bool,
         typer.Option(
             "--accept-good",
-            help="Import the good rows. If a row of a reference is bad, all rows of the "
-            "reference are written to a file instead.",
+            help="Import the good rows, although others are bad. If one row of a reference is bad, "
+            "all its rows are left out, and written to a file.",
         ),
     ] = False,
     rejects: Annotated[

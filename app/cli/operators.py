@@ -289,8 +289,8 @@ def add_token(
         printing.note("Save the token now: it is not shown again.")
     if not scope:
         printing.note(
-            f"Its scopes are {', '.join(UNNAMED)}. Use --scope for others, such as finance or "
-            f"evidence."
+            f"The token's scopes are {', '.join(UNNAMED)}. Use --scope for others, such as finance "
+            f"or evidence."
         )
 
 

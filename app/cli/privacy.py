@@ -95,8 +95,8 @@ def backup(
         f"The backup does not contain {_KEYS}. Keep copies of both, apart from the backup."
     )
     printing.note(
-        f"It does not contain {_JOURNAL} either. Copy the journal after each erasure: without an "
-        f"up-to-date copy, a restore stops."
+        f"The backup does not contain {_JOURNAL} either. Copy the journal after each erasure: a "
+        f"restore stops without an up-to-date copy."
     )
     _note_made(settings, began, file)
 
@@ -213,7 +213,7 @@ def tell_erased(replayed: Replayed) -> None:
         )
     if replayed.unread:
         printing.note(
-            f"{counted(replayed.unread, 'line')} of that copy cannot be read without the journal's "
+            f"{counted(replayed.unread, 'line')} of the journal's copy cannot be read without its "
             f"key. A new journal with a new key was started."
         )
     if replayed.lines:
@@ -225,7 +225,7 @@ def tell_erased(replayed: Replayed) -> None:
         )
     for each in replayed.document()["pending"]:
         lines = counted(each["lines"], "line of the journal is", "lines of the journal are")
-        printing.note(f"Not erased yet: {lines} pending: {each['sentence']}.")
+        printing.note(f"{lines} not carried out yet: {each['sentence']}.")
 
 
 def prune(
@@ -287,7 +287,7 @@ def _print_pruning(found: Mapping[str, Any], verb: str) -> None:
     )
     for each in found["classes"]:
         kept = "for ever" if each["days"] is None else counted(each["days"], "day")
-        printing.note(f"  {each['class']}: kept {kept}; older: {each['items']:,}")
+        printing.note(f"  {each['class']}: kept {kept}; older items: {each['items']:,}")
 
 
 PlacesOption = Annotated[
@@ -425,7 +425,7 @@ def _print_erasure(erasure: Erasure, left: list[Path], form: printing.Format) ->
     if not erasure.tidied:
         printing.note(
             "The erased data stays in the database's write-ahead log until the next start, because "
-            "a reader blocks it."
+            "another process is still reading the log."
         )
     for path in left:
         printing.note(

@@ -92,8 +92,8 @@ JobsOption = Annotated[
         "--jobs",
         min=1,
         max=64,
-        help="Number of processes that match more than 50,000 orders. Default: one per core, at "
-        "most 2. With 1, the command itself matches.",
+        help="Number of processes for matching, if there are more than 50,000 orders. Default: "
+        "one per core, at most 2. With 1, the command itself matches.",
     ),
 ]
 
@@ -372,8 +372,8 @@ def suggest(
     if found.found:
         printing.print_file(found.toml)
     printing.note(
-        f"The rules explain the fees of {document['explained']:,} of "
-        f"{counted(found.lines, 'payment')} in this period exactly."
+        f"The rules give the exact fees of {document['explained']:,} of "
+        f"{counted(found.lines, 'payment')} in this period."
     )
     if found.nameless:
         printing.note(

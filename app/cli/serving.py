@@ -30,7 +30,7 @@ TokenOption = Annotated[
     str | None,
     typer.Option(
         envvar="TALLYHOOK_PLAY_TOKEN",
-        help="With --play: the API token that sends the shop's calls and reads the outcome.",
+        help="With --play: the API token for sending the shop's calls and reading the outcome.",
     ),
 ]
 

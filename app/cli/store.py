@@ -46,8 +46,8 @@ def upgrade(
         typer.Option(
             "--dry-run",
             help="Change nothing. Show which migrations are due, and how many orders would get "
-            "another outcome. Also show which orders would be held, because they are fulfillable "
-            "by this version's rules only.",
+            "another outcome. Also show the orders that only this version's rules make "
+            "fulfillable: the upgrade would hold them.",
         ),
     ] = False,
     form: printing.FormatOption = printing.Format.table,
@@ -77,8 +77,8 @@ def check(
         typer.Option(
             "--deep",
             help="Read every stored body and fold every order again, and compare the results with "
-            "the stored ones. Without it, only a sample of deliveries is compared. Takes about ten "
-            "times as long.",
+            "the stored ones. Takes about ten times as long as the default check, which compares "
+            "only a sample of deliveries.",
         ),
     ] = False,
     jobs: Annotated[

@@ -515,8 +515,7 @@ def _addresses_are_no_other_name(settings: Settings, reading: SettingsReading) -
             if end.get_secret_value() in settings.sources.keys() - {name}:
                 reading.problem(
                     f"{PREFIX}SOURCES__{name.upper()}__ADDRESS",
-                    "is the name of another source, and so the address of that source; choose an "
-                    "address that nobody can guess",
+                    "is the name of another source; choose an address that nobody can guess",
                 )
 
 

@@ -522,7 +522,7 @@ async def ask_close(view: View) -> Form:
             Field(
                 f"except-{place}",
                 f"Why you close although this is not met: {local_text(each.sentence, zone)}",
-                hint="The report prints it as an exception.",
+                hint="The report prints your reason as an exception.",
             ),
         )
     ]

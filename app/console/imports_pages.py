@@ -324,7 +324,7 @@ async def do_withdraw_import(view: View, reason: str) -> str | ActionResult:
     number, kind, _ = await _of_address(view)
     by, shown = view.person.name, view.given.get("seen", "")
     if not shown:
-        raise UsageError("first look at what would be withdrawn")
+        raise UsageError("open the form again: it shows what would be withdrawn")
     take_back = partial(
         view.console.work,
         withdraw_import.withdraw_import,

@@ -166,13 +166,13 @@ async def do_map_columns(view: View, reason: str) -> str:
     signs = given.get("signs", "")
     asked = ((numbers, NUMBERS), (dates, DATES), (first, FIRST_ROWS), (signs, SIGNS))
     if not all(value in dict(choices) for value, choices in asked):
-        raise UsageError("this form is not from this console")
+        raise UsageError("this form is not from this console: open the page again")
     words = {name: _words_in(seen, column, given) for name, column in columns.items()}
     if first != NAMES_COLUMNS:
         if not {*columns.values(), *less.values()} <= {"", *seen.places}:
             raise UsageError(
-                "two columns have the same first cell: use a mapping file, which can name "
-                "columns by position"
+                "two columns have the same text in the first row, so their names are ambiguous: "
+                "use a mapping file, which can name columns by position"
             )
         columns = {name: seen.places.get(column, "") for name, column in columns.items()}
         less = {name: seen.places.get(column, "") for name, column in less.items()}

@@ -606,7 +606,7 @@ ACTS: Final = (
         "orders",
         ask_save_list,
         do_save_list,
-        done="Your saved list is shown above the list.",
+        done="The list is saved. A link above the table opens it.",
     ),
     Act(
         "Take a saved list away",

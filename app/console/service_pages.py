@@ -549,12 +549,13 @@ ACTS: Final = (
         done="The notification is being sent again; its state says whether the shop accepted it.",
     ),
     Act(
-        "Notify the shop of all of it again",
+        "Send all these notifications again",
         "notifications_redelivered",
         ask_redeliver_all,
         do_redeliver_all,
         button="Send all of them again",
-        done="All of them are being sent again; their states say whether the shop accepted them.",
+        done="These notifications are being sent again; their states say whether the shop accepted "
+        "them.",
     ),
     Act("Begin a new evidence key", "key_rotated", ask_rotate_key, do_rotate_key),
     Act("Verify the log", "log", ask_verify_log, do_verify_log, button="Verify it now"),

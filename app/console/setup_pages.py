@@ -117,8 +117,8 @@ def _chosen(view: View) -> Source:
     source = None if name is None else view.context.sources[name]
     if source is None or not _testable(view, source):
         raise UsageError(
-            "test events are sent only in the sandbox, and only to sources whose provider "
-            "documents events; for other sources, have the provider send one"
+            "a test event needs the sandbox, and a source whose provider documents its events: "
+            "choose such a source, or have the provider send an event"
         )
     return source
 

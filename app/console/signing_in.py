@@ -81,9 +81,9 @@ async def form_fields(request: Request) -> dict[str, str]:
             max_num_fields=MAX_FIELDS, errors="strict",
         )  # fmt: skip
     except ValueError:
-        raise UsageError("this form is not from this console") from None
+        raise UsageError("this form is not from this console: open the page again") from None
     if any("\0" in value for _, value in pairs):  # PostgreSQL's text type rejects NUL
-        raise UsageError("this form is not from this console")
+        raise UsageError("this form is not from this console: open the page again")
     return dict(pairs)
 
 

@@ -349,7 +349,7 @@ async def do_import(view: View, reason: str) -> str:
     if not compare_digest(view.given.get("sha256", "").encode(), upload.file.sha256.encode()):
         raise UsageError("the file has changed since it was shown: look at the file again")
     if imports_pages.state_of(upload) != "to_confirm" or upload.seen is None:
-        raise UsageError("this file is being read, or was imported already")
+        raise UsageError("this file is still being read, or was imported already: look at the list")
     _begin_import(view, upload)
     assert upload.job is not None
     await view.console.jobs.wait(upload.job)
@@ -445,7 +445,7 @@ async def do_accept_balance_difference(view: View, reason: str) -> ActionResult:
     differs = imports_pages.differs_in(upload)
     if differs is None:
         raise UsageError(
-            "this file was read again with other choices meanwhile: look at the file again"
+            "this file was read again, with other choices, since it was shown: look at it again"
         )
     bank_balances.check_amount(differs, view.given.get("difference", ""))
     made = await bank_balances.propose_difference(
@@ -526,6 +526,6 @@ ACTS: Final = (
         ask_try_folder,
         do_try_folder,
         button="Try them again",
-        done="The files are tried again within half a minute.",
+        done="The service reads these files again within half a minute.",
     ),
 )

@@ -310,7 +310,7 @@ def _taken_from(
         for name, value in form.multi_items():
             if isinstance(value, str):
                 if "\0" in value:
-                    raise UsageError("this form is not from this console")
+                    raise UsageError("this form is not from this console: open the page again")
                 fields[name] = value
             elif value.size:
                 if len(files) == MOST_KEPT:

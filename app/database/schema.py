@@ -348,9 +348,9 @@ class Made:
         missing = not self._database.exists() or not self._database.stat().st_size
         if missing and self.path.exists():
             raise _refused(
-                f"the database {self._database} is gone, but {self.path.name} shows that it "
-                "existed; put it back, or restore a backup with `tallyhook restore`; to start "
-                "over with an empty one, run `tallyhook db create --new`"
+                f"the database {self._database} is missing, but {self.path.name} shows that it "
+                "existed; put the file back, or restore a backup with `tallyhook restore`. To "
+                "start over with an empty database, run `tallyhook db create --new`"
             )
 
     def note(self, identity: str) -> None:
@@ -361,8 +361,8 @@ class Made:
             if found not in ("", identity):
                 raise _refused(
                     f"{self._database} is not the database that {self.path.name} names; put the "
-                    "right one back, or restore this one with `tallyhook restore`; if this one "
-                    f"is right, delete {self.path}"
+                    "named database back. If this file is a backup, restore the backup with "
+                    f"`tallyhook restore`. If this database is right, delete {self.path}"
                 )
             if found:
                 return

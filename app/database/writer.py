@@ -78,8 +78,8 @@ class Space:
         reader = "end long reads, such as a backup, " if log_bytes else ""
         unread = ", and unread deliveries need that space" if reserved else ""
         raise StoreUnavailable(
-            f"less than {needed} MiB of the database's disk is free{unread}; free some, {reader}"
-            "or lower TALLYHOOK_DISK_LOW_WATER_MB",
+            f"less than {needed} MiB of the database's disk is free{unread}; free some space, "
+            f"{reader}or lower TALLYHOOK_DISK_LOW_WATER_MB",
             reason="disk",
         )
 

@@ -381,9 +381,9 @@ def _answers(facts: CaseFacts) -> dict[Family, list[Item]]:
     )
     refunded = Item(
         name="refunded",
-        sentence="Money went back, or the refund policy says why none is due.",
+        sentence="Money was refunded, or the refund policy is attached.",
         there=facts.refunded or facts.has("refund_policy"),
-        do="give it back, or attach the refund policy",
+        do="refund the payment, or attach the refund policy",
     )
     return {
         "fraud": [proof, tracked, earlier, wrote],

@@ -296,8 +296,8 @@ def _proven(
     signer = keys.signer_of(request, now=row.received_at)
     over = covered(account, request)
     proven = ProvenSignature(
-        sentence="No configured secret produces this signature, because its secret was removed "
-        "since. The signature was verified when the delivery arrived.",
+        sentence="The secret of this signature was removed from the configuration. The signature "
+        "was verified when the delivery arrived.",
         scheme=rule.mac,
         signed=rule.signed,
         where=rule.where,

@@ -203,7 +203,7 @@ def _attachments(bundle: Bundle) -> None:
         if foreign or entry["action"] != "attached":
             raise Wrong(f"attachment {name} was not attached to this order")
         if removed and (removed["action"], removed["facts"]["attachment"]) != ("detached", name):
-            raise Wrong(f"the audit entry of its removal does not belong to attachment {name}")
+            raise Wrong(f"the audit entry for attachment {name} does not record its removal")
         if (content is None) != (details is None) or (removed and content):
             raise Wrong(f"attachment {name} is incomplete, or is included although it was removed")
         if content and details and (content["sha256"], content["size"], details["sha256"]) != (

@@ -238,7 +238,7 @@ def _digest(
     parts["said"] = {name: document[name] for name in document if name not in names}
     hashes, masked = {}, 0
     if opened.keys() != parts.keys():
-        raise Wrong("the salts in log.json belong to other parts than the document has")
+        raise Wrong("the parts with salts in log.json differ from the parts of the document")
     for name, value in parts.items():
         part = opened[name]
         shown = canonical(value)
@@ -285,7 +285,7 @@ def readings_of(bundle: Bundle) -> Readings:
             found.bare.append(name)
             continue
         if opened != [*known][-1:]:
-            raise Wrong(f"log.json must have salts of exactly one leaf of {name}: the last leaf")
+            raise Wrong(f"log.json must have the salts of only one leaf of {name}, the last one")
         digest, masked = _digest(each["event"], TEXTS, log["parts"][opened[0]], bundle)
         if digest != known[opened[0]]:
             raise Wrong(f"the event that was read from {name} differs from its leaf in the log")
@@ -354,8 +354,8 @@ def order_chain(bundle: Bundle) -> Chain:
             before = chain[-1][0] if chain else None
             if leaf["nth"] != len(chain) + 1 or leaf["after"] != before:
                 raise Wrong(
-                    f"entry {index} of the log should be number {len(chain) + 1} of this order "
-                    "and follow the previous one: an entry is missing or was inserted"
+                    f"entry {index} of the log is not this order's entry {len(chain) + 1}, or does "
+                    "not follow the previous entry: an entry is missing or was inserted"
                 )
             chain.append((index, name))
     things = bundle.once(_things)

@@ -559,7 +559,7 @@ def _signature(bundle: verify.Bundle, trusted: PublicKey | None) -> Found:
         )
     raise verify.Wrong(
         f"it is signed with the key {name}, not with the trusted key {other}; the shop may have "
-        "replaced its key since, so ask it for its earlier keys, too"
+        "replaced its key, so ask the shop for its earlier keys"
     )
 
 
@@ -660,9 +660,9 @@ def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Che
     ended = dict(verify.earlier_origins(log)).get(theirs.origin)
     if ended is not None and theirs.size > ended:
         raise verify.Wrong(
-            f"a backup was restored when the bundle's log had {counted(ended, *LEAF)} under the "
-            f"origin {theirs.origin}. The kept checkpoint has {theirs.size:,}, so this log lacks "
-            "the leaves in between"
+            f"the bundle's log has only {counted(ended, *LEAF)} under the origin {theirs.origin}, "
+            "because a backup was restored. The kept checkpoint has "
+            f"{theirs.size:,}, so leaves are missing from this log"
         )
 
 
@@ -676,8 +676,8 @@ def _cosigned(
         return [(key, cosigned_at(note, key)) for key in witnesses.keys]
     except WrongCosignature as error:
         raise verify.Wrong(
-            f"checkpoint.txt has a line of the witness {error} that is not a signature of this "
-            "checkpoint by this witness"
+            f"the line of the witness {error} in checkpoint.txt is no valid signature of this "
+            "checkpoint"
         ) from None
 
 
@@ -692,7 +692,7 @@ def _witnessed(bundle: verify.Bundle, witnesses: TrustedWitnesses) -> Found:
     if count < witnesses.quorum:
         raise verify.Wrong(
             f"{count} of the {counted(len(each), 'witness', 'witnesses')} that you trust "
-            f"cosigned the bundle's checkpoint, but {witnesses.quorum} must: {found}"
+            f"cosigned the bundle's checkpoint, but {witnesses.quorum} are required: {found}"
         )
     return True, f"The checkpoint is cosigned: {found}."
 

@@ -347,7 +347,7 @@ async def test_a_person_who_must_prove_again_who_they_are_is_asked_there(
     if proved:
         await trial.sign_in(again=True)
     else:
-        with pytest.raises(CompanyRefused, match="did not ask you to sign in again"):
+        with pytest.raises(CompanyRefused, match="does not show that you have just signed in"):
             await trial.sign_in(again=True)
     assert trial.provider.asked["prompt"] == "login"
 

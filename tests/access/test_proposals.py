@@ -153,7 +153,7 @@ async def test_another_operator_approves_and_the_act_stands_in_both_names(
         (Proven("Sue"), "has the role support"),
         (Proven("Mallory"), "not an active operator"),
         ("Ben", "to decide a proposal, sign in"),  # the owner of the machine says so
-        (None, "nobody is named"),
+        (None, "no operator is named"),
     ],
 )
 async def test_nobody_else_decides(
@@ -211,7 +211,9 @@ async def test_nobody_acts_on_an_approval_of_a_clock_that_was_ahead(
     ann = Operator(name="Ann", role="finance", created_at=start)
     must_be_open(vault.kind, await proposals.one(made.id), who=ann, now=clock.now())
     clock.put(Instant(start + HOUR))
-    with pytest.raises(UsageError, match="approved while this machine's clock was ahead"):
+    with pytest.raises(
+        UsageError, match="this machine's clock was ahead when the proposal was approved"
+    ):
         must_be_open(vault.kind, await proposals.one(made.id), who=ann, now=clock.now())
 
 
@@ -222,7 +224,7 @@ async def test_nobody_acts_on_an_approval_of_a_clock_that_was_ahead(
         ("x" * 2_001, "give a reason"),
         ("a\tb", "printable"),
         ("a\x1b[31m", "printable"),
-        ("he said so: 0711 223 344", "remove the phone number from the text about a month"),
+        ("he said so: 0711 223 344", "remove the phone number from the reason for a month"),
     ],
 )
 def test_a_reason_is_some_lines_without_a_phone_number(reason: str, why: str) -> None:
@@ -234,7 +236,7 @@ def test_a_reason_is_some_lines_without_a_phone_number(reason: str, why: str) ->
 
 async def test_the_proposer_alone_withdraws(vault: Vault, proposals: Proposals) -> None:
     made = await vault.propose(Proven("Ann"))
-    with pytest.raises(UsageError, match="only Ann may withdraw this: you may reject it"):
+    with pytest.raises(UsageError, match="only Ann may withdraw this proposal: you may reject it"):
         await proposals.withdraw(made.id, by=Proven("Ben"), reason="x")
     done = await proposals.withdraw(made.id, by=Proven("Ann"), reason="I was wrong")
     assert proposals.document(done)["state"] == "withdrawn"
@@ -270,7 +272,9 @@ async def test_a_proposer_who_was_disabled_is_not_followed(
 ) -> None:
     made = await vault.propose(Proven("Ann"))
     await retire_operator(context, name="Ann", by="Boss")
-    with pytest.raises(UsageError, match="Ann, who proposed this, is no longer allowed to do it"):
+    with pytest.raises(
+        UsageError, match="Ann, who made this proposal, may no longer make such proposals"
+    ):
         await proposals.approve(made.id, by=Proven("Ben"), reason="x")
 
 
@@ -401,7 +405,7 @@ async def test_an_own_token_ends_with_a_person_or_by_one(context: AppContext) ->
             await holder_of(context, token)
     with pytest.raises(NotFoundError, match="no active operator named Ben"):
         await issue_own_token(context, operator="Ben", until="1d", by="Boss")
-    with pytest.raises(UsageError, match="this takes admin"):
+    with pytest.raises(UsageError, match="this requires admin"):
         await issue_own_token(context, operator="Ann", until="1d", by="Ann")
 
 

@@ -228,7 +228,7 @@ async def test_what_comes_while_the_service_is_asked_is_looked_at(
         assert (paid.status_code, paid.json()["status"]) == (200, "paid")
         assert "verified event e1" in paid.json()["detail"]
         assert paid.json()["checkout_url"] is None
-        assert "was opened in the meantime; send nobody there" in paid.json()["detail"]
+        assert "was opened in the meantime; send no customer there" in paid.json()["detail"]
         assert len(pay.seen) == 1 + begun
     (tmp_path / "other").mkdir()
     async with shop(tmp_path / "other", slowly) as (driver, pay):

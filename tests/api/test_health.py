@@ -24,7 +24,7 @@ from tests.reconcile.build import T
 from tests.waiting import soon
 
 TOO_LITTLE_ROOM = (
-    "less than 64 MiB of the database's disk is free; free some, or lower "
+    "less than 64 MiB of the database's disk is free; free some space, or lower "
     "TALLYHOOK_DISK_LOW_WATER_MB"
 )
 

@@ -290,7 +290,7 @@ def test_tokens(run: Run, tmp_path: Path) -> None:
     plain = run("tokens", "add", "books")
     assert plain.out.strip().startswith("thk_sandbox_")
     assert "not shown again" in plain.err
-    assert "Its scopes are read, orders, checkout" in plain.err
+    assert "The token's scopes are read, orders, checkout" in plain.err
     assert run("tokens", "revoke", "books").code == 0
     listed = run("tokens", "list", "--format", "json")
     assert [(t["name"], t["revoked_at"] is None) for t in listed.document] == [

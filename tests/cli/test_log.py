@@ -128,7 +128,7 @@ def test_another_key_is_refused_with_what_to_do(
     assert "--rotate" in missing.err
     alone = run("log", "verify")
     assert alone.code == 0
-    assert "other.key has no key to compare with" in alone.err
+    assert "There is no evidence key in" in alone.err
     (tmp_path / "new.db").touch()
     monkeypatch.setenv("TALLYHOOK_DATABASE_URL", f"sqlite+aiosqlite:///{tmp_path}/new.db")
     assert run("log", "key").code == 0

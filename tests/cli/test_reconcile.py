@@ -231,7 +231,7 @@ def test_people_work_through_breaks(shop: Shop) -> None:
     shop("operators", "add", "ann", "--role", "admin")
     shop("operators", "add", "bob", "--role", "finance", "--by", "ann")
     rules = shop.file("rules.toml", '[accept_alone_max]\nKES = "1999.99"\n')
-    assert "nobody is named" in fails(shop, "reconcile", "rules", "save", rules)
+    assert "no operator is named" in fails(shop, "reconcile", "rules", "save", rules)
     shop("reconcile", "rules", "save", rules, "--by", "bob")
     assert shop.document("reconcile", "rules", "show")["number"] == 1
     none = ("reconcile", "rules", "save", shop.file("none.toml", ""), "--by", "bob")
@@ -258,7 +258,7 @@ def test_people_work_through_breaks(shop: Shop) -> None:
     assert waiting["id"] in shop("proposals", "show", waiting["id"])
     decide = ("approve", waiting["id"], "--reason", "seen")
     assert "you proposed this yourself" in fails(shop, "--token-file", bob, "proposals", *decide)
-    assert "nobody is named" in fails(shop, "proposals", *decide)
+    assert "no operator is named" in fails(shop, "proposals", *decide)
     approve(shop, ann)
     assert "ann has already approved this" in fails(shop, "--token-file", ann, "proposals", *decide)
     shop("breaks", "accept", small, "--reason", "small", "--by", "bob")

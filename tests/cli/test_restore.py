@@ -234,7 +234,7 @@ def test_where_it_is_unknown_whether_the_log_forked_that_is_said(
     assert "run `tallyhook log rename --reason TEXT`" in ended.err
     renamed = run("log", "rename", "--reason", "the disk was lost")
     assert renamed.code == 0, renamed
-    assert f"leaves keep the origin {first}." in renamed.err
+    assert f"leaves, keep the origin {first}." in renamed.err
     assert renamed.out.strip() == run("log", "key", "--format", "json").document["log"]
     (entry,) = run("audit", "list", "--action", "log_renamed", "--format", "json").document
     assert (entry["reason"], entry["facts"]["before"]) == ("the disk was lost", first)
@@ -332,11 +332,11 @@ def test_what_was_restored_and_vanishes_before_its_first_start_is_missed(
     copy = str(tmp_path / "copy.db")
     for words in (("tokens", "add", "shop"), ("orders", "list"), ("db", "check"), ("backup", copy)):
         ended = run(*words)
-        assert (ended.code, "is gone, but t.db.made shows that it" in ended.err) == (
+        assert (ended.code, "is missing, but t.db.made shows that it" in ended.err) == (
             3,
             True,
         )
-    assert "is gone, but t.db.made" in run("doctor", "--format", "json").out
+    assert "is missing, but t.db.made" in run("doctor", "--format", "json").out
     assert not (tmp_path / "t.db").exists()
 
 

@@ -869,6 +869,6 @@ async def test_files_of_the_import_folder_are_tried_again_from_the_page(
         sent = await send(client, "/do/try-folder")
         after = shown((await client.get(sent.headers["location"])).text)
     assert 'href="/do/try-folder"' in page.text
-    assert "The files are tried again within half a minute." in after
+    assert "The service reads these files again within half a minute." in after
     assert "shop/a.csv" not in after
     assert console.driver.rows("SELECT 1 FROM import_tasks") == []

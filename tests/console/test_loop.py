@@ -268,7 +268,7 @@ REFUSED: Final = {
     "reverify": "0 would be accepted",
     "release": "This order is not held",
     "take-alarm": "This alarm has ended",
-    "test-event": "to sources whose provider documents events",
+    "test-event": "a source whose provider documents its events",
     "match": "1 is not an unmatched line",
     "unmatch": "This break was not matched by hand",
     "try-folder": "reads 0 files again",

@@ -182,7 +182,7 @@ async def test_only_finance_and_support_attach_and_look(tmp_path: Path) -> None:
             detach(context, kept.record.attachment_id, reason="why", by="Vic"),
             read_attachment(context, kept.record.attachment_id, by="Vic"),
         ):
-            with pytest.raises(UsageError, match="this takes"):
+            with pytest.raises(UsageError, match="this requires"):
                 await refused
 
 

@@ -167,7 +167,7 @@ async def test_personal_data_take_a_reason_and_a_role_and_leave_a_trail(tmp_path
         staff: dict[str, Role] = {"Boss": "admin", "Sue": "support", "Fin": "finance"}
         for name, role in staff.items():
             await register_operator(driver.context, name=name, role=role, by="Boss")
-        with pytest.raises(UsageError, match="this takes admin or support"):
+        with pytest.raises(UsageError, match="this requires admin or support"):
             await build(driver, by="Fin", reason="because")
         with pytest.raises(UsageError, match="add --by NAME"):
             await build(driver)

@@ -237,7 +237,7 @@ def test_what_lets_bodies_go_writes_too(small: Path, words: tuple[str, ...]) -> 
         assert later(small, *words, **more) == (
             UNREACHABLE,
             f"tallyhook: less than {LOW_WATER_MIB} MiB of the database's disk is free; "
-            "free some, or lower TALLYHOOK_DISK_LOW_WATER_MB",
+            "free some space, or lower TALLYHOOK_DISK_LOW_WATER_MB",
         )
         assert found(small, BODIES) == [(1,)]
         assert later(small, *words, **more | {"DISK_LOW_WATER_MB": "4"})[0] == 0
