@@ -182,6 +182,16 @@ def test_the_archive_is_a_zip_for_others_too(bundles: Bundles) -> None:
     assert json.loads(read[MANIFEST])["redacted"] is False
 
 
+def test_the_archive_is_what_another_writer_makes_of_the_same_files() -> None:
+    files = {"b.txt": b"second" * 9, "README.txt": b"first", "c.json": b""}
+    members = []
+    for name in sorted(files):
+        info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+        info.create_system, info.external_attr = 3, 0o100644 << 16
+        members.append((info, files[name]))
+    assert pack(files) == zipped(*members)
+
+
 def test_a_bundle_may_be_ahead_of_the_verifiers_clock_by_five_minutes(bundles: Bundles) -> None:
     ahead = Instant(LATER - 300 * SECOND)
     assert failed(bundles.redacted, now=ahead) == []
