@@ -12,6 +12,7 @@ from app.core.masking import Masking, masked_at_sight, masked_phone
 from app.database.statements import run
 from app.providers.connecting import names_no_order
 from app.receiving import delivery_log_store
+from app.receiving.append_store import StoredVerdict
 from app.receiving.header_codec import URL, is_left_out, phones_in
 from app.receiving.kept_request import no_delivery
 from app.receiving.restrictions import refuse_restricted, restricted_deliveries
@@ -38,8 +39,9 @@ Verdict = Literal[
     "wrong_account",
 ]
 VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
-"""All verdicts, in an order on which code relies. Deliveries with the first five are acknowledged,
-and the others are rejections."""
+
+ACCEPTED: Final[tuple[Verdict, ...]] = get_args(StoredVerdict)
+"""Verdicts of deliveries that are acknowledged. All other deliveries are refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +246,7 @@ def no_order_sentence(context: AppContext, entry: delivery_log_store.LogEntry) -
 
 def is_refused(entry: delivery_log_store.LogEntry) -> bool:
     """Return whether an arrival was refused. A refused arrival is unverified."""
-    return entry.verdict in VERDICTS[4:]
+    return entry.verdict not in ACCEPTED
 
 
 async def note_reading(

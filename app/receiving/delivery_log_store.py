@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.mapping import EVENT_SELECT, EVENTS, delivery_of
 from app.database.statements import Rows, statement, stream
+from app.receiving.append_store import StoredVerdict
 from reconcile.instants import MILLISECOND, Instant
 from reconcile.ledger.events import Event
 from reconcile.money import Money
@@ -131,9 +132,7 @@ def _entry(row: Sequence[Any]) -> LogEntry:
     )
 
 
-_ACCEPTED: Final = (
-    *("stored", "duplicate", "duplicate_with_different_body", "unreadable", "not_ours"),
-)
+_ACCEPTED: Final = get_args(StoredVerdict)
 
 _UNUSUAL: Final = sa.text("verdict <> 'stored'")
 """Condition on the verdict. It must be worded as in the partial index `ix_deliveries_verdict`."""

@@ -20,6 +20,7 @@ from app.evidence.dispute_case import CaseRequest, dispute_case
 from app.evidence.gather_evidence import gather_dossier
 from app.finance.read_lines import lines_naming
 from app.monitoring.preflight import of_readings
+from app.orders.delivery_log import is_refused, list_deliveries
 from app.orders.find_orders import find_orders
 from app.orders.prove import prove_orders
 from app.orders.refold import refold_until_quiet
@@ -78,6 +79,8 @@ async def test_another_shops_payment_is_acknowledged_and_makes_no_order(
             assert (await driver.send(each)).status_code == 200
         verdicts = driver.rows("SELECT verdict FROM deliveries ORDER BY verdict")
         assert verdicts == [("not_ours",), ("stored",)]
+        log = (await list_deliveries(driver.context, limit=9)).entries
+        assert [is_refused(each) for each in log] == [False, False]
         missing = await driver.api("GET", "/orders/ORD-1")
         assert missing.status_code == 404
         assert missing.json()["detail"] == (
