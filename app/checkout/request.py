@@ -286,7 +286,9 @@ MAX_REFERENCE: Final = 200
 """Maximum number of characters of a session's reference at the service."""
 
 RETRY_STATUSES: Final = frozenset({408, 409, 425, 429})
-"""HTTP statuses to repeat with the key: 408 too slow, 409 running, 425 too early, 429 too many."""
+"""HTTP statuses after which a request is repeated with its idempotency key. 408 means that the
+request was too slow, 409 that it is still running, 425 that it came too early, and 429 that there
+were too many."""
 
 DENIED_STATUSES: Final = frozenset({401, 403, 404, 405, 407})
 """HTTP statuses that concern our credentials or address, and say nothing about the order."""
@@ -474,7 +476,8 @@ def _refused(reply: ServiceReply, mask: Mask) -> SessionRefused:
 
 
 def _retry_after(reply: ServiceReply) -> float:
-    """Return the seconds to wait. A date counts from the answer's Date: our clock may err."""
+    """Return the seconds to wait. A date in Retry-After is compared with the answer's Date header,
+    because our clock may be wrong."""
     text = (reply.retry_after or "").strip()
     if _SECONDS.fullmatch(text):
         return float(text)

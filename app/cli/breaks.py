@@ -240,7 +240,8 @@ def _act(
     lines: Sequence[str] = (),
     least: int = 0,
 ) -> None:
-    """Act on a break, or on those of --where. `one` is a sentence, `each` a past participle."""
+    """Act on one break, or on the breaks that --where selects. `one` is the sentence to print for
+    one break. `each` is the verb phrase for several, such as `is accepted`."""
     from app.finance.break_acts import BreakAct, act_on_breaks, match_lines
 
     if (name is None) == (where is None):

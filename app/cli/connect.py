@@ -216,8 +216,9 @@ def _sharing(
     wanted: Mapping[str, str],
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the setting on a shared account, if stated. Raise UsageError if the account is shared,
-    but no setting distinguishes the shop's payments."""
+    """Return the setting that says whether the provider account is shared. Return nothing if this
+    is not known. Raise UsageError if the account is shared, but no setting distinguishes the shop's
+    payments."""
     from app.context.configured import ways_to_tell_apart
 
     own, known = _own(source), {**before, **os.environ, **wanted}
@@ -240,7 +241,8 @@ def _sharing(
 
 
 OLD_ADDRESS_DAYS: Final = 396
-"""Days for which a replaced address is accepted: a provider may use it for a year's chargebacks."""
+"""Number of days for which a replaced address is still accepted. A provider may send chargebacks to
+an old address for a year."""
 
 
 def _address(
@@ -337,7 +339,8 @@ def _secrets(
 
 
 def _as_setting(text: str) -> tuple[str, str]:
-    """Return a setting for secrets: one a line (newest first), PEM keys, or JSON by key id."""
+    """Return the name and the value of the setting for these secrets. The text has one secret a
+    line with the newest first, PEM keys, or JSON with key ids."""
     if text.lstrip().startswith("{"):
         return "KEYS", json.dumps(_texts(text, "--secret-file"), sort_keys=True)
     listed = secrets_in(text)
@@ -376,7 +379,8 @@ def _texts(text: str, option: str) -> dict[str, str]:
 
 
 def _read(file: Path) -> str:
-    """Return the content of a file, or of standard input for `-`. Errors never quote it."""
+    """Return the content of a file, or of standard input for `-`. Error messages never contain the
+    content."""
     try:
         if file == Path("-"):
             content = sys.stdin.buffer.read(MAX_SECRET_BYTES + 1)

@@ -66,12 +66,12 @@ ANSWER_S: Final = 30.0
 """Time limit in seconds for one answer. The machine may be busy."""
 
 AGAIN: Final = (429, 503)
-"""Statuses after which a call is repeated, as soon as Retry-After allows."""
+"""HTTP statuses after which a call is repeated, after the time in Retry-After."""
 
 LOOK_S: Final = 0.1
 
 SAME_MOMENT_S: Final = 1.0
-"""Seconds in which a Ctrl-C reaches all processes of a terminal."""
+"""Seconds within which a Ctrl-C has reached all processes of a terminal."""
 
 Ready = Callable[[], Awaitable[bool]]
 
@@ -262,7 +262,7 @@ async def verdicts(http: httpx2.AsyncClient, party: Party) -> dict[str, int]:
 
 
 BACKLOG = 128
-"""Number of connections that can queue until a server has started."""
+"""Maximum number of connections that wait until a server has started."""
 
 STOP_S = 15.0
 """Seconds that a process has to end before it is killed."""
@@ -405,7 +405,7 @@ class ShopSeen:
 
 
 class _ShopServer(uvicorn.Server):
-    """Server that leaves signals to the demo."""
+    """Server that does not handle signals, because the demo handles them."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -429,7 +429,7 @@ async def listening(seen: ShopSeen, listener: socket.socket) -> AsyncIterator[No
 FOLDER: Final = Path("var/demo")
 
 UNIT_S: Final = 0.25
-"""Duration of a scenario's unit in seconds. A session lives 20 units."""
+"""Duration in seconds of one unit of time in a scenario. A session expires after 20 units."""
 
 HOST: Final = "127.0.0.1"
 
@@ -456,7 +456,8 @@ async def play(*, once: bool) -> int:
 
 
 class _Interruption:
-    """Handler of Ctrl-C and SIGTERM. It cancels the task, and its signal explains later errors."""
+    """Handler of Ctrl-C and SIGTERM that cancels the task. It remembers the signal, because the
+    signal explains the errors that follow."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -471,7 +472,8 @@ class _Interruption:
         self._playing.cancel()
 
     async def or_result(self, work: Awaitable[int]) -> int:
-        """Run the work and return its exit code, or the signal's code if that made it fail."""
+        """Run the work and return its exit code. If a signal made it fail, return the exit code for
+        the signal."""
         try:
             return await work
         except (asyncio.CancelledError, TallyhookError):

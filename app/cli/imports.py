@@ -240,7 +240,8 @@ def _options(
     ] = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Declare the shared options of import commands, named like `ImportRequest`'s fields."""
+    """Declare the shared options of import commands. Each is named like the field of
+    `ImportRequest` that it sets."""
 
 
 def request_of(

@@ -174,7 +174,8 @@ def _sends_its_secret(signer: Source) -> bool:
 
 
 def _signer(provider: str, given: str | None) -> tuple[Settings, Source]:
-    """Return settings and signing source. Raise UsageError if live, or without exactly one fit."""
+    """Return the settings and the source whose key signs the events. Raise UsageError if the
+    environment is live, or if not exactly one source fits."""
     from app.config.load import load_settings
     from app.context.configured import compile_sources
 
@@ -346,7 +347,8 @@ def _send_file(path: Path, forward: str) -> None:
 
 @contextmanager
 def _appending(path: Path) -> Iterator[IO[str]]:
-    """Open a file to append, if new only for its owner. Raise UsageError if that fails."""
+    """Open a file for appending. A new file can be read only by its owner. Raise UsageError if the
+    file cannot be opened."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         with open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:

@@ -67,10 +67,12 @@ SECTIONS: Final = {
     "Evidence and personal data": ("evidence", "log", "audit", "erase", "privacy"),
     "The store": ("db", "backup", "restore", "prune", "prove", "refold", "reindex"),
 }
-"""Sections of `tallyhook --help`: commands that one person uses together, in order of use."""
+"""Sections of `tallyhook --help`. Each has commands that one person uses together, in the order of
+their use."""
 
 _WHOLE: Final = 1_000
-"""Maximum characters of a command's first sentence in a list."""
+"""Maximum number of characters that a list shows of a command's first sentence. It is so large that
+every sentence is shown whole."""
 
 _THE_LIBRARY_SAYS: Final = "Value error, "
 
@@ -170,7 +172,7 @@ def _root(
         ),
     ] = None,
 ) -> None:
-    """Define the options of `tallyhook` itself. `application` has their help texts."""
+    """Define the options of `tallyhook` itself."""
     running.GIVEN_FILE.set(token_file)
 
 
@@ -257,7 +259,8 @@ def _unwritten(error: OSError) -> int:
 
 
 def _unforeseen(error: Exception) -> int:
-    """Report an internal error and return the exit code. Its message may quote phone numbers."""
+    """Report an internal error and return the exit code. The error's message is not printed,
+    because it may contain phone numbers."""
     from app.core.logs import class_and_places
 
     kind, places = class_and_places(error)

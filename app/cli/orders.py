@@ -441,7 +441,8 @@ checkout_group = typer.Typer(help="Payments that this installation starts.", no_
 EXIT_CODES: Final = {
     "opened": 0, "paid": 1, "expired": 1, "refused": 1, "unresolved": 1, "unknown": 4
 }  # fmt: skip
-"""Exit codes of a checkout: 0 the customer can pay, 4 the service is unreachable, 1 otherwise."""
+"""Exit codes of a checkout, by its state. 0 means that the customer can pay, 4 that the service
+cannot be reached, and 1 anything else."""
 
 
 @checkout_group.callback()

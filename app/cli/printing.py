@@ -173,7 +173,8 @@ def print_file(text: str) -> None:
 
 
 def _encoded(form: Format | None) -> Format | None:
-    """Return the rows' format. Output becomes UTF-8, except tables; csv_excel adds a BOM."""
+    """Return the format of the rows, and prepare the output for it. All formats except tables are
+    written in UTF-8. `csv_excel` is CSV after a byte order mark."""
     if form not in (None, Format.table):
         _in_utf_8()
     if form is not Format.csv_excel:
@@ -371,7 +372,7 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
 
 
 _FILE_WIDTH = 200
-"""Line width in characters for an unknown terminal. Ids never wrap."""
+"""Line width in characters if the output is not a terminal."""
 
 _ANY_WIDTH = 100_000
 

@@ -178,7 +178,8 @@ def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
 
 
 def _interrupted(number: int | None = None) -> str:
-    """Return a message on what an interrupted run stored. `number` is None if it was not stored."""
+    """Return a message that says what an interrupted run stored. `number` is the number of the
+    stored run, or None if the run was not stored."""
     if number is not None:
         return (
             f"Interrupted while printing. Run {number} is stored: `tallyhook reconcile show "

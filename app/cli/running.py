@@ -101,7 +101,8 @@ def processes(chosen: int | None, *, most: int) -> int:
 
 
 BY_OWN: Final = "TALLYHOOK_OPERATOR_TOKEN"
-"""Environment variable with an operator's token. The list of processes would show an option."""
+"""Environment variable that contains an operator's token. There is no option for the token, because
+other users could see it in the list of processes."""
 
 GIVEN_FILE: Final[ContextVar[Path | None]] = ContextVar("given_file", default=None)
 

@@ -19,7 +19,8 @@ BUSY_S: Final = 5
 """Seconds to wait if a busy service does not say how long."""
 
 LONGEST_S: Final = 30 * 86_400
-"""Maximum wait in seconds. If a session ends in years, the client asks about once a month."""
+"""Maximum number of seconds to wait. The client therefore asks about once a month about a session
+that ends in years."""
 
 Result = TypeVar("Result")
 

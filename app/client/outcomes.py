@@ -26,7 +26,8 @@ TOLERANCE_S: Final = 300
 MAX_BODY_BYTES: Final = 256 * 1024
 KIND: Final = "order.revised"
 UNKNOWN: Final = "unknown"
-"""Value of a shipping or cancellation time after a restore, until the shop states it again."""
+"""Value of a shipping or cancellation time that a restore lost. It is used until the shop states
+the time again."""
 
 _PREFIX: Final = "whsec_"
 

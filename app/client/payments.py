@@ -107,7 +107,8 @@ def start_payment(
 
 
 NOT_SO: Final = "not so"
-"""Value in place of a time, which says that the order was not canceled or not shipped."""
+"""Value that is given instead of a time. It says that the order was not canceled, or not
+shipped."""
 
 
 def tell_order(

@@ -21,7 +21,8 @@ TABLES: Final = (
 )
 
 AT_ONCE: Final = 20
-"""Maximum number of undecided orders per reading of the feed, with one request each."""
+"""Maximum number of undecided orders that one pass through the feed asks about. Each takes one
+request."""
 
 NEWER: Final = (
     "INSERT INTO tallyhook_told (ref, revision, shipped, undecided) VALUES (:ref, :revision, 0, 0)"
@@ -32,7 +33,8 @@ NEWER: Final = (
 SHIPPED: Final = "UPDATE tallyhook_told SET shipped = 1, undecided = 0 WHERE ref = :ref"
 
 WAITS: Final = "UPDATE tallyhook_told SET undecided = undecided + 1 WHERE ref = :ref"
-"""Statement that counts in `undecided` how often shipping was unknown. 0 means decided."""
+"""Statement that adds 1 to `undecided`, because it was not known whether the order was shipped. 0
+means that the order is decided."""
 
 UNDECIDED: Final = (
     "SELECT ref, revision FROM tallyhook_told WHERE undecided > 0 AND shipped = 0"
@@ -52,8 +54,9 @@ MOVE: Final = (
 )
 
 Act = Callable[[sqlite3.Connection, News, bool], None]
-"""Function for the shop's own SQL, called in the transaction. The flag says to ship now: True only
-once for each order, False if the news is superseded or shipping is unknown."""
+"""Function that executes the shop's own SQL, called in the transaction. The flag says whether to
+ship the order now. It is True only once for each order, and False if the news is superseded or
+shipping is unknown."""
 
 
 class SqliteKeeper:

@@ -141,7 +141,7 @@ def _ours(items: Iterable[tuple[str, str]], reading: SettingsReading) -> dict[st
 
 
 _OPTIONS: Final = {f"{PREFIX}HOST": "--host", f"{PREFIX}PORT": "--port"}
-"""Options of commands that could be mistaken for settings."""
+"""Variables that are no settings, with the options to use instead."""
 
 
 def _is_known(name: str, known: Sequence[str], reading: SettingsReading) -> bool:
@@ -326,7 +326,8 @@ def _content(path: Path) -> str:
 
 
 def _lines(path: Path, text: str) -> list[tuple[str, str, str]]:
-    """Split a file into parts, each with name, value and text. A comment has no name."""
+    """Split a file into parts, each with a name, a value and the original text. The name of a
+    comment is empty."""
     found: dict[str, int] = {}
     parts = []
     for binding in parse_stream(io.StringIO(text)):

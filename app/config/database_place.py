@@ -26,7 +26,7 @@ MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 """File systems that are emptied by a restart of the machine."""
 
 FOREIGN: Final = frozenset({"fuse", "fuseblk", "9p"})
-"""File systems that are served by a program, which may ignore requests to sync."""
+"""File systems that a program serves. Such a program may ignore requests to sync."""
 
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 

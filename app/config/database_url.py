@@ -12,7 +12,7 @@ OPTIONS: Final = frozenset(
      "servicefile", "krbsrvname", "gsslib", "prepared_statement_cache_size",
      "direct_tls"}
 )  # fmt: skip
-"""URL options that the driver accepts. Its `ssl` is called `sslmode` in other programs."""
+"""URL options that the driver accepts. Its option `ssl` is called `sslmode` in other programs."""
 
 MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 

@@ -76,7 +76,8 @@ def setting_blocks(group: type[BaseModel], prefix: str) -> Iterator[str]:
 
 
 def _docstrings(group: type[BaseModel]) -> Iterator[tuple[str, str]]:
-    """Yield fields with their docstrings. Pydantic could read them, but would slow every start."""
+    """Yield each field with its docstring. Pydantic can collect these docstrings, too, but that
+    would slow every start."""
     (tree,) = ast.parse(inspect.getsource(group)).body
     assert isinstance(tree, ast.ClassDef)
     for pair in pairwise(tree.body):

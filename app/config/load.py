@@ -75,7 +75,8 @@ def load_settings(
 
 
 OF_COMMANDS: Final = ("CONFIG", "OPERATOR", "OPERATOR_TOKEN", "PLAY_TOKEN")
-"""Variables that are defaults of commands' options, not settings."""
+"""Names, without their prefix, of variables that are defaults of command options. They are not
+settings."""
 
 
 def known_variables() -> tuple[str, ...]:
@@ -122,7 +123,8 @@ def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
 
 
 def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
-    """Validate the settings. Report wrong ones and use their defaults, for later checks."""
+    """Validate the settings. Report wrong settings, and use their defaults instead, so that later
+    checks can run."""
     try:
         return Settings(**tree)
     except ValidationError as error:
@@ -137,7 +139,8 @@ def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
 
 
 def _sentence(mistake: Any, field: str) -> str:
-    """Return which value a setting must have. Pydantic's message may contain the wrong value."""
+    """Return a sentence on the values that a setting may have. Pydantic's own message is not used,
+    because it may contain the wrong value, which may be a secret."""
     context = mistake.get("ctx", {})
     if mistake["type"] == "value_error":
         return str(context["error"])
@@ -266,7 +269,8 @@ def _files_of_settings_are_safe(settings: Settings, reading: SettingsReading) ->
 
 
 def _others_write(path: Path) -> bool:
-    """Return whether others may write to a path. In a sticky folder, they cannot replace files."""
+    """Return whether other users may write to a path. Return False for a sticky folder, because in
+    it they cannot replace a file."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):
@@ -288,7 +292,8 @@ def _files_suffice_for_connections(settings: Settings, reading: SettingsReading)
 
 
 def _is_whole(reading: SettingsReading, *, url: str, secret: str, missing: str) -> None:
-    """Report an address without a secret, or a secret without an address (by `missing`)."""
+    """Report an address that is set without its secret, and a secret that is set without its
+    address. `missing` is the sentence for the second case."""
     given = {secret, secret + "_FILE"} & reading.given.keys()
     if len(given) == 2:
         reading.problem(secret, f"is set together with {secret}_FILE; keep one of the two")
@@ -396,7 +401,7 @@ def _witnesses_fit_together(settings: Settings, reading: SettingsReading) -> Non
 
 
 MIN_SECRET_CHARS: Final = 16
-"""Minimum length of a secret in characters. 16 hex digits are 64 bits."""
+"""Minimum length of a secret in characters. Even 16 hex digits are 64 bits."""
 
 _MIN_DISTINCT: Final = 5
 """Minimum number of different characters in a secret."""

@@ -26,7 +26,8 @@ from reconcile.transparency.cosignatures import VerifierKey, read_cosigner
 _ANYBODY: Final = "lets any sender forge its address; list the proxies' addresses"
 
 _WIDEST: Final = {4: 8, 6: 7}
-"""Prefix lengths of the widest private networks, 10.0.0.0/8 and fc00::/7, by IP version."""
+"""Minimum prefix length of a trusted network, by IP version. The widest private networks are
+10.0.0.0/8 and fc00::/7."""
 
 
 def lowered(value: Any) -> Any:
@@ -128,7 +129,7 @@ def accounts(value: Any) -> Any:
 
 
 MAX_ONLY: Final = 20
-"""Maximum number of members by which a source's events are recognized as our shop's."""
+"""Maximum number of members of an event by which a source recognizes the payments of our shop."""
 
 
 def only(value: Any) -> Any:
@@ -244,7 +245,7 @@ def issuer(value: Any) -> Any:
 
 
 MAX_ROLES: Final = 100
-"""Maximum number of claim values that can be mapped to a role."""
+"""Maximum number of claim values that can be mapped to roles."""
 
 
 def roles(value: Any) -> Any:
@@ -335,7 +336,8 @@ def mail_addresses(value: Any) -> Any:
 
 
 MAX_WITNESSES: Final = 16
-"""Maximum number of signatures of a note that every verifier must accept (C2SP signed-note)."""
+"""Maximum number of witnesses. Every verifier must accept a note with so many signatures (C2SP
+signed-note)."""
 
 
 def witnesses(value: Any) -> Any:

@@ -147,7 +147,8 @@ async def do_second_factor(view: View, reason: str) -> str:
 
 
 def _session_of(view: View) -> str:
-    """Return the session id for a passkey's challenge. It survives a renewal of the cookie."""
+    """Return the session's id to which a passkey's challenge is bound. It does not change when the
+    cookie is renewed."""
     return f"passkey {view.person.name} {view.person.began_at}"
 
 

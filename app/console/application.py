@@ -86,7 +86,8 @@ NOT_ALLOWED: Final = (
 )
 
 ENDED: Final = "ended"
-"""Value of the sign-in form's parameter for an ended session; KEPT if a form's text was stored."""
+"""Parameter of the sign-in form after a session has ended. Its value is KEPT if the text of a
+submitted form was stored."""
 KEPT: Final = "kept"
 
 
@@ -182,8 +183,9 @@ class Application:
         methods: Collection[str] = ("GET",),
         keep: bool = False,
     ) -> Route:
-        """Build a route for permitted operators. `format_` is None if the address's ending states
-        it. `keep` says whether to keep a submitted form while its operator signs in again."""
+        """Build a route that only permitted operators may use. `format_` is None if the ending of
+        the address states the format. If `keep`, a form is stored while its operator signs in
+        again."""
 
         async def answer(request: Request) -> Response:
             subject, wanted = split_format(request.path_params.get("subject", ""))

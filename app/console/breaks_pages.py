@@ -174,7 +174,8 @@ def _form(
 
 
 def _seen_field(*found: break_acts.SeenBreak) -> Field:
-    """Return a hidden field with the breaks' state. The form is refused if that changes."""
+    """Return a hidden field with the state of the breaks that the form shows. If the state has
+    changed, the form is refused."""
     mark = break_acts.mark_of(found)
     return Field("seen", "What was shown", kind="hidden", value=mark)
 
@@ -365,7 +366,7 @@ def _form_of(
     fields: tuple[Field, ...] = (),
     **options: Any,
 ) -> Form:
-    """Return a form about the selected breaks. It is refused if one of them changes."""
+    """Return a form about the selected breaks. The form is refused if one of them has changed."""
     back, fields = _back(view, chosen), (*fields, _seen_field(*chosen.of))
     if len(chosen.of) == 1:
         shown = (*chosen.left_out(), *lines)
@@ -375,7 +376,8 @@ def _form_of(
 
 
 def _none_chosen(view: View, error: UsageError) -> Form:
-    """Return a form on why no break is selected. Raise the error again for a wrong address."""
+    """Return a form that says why no break is selected. If the page's address is wrong, raise the
+    error again."""
     if view.word("where") is not None and view.request.method != "POST":
         raise error
     ticked = view.word("where") is not None or view.word("break") is not None

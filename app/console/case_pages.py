@@ -204,7 +204,8 @@ async def ask_letter(view: View) -> Form:
 
 
 def _typed_moment(at: Instant | None, zone: tzinfo) -> str:
-    """Format a moment as typed, to the second; empty for None. Repeated local times are in UTC."""
+    """Format a moment to the second, as a person would type it. Return an empty text for None. A
+    local time that occurs twice is written in UTC."""
     if at is None:
         return ""
     moment = to_second(at)
@@ -236,7 +237,7 @@ async def do_letter(view: View, reason: str) -> Response:
 async def _letter_taken(
     context: AppContext, asked: dispute_case.CaseRequest, form: LetterForm
 ) -> tuple[bool, bytes]:
-    """Return (whether the letter's file name must be short, the letter)."""
+    """Return a pair: whether the letter's file name must be short, and the letter."""
     letter, content = await take_letter(context, asked, form, lines=lines_naming)
     return letter.case.limits.name_chars is not None, content
 

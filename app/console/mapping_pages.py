@@ -22,7 +22,8 @@ NEEDED: Final[dict[ImportKind, str]] = {
 }
 
 SUBTRACTABLE: Final = frozenset({"gross"})
-"""Money fields that may combine two columns: money in, and money out."""
+"""Money fields that can be computed from two columns. The second column, money out, is subtracted
+from the first, money in."""
 
 NUMBERS: Final = (
     ("", "1500.00"), (".,", "1,500.00"), (",", "1500,00"), (",.", "1.500,00"), (", ", "1 500,00"),

@@ -45,7 +45,8 @@ GROUPS: Final = {
 }
 
 SHOWN: Final = 15
-"""Maximum number of orders that the start page lists as needing a person, newest first."""
+"""Maximum number of orders that the start page lists because they need a person. The newest are
+listed."""
 
 
 async def now_document(view: View) -> Document:
@@ -118,7 +119,8 @@ async def now_document(view: View) -> Document:
 _HELD: Final = ("held_back", "maybe_other_shop")
 
 DUE_SHOWN: Final = 10
-"""Maximum number of open disputes whose deadlines the start page looks up, newest first."""
+"""Maximum number of open disputes whose deadlines the start page loads. The newest disputes are
+used."""
 
 
 async def _finance_now(view: View) -> dict[str, Any] | None:
@@ -184,13 +186,13 @@ FILTERS: Final[Filters] = {
 }
 
 CHOOSE: Final = ("numbers",)
-"""Values of the parameter `choose`, which shows boxes for selecting several orders."""
+"""Values of the parameter `choose`. With it, the list shows checkboxes for selecting orders."""
 
 FOUND: Final = 20
 """Maximum number of orders that a search shows."""
 
 SUGGESTED: Final = 8
-"""Number of orders suggested while a person types, for a small screen."""
+"""Number of orders that are suggested while a person types. They fit on a small screen."""
 
 EVENTS: Final = 100
 """Maximum number of events, attempts and deliveries on an order's page."""

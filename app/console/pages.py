@@ -271,7 +271,7 @@ def _same_list(page: Page, entry: Page) -> bool:
 
 
 def _own(view: View, page: Page) -> str:
-    """Return the page's address with `{}` in place of the format."""
+    """Return the page's address, with `{}` where the format is written."""
     query = "&".join(
         part for part in view.request.url.query.split("&") if part and not part.startswith("done=")
     )
@@ -289,10 +289,12 @@ def as_json(document: Document) -> Response:
 
 
 SPOOLED_BYTES: Final = 8 * 1024 * 1024
-"""Maximum bytes of CSV rows in memory. More are on disk until all columns are known."""
+"""Maximum bytes of CSV rows that are kept in memory. Further rows are written to disk until all
+columns are known."""
 
 Following = Callable[[Document], Awaitable[Document | None]]
-"""Function that loads the document of the next page; None after the last."""
+"""Function that loads the document of the page after this one. It returns None after the last
+page."""
 
 
 async def no_following(document: Document) -> Document | None:

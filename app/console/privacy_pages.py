@@ -63,7 +63,8 @@ def _asked(view: View, subject: str, *, reason: str = "") -> erase.ErasureReques
 
 
 def _mark(view: View, subject: str) -> str:
-    """Return a signature over an erasure's subject, which proves that it was previewed."""
+    """Return a signature over the subject of an erasure. A form with this signature proves that the
+    operator has seen the preview."""
     content = "\0".join((view.person.name, view.given.get("what", ""), subject.strip()))
     key = view.console.mark_key.encode()
     return hmac.new(key, content.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()

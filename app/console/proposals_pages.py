@@ -108,8 +108,9 @@ def proposed(proposal: Proposal) -> ActionResult:
 
 
 async def _form(view: View, *consequence: str, own: bool = False, second: bool = False) -> Form:
-    """Return the form for a decision, with `consequence` if the operator may decide. `own` is for
-    the proposer alone, else for others alone. `second` needs a second person."""
+    """Return the form for a decision on a proposal. `consequence` is shown if the operator may
+    decide. If `own`, only the proposer may, otherwise only others. If `second`, the decision needs
+    a second person."""
     found = await proposal_shown(view, view.needed("proposal"))
     row, kind = proposal_row(view, found), view.console.proposals.kinds.get(found.kind)
     lines = [found.sentence, f"{found.who} proposed it: \u201c{found.reason}\u201d"]

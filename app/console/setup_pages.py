@@ -30,7 +30,7 @@ from app.receiving.source_state import SourceState, explained_states
 from reconcile.instants import format_known
 
 LIMIT_S: Final = 10.0
-"""Seconds to wait for the service's answer, while a browser waits."""
+"""Maximum number of seconds to wait for the service's answer. A browser waits for it."""
 
 SERVE: Final = "http://127.0.0.1:8080"
 

@@ -39,10 +39,12 @@ from reconcile.instants import DAY, SECOND, Instant
 NAME_TRIES: Final = 5
 """Maximum tries per minute with one name from one network."""
 NAME_TRIES_IN_ALL: Final = 20
-"""Maximum tries per minute with one name, from all networks where this operator never signed in."""
+"""Maximum number of tries per minute with one name. Networks from which this operator has signed in
+before are not counted."""
 NETWORK_TRIES: Final = 20
 NOTED_FOR_S: Final = 3600.0
-"""Seconds in which only a network's first failure is recorded, to not flood the audit trail."""
+"""Seconds for which only the first failure from a network is recorded. This keeps the audit trail
+short."""
 MAX_FORM_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 50
 FORM_WITHIN_S: Final = 30.0
@@ -50,16 +52,20 @@ MAX_NEXT: Final = 2_000
 """Maximum characters of the target address in a cookie. Browsers allow 4,096 bytes."""
 
 BEGUN: Final = "-begun"
-"""Suffix of the cookie of a browser that was redirected to the company's sign-in."""
+"""Suffix of the name of a cookie. A browser gets this cookie when it is redirected to the company's
+sign-in."""
 
 BROWSER: Final = "-browser"
-"""Suffix of the cookie that binds a passkey's challenge to the browser on the sign-in page."""
+"""Suffix of the name of a cookie. It binds the challenge for a passkey to the browser that shows
+the sign-in page."""
 
 Purpose = Literal["sign-in", "again", "link"]
-"""Reason for a redirect to the company: to sign in, confirm the operator, or link accounts."""
+"""Reason for a redirect to the company's sign-in. `again` confirms a signed-in operator, and `link`
+links the company's account."""
 
 BY_ITSELF: Final = "Tallyhook-By-Itself"
-"""Header that a page's script sends. Such requests do not extend the session."""
+"""Header of requests that a page's script sends without an action of the person. Such requests do
+not extend the session."""
 
 
 async def form_fields(request: Request) -> dict[str, str]:
@@ -274,7 +280,8 @@ class SigningIn:
         return answer
 
     def _set_cookie(self, answer: Response, token: str, *, also: str = "") -> None:
-        """Set the session's cookie; with the suffix `also`, that of a sign-in in progress."""
+        """Set the session's cookie. If the suffix `also` is given, set the cookie of a sign-in that
+        is in progress."""
         # A day longer than any session, so that a late form still identifies its operator.
         lasts = challenges.VALID_FOR if also else sessions.LONGEST + DAY
         answer.set_cookie(
@@ -451,7 +458,8 @@ class SigningIn:
         return answer
 
     def _granted(self, request: Request, grant: str) -> bool:
-        """Return whether a form with this challenge began the sign-in after a right password."""
+        """Return whether this challenge belongs to the request's session. Such a challenge is made
+        after the right password was entered."""
         now = self._console.context.clock.now()
         to = link_grant_of(self._cookie(request))
         return challenges.begun_at(self._console.mark_key, grant, to=to, now=now) is not None

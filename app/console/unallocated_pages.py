@@ -85,7 +85,8 @@ def _form(
 
 
 def _button(view: View, *, alone: bool) -> str:
-    """Return the label for a proposal; empty if one person `alone` may take the action."""
+    """Return the label of a button that makes a proposal. Return an empty text if the operator may
+    take the action without another person, which `alone` allows."""
     return "" if alone and view.person.role in MAY["payment_assigned"] else PROPOSE
 
 

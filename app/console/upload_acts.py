@@ -382,7 +382,8 @@ def _begin_import(view: View, upload: Upload) -> None:
 
 
 def _forget_imported(view: View, upload: Upload) -> int | None:
-    """Drop a fully imported upload and return its import's number; None for another upload."""
+    """Drop an upload whose rows were all imported, and return the import's number. Return None for
+    any other upload."""
     if upload.done is None or upload.done.number is None or upload.done.rejects is not None:
         return None
     view.console.uploads.forget(upload)

@@ -38,13 +38,15 @@ from app.finance.imports import Imported, ImportKind, ImportRequest
 from reconcile.instants import HOUR, Duration, Instant
 
 MAX_FILE_BYTES: Final = 32 * 1024 * 1024
-"""Maximum bytes of an uploaded file: 300,000 rows. To receive it takes twice its size on disk."""
+"""Maximum bytes of an uploaded file, about 300,000 rows. While it is received, it takes twice its
+size on disk."""
 
 MAX_FORM_BYTES: Final = MAX_FILE_BYTES + 64 * 1024
-"""Maximum bytes of a form with one file."""
+"""Maximum bytes of a form. A file of the maximum size fits, with the other fields."""
 
 READ_ON_BYTES: Final = 4 * MAX_FORM_BYTES
-"""Maximum bytes to read of a refused form. Browsers show no answer before they have sent all."""
+"""Maximum bytes of a form that are read although it is refused. A browser shows no answer before it
+has sent the whole form."""
 
 MOST_RECEIVED: Final = 4
 """Maximum number of forms being received. Others wait, unread."""
@@ -56,10 +58,10 @@ READ_AT_ONCE: Final = 2
 """Maximum number of files being read, in separate processes."""
 
 RECEIVED_WITHIN_S: Final = 300.0
-"""Seconds for a form to arrive: 32 MiB at one megabit a second."""
+"""Seconds within which a form must arrive. In this time, 32 MiB arrive at one megabit a second."""
 
 TURN_WITHIN_S: Final = 20.0
-"""Seconds for a form to wait until it is received."""
+"""Maximum number of seconds for which a form waits until it is received."""
 
 KEPT_FOR: Final[Duration] = HOUR
 """Time for which an upload, which holds customers' data, is kept."""
@@ -67,7 +69,7 @@ KEPT_FOR: Final[Duration] = HOUR
 MAX_FIELDS: Final = 20
 MAX_FIELD_BYTES: Final = 4_096
 MAX_NAME_BYTES: Final = 120
-"""Maximum characters of a file's name. Disks allow 255 bytes."""
+"""Maximum number of bytes of a file's name. File systems allow 255."""
 
 PREFIX: Final = "tallyhook-uploads-"
 
@@ -181,7 +183,8 @@ class Uploads:
             ) from None
 
     async def _receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
-        """Return a form's fields and files. Read to the end: browsers show no answer before."""
+        """Return the fields and files of a form. A refused form is read to its end, too, because a
+        browser shows no answer before it has sent the whole form."""
         body = _whole_body(request)
         parser = MultiPartParser(
             request.headers,
@@ -270,7 +273,8 @@ class Uploads:
 
 
 def _delete_left_behind() -> None:
-    """Delete the folders of killed consoles, which are not locked."""
+    """Delete the folders of consoles that were killed. They can be recognized, because nobody locks
+    them any more."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError):  # it belongs to another user, is a link, or is gone
             if folder.lstat().st_uid != os.getuid() or (lock := lock_folder(folder)) is None:
@@ -283,8 +287,9 @@ def _delete_left_behind() -> None:
 
 
 async def _whole_body(request: Request) -> AsyncGenerator[bytes]:
-    """Yield a form's bytes up to its closing delimiter (RFC 2046, 5.1.1). READ_ON_BYTES limits
-    discarded bytes. Raise UsageError if it is too long or incomplete."""
+    """Yield the bytes of a form. Discard the bytes beyond MAX_FORM_BYTES, and stop after
+    READ_ON_BYTES. Raise UsageError if the form is too long, or if its closing delimiter (RFC 2046,
+    5.1.1) is missing."""
     size, end = 0, b""
     async for part in request.stream():
         size, end = size + len(part), (end + part)[-len(_LAST) :]

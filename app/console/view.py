@@ -39,7 +39,7 @@ JobKind = Literal[
 # --- pages and actions ----------------------------------------------------------------------------
 
 ROWS: Final = 50
-"""Number of rows on a page of a listing, which stays under 50 KB."""
+"""Number of rows on a page of a listing. Such a page stays below 50 KB."""
 
 CSV_PAGE: Final = 5_000
 """Number of rows loaded at a time for a listing's CSV."""
@@ -91,7 +91,7 @@ T = TypeVar("T")
 Word = TypeVar("Word", bound=str)
 
 Filters = Mapping[str, tuple[str, ...] | None]
-"""Filters of a list, with their allowed values; None for any text."""
+"""Allowed values of each filter of a list. None means that any text is allowed."""
 
 ROLES_OF: Final[Mapping[str, frozenset[Role]]] = {
     str(name): roles for name, roles in (*MAY.items(), *MAY_READ.items())

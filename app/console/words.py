@@ -81,7 +81,8 @@ TONES: Final[Mapping[str, str]] = {
     "matched": "good",
     "break": "look",
 }
-"""Tone of each code, which determines its colour. The code's text has the same meaning."""
+"""Tone of each code, which determines the colour of its badge. The badge also has a text, which
+says the same."""
 
 VERDICTS: Final[Mapping[str, str]] = {
     "stored": "Accepted: its signature is right, and it is stored.",

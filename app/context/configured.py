@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from app.providers.provider_client import ProviderClient
 
 MAX_TOLERANCE_S = 3600
-"""Maximum seconds that a merchant's own profile may allow between signature and arrival, if live.
-Providers sign each try anew; a longer time would allow a replay after the event is forgotten. A
-shipped profile with a longer tolerance states its reason."""
+"""Maximum seconds between signature and arrival that a merchant's own profile may allow in a live
+environment. Providers sign each try anew. With more time, an old delivery could be replayed after
+its event was deleted. A shipped profile with a longer tolerance states its reason."""
 
 
 def keep_profiles(settings: Settings) -> None:
@@ -254,7 +254,8 @@ def _problems_of_captures(name: str, given: SourceSettings, profile: Profile) ->
 
 
 def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> list[str]:
-    """Return the problems of ONLY, whose members must prove an event's shop."""
+    """Return the problems of the setting ONLY. The members that it names must prove to which shop
+    an event belongs."""
     variable, problems = f"TALLYHOOK_SOURCES__{name.upper()}__ONLY", []
     for location in only_locations(given, profile):
         try:
@@ -282,7 +283,8 @@ def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> lis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KeyHolder:
-    """Keys in one setting. `accounts` is empty unless all the source's accounts share one key."""
+    """Keys in one setting. `accounts` has the accounts of the source if they share one key, and is
+    otherwise empty."""
 
     variable: str
     keys: frozenset[bytes] = field(repr=False)
@@ -290,7 +292,8 @@ class _KeyHolder:
 
 
 def _problems_of_keys(settings: Settings) -> list[str]:
-    """Return a problem for each key of two settings: a delivery could count as two payments."""
+    """Return a problem for each key that is in two settings. With such a key, one delivery could
+    count as two payments."""
     problems = []
     holders = list(_holders(settings))
     for number, one in enumerate(holders):

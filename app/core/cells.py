@@ -21,7 +21,8 @@ BYTE_ORDER_MARK: Final = "\ufeff"
 _MARK: Final = "'"
 
 _SEPARATORS: Final = ";\t\r\n"
-"""Characters at which a spreadsheet may split a quoted cell. It never splits one at a comma."""
+"""Characters at which a spreadsheet may split even a quoted cell. Commas are not among them,
+because it never splits a quoted cell at a comma."""
 
 # White space, also invisible, and quotation marks, which may open a cell.
 _PASSED_OVER: Final = '\\s\\x00-\\x1f\\u200b-\\u200f\\u2060\\ufeff"'

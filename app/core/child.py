@@ -39,10 +39,11 @@ MAX_SENTENCE: Final = 2_000
 """Maximum length in bytes of an error message that is passed on."""
 
 MAX_HEAD: Final = 4_000
-"""Maximum bytes of an answer's head. A pipe accepts this many in a single write."""
+"""Maximum bytes of the head of a child's answer. A pipe accepts so many bytes in one write."""
 
 AT_ONCE: Final = 4
-"""Maximum number of children at a time. Each occupies one of asyncio's threads (at least five)."""
+"""Maximum number of children at a time. Each occupies one of asyncio's threads, of which there are
+at least five."""
 
 _TURNS: Final = asyncio.Semaphore(AT_ONCE)
 
@@ -55,7 +56,8 @@ _INHERITED: Final = (
 """Environment variables that a child inherits, besides LC_*. Others may hold secrets."""
 
 _KINDS: Final[tuple[type[TallyhookError], ...]] = (NotFoundError, UnreachableError, UsageError)
-"""Errors that the parent raises again as they are. Other Tallyhook errors become UsageError."""
+"""Errors that are raised in the parent with their own class. Other Tallyhook errors are raised as
+UsageError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +143,8 @@ def _started(limits: ChildLimits) -> subprocess.Popen[bytes]:
 def _written(
     process: subprocess.Popen[bytes], request: bytes, *, limits: ChildLimits, to: IO[bytes]
 ) -> tuple[bytes, int]:
-    """Write a child's answer to `to`. Return its head and the exit code, or _TOO_MUCH."""
+    """Send the request to a child, and write its answer to `to`. Return the head of the answer and
+    the exit code. The exit code is _TOO_MUCH if the answer is too large."""
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None

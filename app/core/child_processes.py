@@ -39,7 +39,8 @@ from app.core.signals import Signal
 
 
 _VERSION: Final = version("tallyhook")
-"""Version that this process loaded. An upgrade may have installed a newer one since."""
+"""Version of the program that this process runs. A newer version may have been installed since this
+process started."""
 
 
 def handed_over(*values: object) -> IO[bytes]:
@@ -79,16 +80,19 @@ AGAIN_S: Final = 0.2
 MOST_S: Final = 5.0
 
 STEADY_S: Final = 30.0
-"""Seconds for which a child must run until the next pause before a restart is AGAIN_S again."""
+"""Seconds for which a child must run before the pause before its next restart is AGAIN_S again."""
 
 MISSED_S: Final = 5.0
-"""Seconds without a child until the readiness probe fails. A child starts in about a second."""
+"""Seconds without a running child after which the readiness probe fails. A child starts in about a
+second."""
 
 STOP_S: Final = 20.0
-"""Seconds after which a child that was told to end is killed. Its successor continues its work."""
+"""Seconds after which a child is killed if it does not end when told to. The next child continues
+its work."""
 
 NICENESS: Final = 5
-"""Niceness of children. On a shared core, a child gets a quarter. At 10, it could starve."""
+"""Niceness of children. With it, a child gets a quarter of a core that it shares with its parent.
+With 10, it might get almost nothing."""
 
 NEWS: Final = b"+"
 STOP: Final = b"s"

@@ -11,7 +11,8 @@ from typing import Final, Protocol
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 CLOCKS_DIFFER: Final[Duration] = 15 * MINUTE
-"""Largest normal difference between two clocks. A revision further ahead shows a wrong clock."""
+"""Largest difference between two clocks that counts as normal. If a revision is dated further
+ahead, a clock is wrong."""
 
 
 class Clock(Protocol):
@@ -23,7 +24,8 @@ class Clock(Protocol):
 
 
 LEAP_REST_S: Final = 86_400.0
-"""Seconds after a forward clock jump without deletions, so that somebody can notice the jump."""
+"""Seconds for which nothing is deleted after the clock jumped forward. In this time, somebody can
+notice the jump."""
 
 
 class LeapGuard:

@@ -62,9 +62,9 @@ class PortTaken(UnreachableError):
 NotStored = Literal[
     "disk", "database", "busy", "queue", "slow", "refused", "stopping", "no_room", "failed"
 ]
-"""Reason why nothing can be stored.
+"""Reason why a delivery or another write cannot be stored.
 
-disk      too little room on the disk
+disk      there is too little free space on the disk
 database  the database does not answer or cannot be opened
 busy      another process is writing to the database
 queue     too many deliveries wait to be written
@@ -72,7 +72,7 @@ slow      a write takes too long
 refused   the database rejects the content
 stopping  the process is stopping
 no_room   too many long bodies are arriving at once
-failed    an I/O error, which is permanent
+failed    an I/O error occurred, after which the process stores nothing more
 """
 
 

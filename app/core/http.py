@@ -71,7 +71,8 @@ def outgoing_client(
 
 
 class _Trusting(httpx2.AsyncBaseTransport):
-    """Transport that trusts the machine's certificates, loaded late because that is slow."""
+    """Transport that trusts the certificate authorities of the machine. They are loaded with the
+    first request, because loading them is slow."""
 
     _loaded: httpx2.AsyncHTTPTransport | None = None
 

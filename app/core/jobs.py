@@ -21,7 +21,8 @@ from reconcile.instants import MINUTE, Duration, Instant
 Result = TypeVar("Result")
 
 LARGE: Final = 100
-"""Minimum number of an order's deliveries for a thread: folding them takes a millisecond."""
+"""Number of an order's deliveries from which on the order is folded in a thread. Folding 100
+deliveries takes about a millisecond."""
 
 
 async def computed(work: Callable[[], Result], *, size: int) -> Result:
@@ -31,13 +32,15 @@ async def computed(work: Callable[[], Result], *, size: int) -> Result:
 
 
 PATIENCE_S: Final = 8.0
-"""Seconds that a request waits for a job: less than the timeout of proxies."""
+"""Seconds for which a request waits for a job. This is less than the usual timeout of proxies."""
 
 KEPT: Final = 50
-"""Maximum number of ended jobs kept: some hundred bytes each, about a megabyte for a preview."""
+"""Maximum number of ended jobs that are kept. Most take some hundred bytes. A preview takes about a
+megabyte."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""Time for which a result is reused: short, because `mark` does not cover all changes."""
+"""Time for which the result of a job is used again. It is short, because `mark` does not change
+with everything that a result depends on."""
 
 
 def silent(_: int) -> None:

@@ -38,7 +38,7 @@ MINUTE_S: Final = 60.0
 
 
 CALM_S: Final = 2.0
-"""Seconds since the last failure after which the problem counts as over."""
+"""Seconds without a failure after which the problem counts as over."""
 
 MOST_REASONS: Final = 100
 
@@ -120,7 +120,8 @@ class Budget:
 
 class _Libraries(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the template's first line; of the values, only uvicorn's addresses and numbers."""
+        """Write the first line of the message's template. Values are filled in only for uvicorn,
+        whose values are addresses and numbers."""
         if not _OUTPUT.admits(record.levelno):
             return
         template = str(record.msg)
@@ -244,7 +245,8 @@ FIELDS: Final[dict[str, str]] = {
 """Every field that may be logged, with a description of its content."""
 
 REFERENCES: Final = frozenset({"attempt", "event_id", "kind", "order", "session"})
-"""Fields with outside text. Phone numbers and emails are masked, because a log is never erased."""
+"""Fields whose texts come from outside. Phone numbers and email addresses in them are masked,
+because a log is never erased."""
 
 MAX_VALUE_CHARS: Final = 500
 
@@ -356,7 +358,8 @@ def _reader_of(stream: TextIO) -> _Reader | None:
 
 
 class _Output:
-    """The only log output: cached loggers share it, so that a new configuration reaches them."""
+    """The only log output of the process. All loggers share it, because loggers are cached and
+    would otherwise keep an old configuration."""
 
     def __init__(self) -> None:
         self.stream: TextIO | None = None
