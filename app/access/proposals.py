@@ -512,7 +512,9 @@ class Proposals:
         now = self._context.clock.now()
         decided = Decided(decision=decision, who=who.name, role=who.role, reason=reason, at=now)
         if not await proposal_store.add_decision(connection, proposal.id, decided):
-            raise UsageError("somebody decided this in the meantime: look again")
+            raise UsageError(
+                "somebody decided this proposal in the meantime: look at the proposal again"
+            )
         await _note(connection, who, proposal, action=_DONE[decision], reason=reason, now=now)
 
     def document(self, proposal: Proposal) -> ProposalDocument:

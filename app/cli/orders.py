@@ -375,7 +375,9 @@ NUMBERS = ("order", "phones", "note")
 def unmask_orders(
     purpose: Annotated[
         str,
-        typer.Option(help="Purpose: payment, refund, delivery, warning, authority or other."),
+        typer.Option(
+            help="What the numbers are for: payment, refund, delivery, warning, authority or other."
+        ),
     ],
     reason: Annotated[str, typer.Option(help="The reason, for the audit trail.")],
     references: printing.OrderArguments = None,

@@ -562,8 +562,8 @@ ACTS: Final = (
         ask_tell_again,
         do_tell_again,
         button="Notify the shop again",
-        done="The shop is being notified again; the notifications below say whether it "
-        "accepted the notification.",
+        done="The shop is being notified again; the list of notifications below says whether the "
+        "shop accepted them.",
     ),
     Act(
         "Judge refused deliveries again",
@@ -571,7 +571,7 @@ ACTS: Final = (
         ask_reverify,
         do_reverify,
         button="Judge them again",
-        done="The refused deliveries were judged again; what was accepted is in the list now.",
+        done="The refused deliveries were judged again; the accepted ones are in the list now.",
     ),
     Act("See the phone number", "unmasked", ask_unmask, do_unmask, button="Show it"),
     Act("See customers' numbers", "unmasked", ask_unmask_many, do_unmask_many, button="Propose it"),

@@ -416,7 +416,7 @@ async def attachment_bytes(
     if body is None or hashlib.sha256(body).hexdigest() != record.sha256:
         raise UsageError(
             f"the bytes of {record.attachment_id} differ from the attached ones: run `tallyhook "
-            "db check` to see what is wrong with the store"
+            "db check` to see what is wrong"
         )
     return body
 

@@ -339,7 +339,8 @@ async def verify_log(
                 ) from error
             if kept.origin not in known.origins:
                 raise UsageError(
-                    f"that checkpoint belongs to {kept.origin}, but this log is {known.origin}"
+                    f"the kept checkpoint belongs to the log {kept.origin}, but this log is "
+                    f"{known.origin}"
                 )
         trees = await order_tree_store.all_trees(connection)
         verification = _Verification(connection, Tree(known, kept=kept), trees, tell=tell)

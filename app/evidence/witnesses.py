@@ -139,7 +139,7 @@ def trusted_witnesses(given: Sequence[str]) -> list[cosignatures.VerifierKey]:
         except ValueError as error:
             raise UsageError(f"--witness: {text[:60]!r} {error}") from None
         if any(key.raw == other.raw for other in found):
-            raise UsageError(f"--witness: {key.name} is named twice; one key is one witness")
+            raise UsageError(f"--witness: {key.name} is given twice; give each witness once")
         found.append(key)
     return found
 

@@ -408,7 +408,7 @@ async def test_what_is_no_checkpoint_of_this_log_is_refused(copy: Path) -> None:
     with pytest.raises(UsageError, match="log checkpoint"):
         await verified(copy, against="x")
     other = Checkpoint(origin="elsewhere", size=1, head=bytes(32))
-    with pytest.raises(UsageError, match="belongs to elsewhere"):
+    with pytest.raises(UsageError, match="belongs to the log elsewhere"):
         await verified(copy, against=signed_checkpoint(SIGNER.key, other))
     note = asked(copy, "SELECT note FROM log_checkpoints WHERE size = 200")[0][0]
     unsigned = note.partition("\n\n")[0] + "\n\n"

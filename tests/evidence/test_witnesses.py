@@ -425,7 +425,7 @@ async def test_what_is_in_a_witnesss_name_and_not_its_own_fails(tmp_path: Path) 
     ("keys", "quorum", "why"),
     [
         (["nonsense"], None, "no verifier key"),
-        (["{0}", "{0}"], None, "named twice"),
+        (["{0}", "{0}"], None, "is given twice"),
         (["{0}"], 2, "--quorum"),
         ([], 1, "--quorum"),
     ],
