@@ -58,7 +58,6 @@ end or quotation mark with two bytes."""
 RETRY_AFTER: Final = {"Retry-After": "5"}
 
 _JOB_KIND: Final = "made"
-"""Kind of all jobs of this module."""
 
 _DAY: Final = len("2026-10-01")
 

@@ -75,7 +75,7 @@ _Refund = tuple[str, int, str]
 
 
 def _settled(finding: Finding, ledger: Ledger, refunds: Mapping[_Refund, Instant]) -> bool:
-    """Return whether the money of a finding has gone back already."""
+    """Return whether the money that a finding is about has gone back already."""
     if finding.code == "paid_after_cancel":
         return ledger.held is not None and ledger.held.minor <= 0
     if finding.code != "refund_failed":

@@ -234,7 +234,7 @@ _TWO_WORDS: Final = frozenset(
 )
 
 KINDS_REMEMBERED: Final = 1_024
-"""Number of kinds that the cache keeps; it takes about 200 kB."""
+"""Number of kinds that are cached. They take about 200 kB."""
 
 _PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 

@@ -211,7 +211,8 @@ def _called(attempt: AttemptEvidence) -> str:
 
 
 def _in_doubt(ledger: Ledger, movements: Sequence[Movement]) -> tuple[Money, ...]:
-    """Return amounts that may be captured, as defined in the table of reconcile/README.md."""
+    """Return the amounts that may have been captured, as defined in the table of
+    reconcile/README.md."""
     unsure = [m.stated for m in movements if m.kind == "captured" and m.money is None]
     if ledger.outcome == "unresolved" and not unsure:
         unsure = [()] if all(each.money is None for each in movements) else []

@@ -65,7 +65,7 @@ HELD_BACK: Final = "Held"
 move it out."""
 
 APART_MOST: Final[Duration] = DAY
-"""Longest time between both sides of a transfer that have different references."""
+"""Longest time between the two sides of a transfer whose references differ."""
 
 PAST_LEAST, PAST_MOST = 5, 13
 """Minimum and maximum number of past withdrawals from which the next one is predicted. Older
