@@ -141,7 +141,7 @@ def _ours(items: Iterable[tuple[str, str]], reading: SettingsReading) -> dict[st
 
 
 _OPTIONS: Final = {f"{PREFIX}HOST": "--host", f"{PREFIX}PORT": "--port"}
-"""Variables that are no settings, with the options to use instead."""
+"""Variables that look like settings, and for each the command option to use instead."""
 
 
 def _is_known(name: str, known: Sequence[str], reading: SettingsReading) -> bool:

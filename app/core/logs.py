@@ -121,7 +121,7 @@ class Budget:
 class _Libraries(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write the first line of the message's template. Values are filled in only for uvicorn,
-        whose values are addresses and numbers."""
+        whose values are addresses and numbers. Of a warning, the message is left out."""
         if not _OUTPUT.admits(record.levelno):
             return
         template = str(record.msg)
