@@ -1,12 +1,16 @@
 """The tree of orders: it follows from its entries alone, and a path shows an order's only one."""
 
 import hashlib
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.evidence.verify_entries import _tree as tree_of
+from app.evidence.verify_forms import Wrong
 from reconcile.transparency.merkle import EMPTY, Hash
 from reconcile.transparency.order_tree import (
     BITS,
@@ -79,6 +83,28 @@ def test_a_path_leads_from_an_entry_to_the_root_and_from_no_other(
     if path:
         with pytest.raises(ValueError, match="upwards"):
             root_by(entry, [*path, path[-1]])
+
+
+@pytest.mark.parametrize("last", [0x01, 0x80], ids=["last bit", "last byte"])
+def test_a_bundles_verifier_follows_the_path_of_an_order_that_differs_late(last: int) -> None:
+    """Each branch must be nearer to the root than the one before."""
+    alike = b"\xff" * 31
+    entries = [OrderEntry(alike + bytes([each]), 2, 5) for each in (0, last)]
+    items = [keyed(each) for each in entries]
+    path = siblings(items, items[0][0], bits=BITS)
+    sealed: dict[str, Any] = {
+        "leaf": "tree",
+        "last": 5,
+        "leaves": 2,
+        "path": [(n, h.hex()) for n, h in path],
+    }
+    shown = {"tree": (7, {"root": folded(items, bits=BITS).hex(), "at": 0})}
+    bundle: Any = SimpleNamespace(manifest={"as_of": "2026-11-20T00:00:00Z"})
+    of = entries[0].commitment.hex()
+    assert tree_of(sealed, of, shown, bundle)[0] == 7
+    twice = {**sealed, "path": sealed["path"] * 2}
+    with pytest.raises(Wrong, match="out of order"):
+        tree_of(twice, of, shown, bundle)
 
 
 def test_the_vectors_of_the_documentation() -> None:
