@@ -446,14 +446,14 @@ _OPTIONS: Final = tuple(
         (r"--mapping", "a mapping"),
         (r"--reason", "the reason"),
         (r"^--phone must be", "a phone number must be"),
-        (r"^--email must be one whole email address", "write one whole email address"),
+        (r"^--email must be one complete email", "write one complete email"),
         (r"--from must be before --to", "the first day must not lie after the last one"),
         (r"^--to takes", "the field takes"),
         ("--as-of is in", "that moment is in"),
         (r"had not begun at --as-of: choose a later moment", "has not begun: choose earlier days"),
         (r"or take --format html", "or choose HTML"),
         (r"give an earlier --as-of", "choose an earlier moment"),
-        (r"name one as --line", "choose one of them"),
+        (r"name one of these lines with --line", "choose one of these lines"),
     )
 )
 

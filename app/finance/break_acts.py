@@ -454,8 +454,9 @@ async def match_lines(
             if line.startswith(UNALLOCATED):
                 payment = line.removeprefix(UNALLOCATED)
                 raise UsageError(
-                    "this payment has no order, so it is assigned, not matched: use `tallyhook "
-                    f"unallocated assign {payment}`, or the payment's page in the console"
+                    "this payment has no order, so it cannot be matched: assign it with "
+                    f"`tallyhook unallocated assign {payment}`, or on the payment's page in the "
+                    "console"
                 )
             partners = await _check_line(connection, found, line)
             doing = BreakAct(kind="matched", by=by, reason=reason, value=line)
@@ -506,14 +507,15 @@ def _check_alone(allowance: Allowance, found: Sequence[SeenBreak]) -> None:
     if names:
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         raise UsageError(
-            f"nothing was accepted: one person may not accept {', '.join(names[:NAMED])}{more} "
-            "alone. Leave these breaks out, and propose each of them separately"
+            "nothing was accepted: a second person must approve "
+            f"{', '.join(names[:NAMED])}{more}. Propose each of these breaks separately, and "
+            "accept the others without them"
         )
     together = allowance.why_not(*(each.seen.money for each in found))
     if together is not None:
         raise UsageError(
-            f"{together}; nothing was accepted: accept fewer breaks, and propose each of the "
-            "others separately"
+            f"{together}, so nothing was accepted: accept fewer breaks, and propose each "
+            "remaining break separately"
         )
 
 
@@ -680,8 +682,8 @@ async def _check_line(connection: Connection, found: SeenBreak, line: str) -> li
     if near is not None and found.seen.cause == "refund_not_received":
         if near.money != found.seen.money:
             raise UsageError(
-                f"{line} is for {near.money}, but the refund is for {found.seen.money}: match it "
-                "with a payment of the full amount"
+                f"{line} is for {near.money}, but the refund is for {found.seen.money}: choose a "
+                "payment of the full amount"
             )
         return []
     partners = [
@@ -710,4 +712,6 @@ async def _standing_match(connection: Connection, name: str, *, line: str) -> st
         raise UsageError(
             f"{name} has no match by hand; `tallyhook breaks show {name}` shows its history"
         )
-    raise UsageError(f"{name} is matched by hand with {', '.join(matched)}; name one as --line")
+    raise UsageError(
+        f"{name} is matched by hand with {', '.join(matched)}; name one of these lines with --line"
+    )

@@ -119,7 +119,7 @@ def read_choice(text: str) -> Choice:
         conditions = [_condition(word) for word in shlex.split(text)]
     except ValueError:
         raise UsageError(
-            "--where: close the quote with the same mark, such as order='A 7'"
+            "--where: a quotation mark is not closed; write order='A 7', for example"
         ) from None
     if not conditions:
         raise UsageError(f"--where: write a condition on one of: {', '.join(NAMES)}")
@@ -150,8 +150,8 @@ def _condition(word: str) -> tuple[str, str, str]:
     found = _CONDITION.fullmatch(word)
     if found is None or found[1] not in NAMES:
         raise UsageError(
-            f"--where: {word[:40]!r} is not a condition; write NAME=VALUE with "
-            f"{', '.join(NAMES)}; amount and age also take < <= > >="
+            f"--where: {word[:40]!r} is not a condition. Write NAME=VALUE; NAME is one of "
+            f"{', '.join(NAMES)}. Instead of =, amount and age also take <, <=, > and >="
         )
     name, sign, value = found.groups()
     words = _WORDS.get(name)
@@ -349,5 +349,5 @@ async def act_on_chosen(context: AppContext, chosen: ChosenBreaks, doing: BreakA
                 raise
             raise UsageError(
                 f"{done:,} of {counted(len(chosen.of), 'break')} were done, then the request "
-                f"failed: {error}. Repeat the request for the others"
+                f"failed: {error}. Repeat the request for the remaining breaks"
             ) from None

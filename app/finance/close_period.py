@@ -115,8 +115,8 @@ async def close_period(
     if unknown:
         red = ", ".join(each.line for each in report.exceptions) or "none"
         raise UsageError(
-            f"{', '.join(sorted(unknown))[:200]}: no condition of this name prevents closing "
-            f"{month.name}; these do: {red}"
+            f"no condition named {', '.join(sorted(unknown))[:200]} prevents closing "
+            f"{month.name}; the conditions that prevent it: {red}"
         )
     async with context.database.writing() as connection:
         if request.exceptions or not await _alone(connection):
@@ -181,9 +181,9 @@ def closing_kind(context: AppContext, *, still_s: float = STILL_S) -> proposals.
             raise UsageError(f"{proposal.subject} cannot be closed now. {reasons}")
         if figures_digest(looked.report) != proposal.given["digest"]:
             raise UsageError(
-                f"the figures of the report have changed since {proposal.who} proposed this, "
-                "because the settings, the program or the exceptions changed: reject the "
-                "proposal, and have it proposed again"
+                f"the figures of the report have changed since {proposal.who} proposed this "
+                "closing, because the settings, the program or the exceptions changed: reject "
+                "this proposal, and have the closing proposed again"
             )
         async with context.database.reading() as connection:
             then, now = [
@@ -192,8 +192,8 @@ def closing_kind(context: AppContext, *, still_s: float = STILL_S) -> proposals.
             ]
         if not then <= now:
             raise UsageError(
-                f"a declared coverage was withdrawn since {proposal.who} proposed this: reject "
-                "the proposal, and have it proposed again"
+                f"a declared coverage was withdrawn after {proposal.who} proposed this closing: "
+                "reject this proposal, and have the closing proposed again"
             )
         two = (proposal, agree)
         await _write(context, request, looked, looked.report, progress=silent, two=two)
@@ -527,8 +527,8 @@ async def reopen_period(
             because="reopening a closed month needs two people",
             subject=month.name,
             sentence=f"Reopen {month.name}, which {closed.by} closed at "
-            f"{format_instant(closed.closed_at)}: its report and journal of version "
-            f"{closed.version} are kept. The month is then closed again as version "
+            f"{format_instant(closed.closed_at)}. Version {closed.version} of its report "
+            "and journal is kept. When the month is closed again, it gets version "
             f"{closed.version + 1}.",
             reason=reason,
         )

@@ -143,7 +143,7 @@ def _minor(amount: str, currency: str) -> int | None:
     try:
         return from_major(Decimal(amount.strip().replace(",", "")), currency).minor
     except (InvalidOperation, MoneyError):
-        raise UsageError(f"write the amount such as 1500.00, in {currency}") from None
+        raise UsageError(f"write the amount in {currency}, such as 1500.00") from None
 
 
 def _says(line: LeftOver, text: str) -> bool:

@@ -297,7 +297,9 @@ def _check_dismissal(payment: Unallocated, asked: Placing) -> None:
             "order can be dismissed"
         )
     if asked.dismiss == "other_business" and not asked.to.strip():
-        raise UsageError("name the account for money of other business")
+        raise UsageError(
+            "name the account to post the money to, because it belongs to other business"
+        )
     if asked.dismiss == "to_refund" and asked.to:
         raise UsageError(
             "do not name an account: money that is to be refunded is always booked as a liability"
@@ -312,8 +314,9 @@ async def _check_order(connection: Connection, payment: Unallocated, order: str)
         raise UsageError(f"the order's reference {fault}")
     if payment.payment is None and payment.session is None:
         raise UsageError(
-            f"{payment.id} names neither a payment nor a session, so it cannot be assigned: add "
-            "its payment reference to the profile, then run `tallyhook reindex`"
+            f"{payment.id} names neither a payment nor a session, so it cannot be assigned: name "
+            "the member with the payment reference in the source's profile, then run `tallyhook "
+            "reindex`"
         )
     if payment.assigned_to == order or (not payment.assigned_to and order in payment.named):
         raise UsageError(f"{payment.id} belongs to order {order} already")
@@ -334,9 +337,9 @@ async def _proved(connection: Connection, payment: Unallocated, now: Instant) ->
         if each.source in (None, "", payment.source) and each.gross > 0
     }
     if len(amounts) != 1:
-        have = "several lines state different amounts" if amounts else "no line states an amount"
+        have = "statement lines state different amounts" if amounts else "no statement line does"
         raise UsageError(
-            f"the provider confirmed {payment.id} but not its amount, and {have}: import the "
+            f"the provider has not stated the amount of {payment.id}, and {have}: import the "
             "statement with this payment, then assign the payment"
         )
     return amounts.pop()

@@ -271,7 +271,7 @@ async def finish(context: AppContext, done: break_store.Run) -> break_store.Run:
         await break_store.deciding_alone(connection)
         overtaken = last is not None and last.number > done.number
         if done.lived and (overtaken or await break_store.last_lived(connection) != last):
-            raise UsageError("another run finished while this one was at work: run it again")
+            raise UsageError("another run finished during this run: start this run again")
         done = replace(done, at=context.clock.now())
         await break_store.finish_run(connection, done, last=last)
     return done

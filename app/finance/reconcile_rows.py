@@ -269,7 +269,9 @@ class Snapshot:
         try:
             return await matching_store.in_step(self.connection, work)
         except ValueError as error:
-            raise UsageError(f"{error}: check which column of the mapping is the type") from None
+            raise UsageError(
+                f"{error}: check the column that the mapping names for the type"
+            ) from None
 
     def merged(
         self,
@@ -389,7 +391,7 @@ def leg_of(
         )
     except ValueError as error:
         raise UsageError(
-            f"{error}: correct them in their file, and import the file again"
+            f"{error}: correct these amounts in their file, and import the file again"
         ) from None
 
 
@@ -425,8 +427,8 @@ def last_decisions(
 def _bounded(count: int, what: str) -> None:
     if count > MOST:
         raise UsageError(
-            f"there are more than {MOST:,} {what}: check which columns the mapping names for the "
-            "payout and the method"
+            f"there are more than {MOST:,} {what}: check the columns that the mapping names for "
+            "the payout and the method"
         )
 
 

@@ -203,7 +203,7 @@ def _explained() -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreUnavailable(
-            f"the disk for temporary files (TMPDIR) cannot take this: {error.strerror or error}"
+            f"temporary files cannot be written to TMPDIR: {error.strerror or error}"
         ) from error
 
 

@@ -57,8 +57,8 @@ def _suspended(
         if len(keys) > MOST:
             raise UsageError(
                 f"more than {MOST:,} payments have no order: assign or dismiss these payments. "
-                "For later payments, send the order's reference in the member that the profile "
-                "reads"
+                "With later payments, send the order's reference to the provider, in the member "
+                "that the source's profile reads"
             )
     after = 0
     while some := other_shops_keys(connection, source=None, after=after, limit=AT_ONCE):

@@ -196,8 +196,8 @@ async def _withdrawable(
         raise UsageError(f"import {number} was withdrawn already, by {by.who}: {by.reason}")
     if await import_store.under_way(connection) is not None:
         raise UsageError(
-            "an import is running: withdraw this one when it has finished. If an import was "
-            "killed, the next import removes what it left"
+            "another import is running: withdraw this import when the other has finished. If the "
+            "other import was killed, the next import removes its remaining rows"
         )
     return found
 

@@ -235,9 +235,9 @@ def webhook_item(trials: Sequence[Trial], *, public_url: str) -> ChecklistItem:
         return ChecklistItem(
             item=name,
             state="to_sign",
-            sentence=f"No trial can sign like the provider of {', '.join(untried)}: let the "
-            "provider send a test event, find it in `tallyhook deliveries list`, and sign: "
-            f"{_signing(name)}",
+            sentence=f"No trial can make the signature of the provider of {', '.join(untried)}. "
+            "Let the provider send a test event, and find the event in `tallyhook "
+            f"deliveries list`. Then sign this item: {_signing(name)}",
             sources=tuple(untried),
         )
     tried = ", ".join(dict.fromkeys(word for trial in trials for word in trial.tried))
@@ -254,8 +254,9 @@ def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistIt
         return ChecklistItem(
             item=name,
             state="to_sign",
-            sentence=f"Events of {', '.join(unmarked)} do not state their environment: sign that "
-            f"the sandbox uses other secrets and another address: {_signing(name)}",
+            sentence=f"Events of {', '.join(unmarked)} do not state their environment. If the "
+            "sandbox uses other secrets and another address, sign this item: "
+            f"{_signing(name)}",
             sources=tuple(unmarked),
         )
     return ChecklistItem(
@@ -277,8 +278,9 @@ def sharing_item(*, unknown: Sequence[str], apart: Sequence[str]) -> ChecklistIt
             item=name,
             state="to_sign",
             sentence="It is unknown whether another shop or system uses the account of "
-            f"{', '.join(unknown)}. If so, its payments could count as yours. Set SHARED of the "
-            f"source to yes or no, or sign that nobody else uses the account: {_signing(name)}",
+            f"{', '.join(unknown)}. If so, the payments of the other shop could count as "
+            "yours. Set SHARED of the source to yes or no. If nobody else uses the "
+            f"account, you may sign this item instead: {_signing(name)}",
             sources=tuple(unknown),
         )
     shared = f" The settings separate the payments of {', '.join(apart)}." if apart else ""
@@ -326,8 +328,8 @@ def keys_item(
             item=name,
             state="to_sign",
             sentence="The secrets are set and valid, but TALLYHOOK_CHECKOUT__BASE_URL and its "
-            "token are not set, so no payment can be started from here. Set both; or, if the "
-            f"shop starts its payments itself, sign that: {_signing(name)}",
+            "token are not set, so no payment can be started from here. Set both. If the "
+            f"shop starts its payments itself, sign this item instead: {_signing(name)}",
         )
     return ChecklistItem(item=name, state="passed", sentence="Token and secrets are set and valid.")
 
@@ -532,8 +534,8 @@ async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> No
         if closed or any(each.state == "passed" for each in runs):
             raise UsageError(
                 "set-up is over, because the checklist was complete or a month is closed. One "
-                "week after the invitation, the two may approve each other's proposals. Until "
-                "then, other operators must approve them"
+                "week after the invitation, the two operators may approve each other's proposals. "
+                "Until then, other operators must approve these proposals"
             )
         at = context.clock.now()
         await vouch_for_founders(connection, (one, other), reason=reason, at=at)

@@ -147,11 +147,12 @@ def no_order(seen: Seen) -> Alarm | None:
     return Alarm(
         reason="payments_of_no_order",
         sentence=f"The last {counted(count, 'payment')} that succeeded ({each}) belong to no "
-        "order, so no ledger has their money: find the order's reference in one of them with "
-        "`tallyhook deliveries show`, and name its member as `order` in the source's profile. "
-        "Then stop the service, run `tallyhook reindex` and start the service again. If the "
-        "provider names only its session, open sessions through this service, which stores both "
-        "references.",
+        "order, so no ledger has their money: find the order's reference in one of these "
+        "payments with `tallyhook deliveries show`. Name the member that holds the "
+        "reference as `order` in the source's profile. Then stop the service, run "
+        "`tallyhook reindex` and start the service again. If the events name only a "
+        "session, open sessions through this service, which stores the order of each "
+        "session.",
         pressing=False,
     )
 

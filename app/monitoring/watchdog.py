@@ -196,10 +196,10 @@ async def _unallocated(watched: Watched) -> Alarm | None:
         count = counted(len(found.back_of_unknown), "payment")
         return Alarm(
             reason="money_back_of_unknown_shop",
-            sentence=f"Money of {count} went back, but it is unknown whether it was this shop's "
-            f"money ({', '.join(found.back_of_unknown[:NAMED])}): look each payment up at the "
-            "provider, then assign it to its order or dismiss it as other business (`tallyhook "
-            "unallocated list`, or the page Unallocated payments).",
+            sentence=f"Money went back on {count}, and it may be another shop's money "
+            f"({', '.join(found.back_of_unknown[:NAMED])}): look each payment up at the "
+            "provider. Then assign the payment to its order, or dismiss it as other "
+            "business (`tallyhook unallocated list`, or the page Unallocated payments).",
         )
     patience = watched.context.settings.unallocated_alarm_s * instants.SECOND
     if found.oldest_at is None or watched.is_patient(found.oldest_at, patience):
@@ -270,10 +270,12 @@ async def _notification_stuck(watched: Watched) -> Alarm | None:
     others = f", and {found.count - 1:,} more" if found.count > 1 else ""
     return Alarm(
         reason="notifications_stuck",
-        sentence=f"The shop refuses the notification of order {found.order}{others}, the first "
-        f"since {instants.format_instant(found.since)} (its last try ended with {found.problem}) "
-        "but accepts others: check in the shop's log why it fails on this order; `tallyhook "
-        "notifications list --state stuck` lists them. Each is tried again automatically.",
+        sentence=f"The shop refuses the notification of order {found.order}{others}, but accepts "
+        "other notifications. The first refusal was at "
+        f"{instants.format_instant(found.since)}, and the last try ended with "
+        f"{found.problem}: check in the shop's log why it fails on this order. "
+        "`tallyhook notifications list --state stuck` lists the refused notifications. "
+        "Each of them is tried again automatically.",
         since=found.since,
     )
 
@@ -358,8 +360,8 @@ async def _poisoned(watched: Watched) -> Alarm | None:
     return Alarm(
         reason="deliveries_set_aside",
         sentence=f"{deliveries} set aside as unreadable: `tallyhook deliveries poisoned` lists "
-        "them, and the log says why; correct that, then run `tallyhook deliveries poisoned "
-        "--retry`.",
+        "them, and the log says why. Correct the cause, then run `tallyhook deliveries "
+        "poisoned --retry`.",
     )
 
 

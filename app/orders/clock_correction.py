@@ -143,7 +143,7 @@ async def put_right(context: AppContext, *, seen: ClockCorrection | None = None)
         return ClockState.RIGHT
     agree = await database.on_snapshot(store.providers_agree, now, looked_at=COMPARED)
     if agree is None and seen is None:
-        log.warning("cannot tell whether this clock is behind, or was ahead; set it by NTP")
+        log.warning("either this clock is behind, or it was ahead earlier; set it by NTP")
         return ClockState.BEHIND
     if agree is False:
         log.warning("this clock is behind the providers' clocks; set it by NTP")
@@ -255,10 +255,10 @@ async def clock_alarm(context: AppContext) -> Alarm | None:
         return Alarm(
             reason="dated_later_than_now",
             sentence=f"The newest stored date is {format_instant(newest)}, "
-            f"{format_duration(newest - now)} later than this machine's clock: set the clock by "
-            "NTP. If the clock is correct, it was ahead earlier. A running service then "
-            "corrects the stored dates as soon as it can prove this from providers' dates or "
-            "from the clock's being set back.",
+            f"{format_duration(newest - now)} later than this machine's clock: set the "
+            "clock by NTP. If the clock is correct, it was ahead earlier. A running "
+            "service then corrects the stored dates, as soon as providers' dates or a "
+            "clock that was set back prove this.",
         )
     if last is None or not now - REPORTED_FOR < last.until <= now:
         return None

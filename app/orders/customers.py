@@ -275,7 +275,7 @@ async def propose_unmasking(
                 # The typed text may be a phone number, so it is not repeated in full.
                 raise NotFoundError(
                     f"there is no order {masked_words(order)[:80]!r} (number {place} in your "
-                    "list): leave it out, or write it as the list of orders does"
+                    "list): remove it, or write it exactly as in the list of orders"
                 )
         count = counted(len(orders), "order")
         # Eight digits tell this proposal's subject from that of other orders.
@@ -287,8 +287,9 @@ async def propose_unmasking(
             now=context.clock.now(),
             because=NOT_ALONE,
             subject=f"{count} ({mark})",
-            sentence=f"Show {who.name} the customers' phone numbers of {count}, for "
-            f"{OPEN_FOR // HOUR} hours from the approval, to {PURPOSES[asked.purpose]}.",
+            sentence=f"Show {who.name} the customers' phone numbers of {count}, to "
+            f"{PURPOSES[asked.purpose]}. The numbers can be seen for {OPEN_FOR // HOUR} "
+            "hours from the approval.",
             given={"orders": "\n".join(orders), "purpose": PURPOSES[asked.purpose]},
             reason=reason,
         )

@@ -51,8 +51,8 @@ async def start_requiring(context: AppContext) -> Instant | None:
         async with database.writing() as connection:
             await forget_required(connection)
         log.warning(
-            "orders no longer need a price stated by the shop; if you turn this on again, it "
-            "applies to orders first known after that"
+            "orders no longer need a price stated by the shop; if the setting is turned on again, "
+            "it applies only to orders that become known later"
         )
     return since if required else None
 

@@ -117,8 +117,8 @@ class TakingUp:
     def _warn(self) -> None:
         if self._by_other_form:
             log.warning(
-                "this version folds by other rules; all orders will be folded again, and orders "
-                "that become fulfillable only by these rules are held until released",
+                "this version folds by other rules; all orders will be folded again. Orders that "
+                "become fulfillable only by the new rules are held until released",
                 count=self._count,
             )
         elif self._known:

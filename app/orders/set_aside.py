@@ -170,8 +170,8 @@ async def judge_unread(
         who = await permitted(connection, by=by, action="message_judged")
         if not await run(connection, unread_store.is_unread, delivery):
             raise NotFoundError(
-                f"{delivery} is not an unreadable message that waits for a person; `tallyhook "
-                "deliveries list --verdict unreadable` lists the unreadable ones"
+                f"{delivery} is not an unreadable message that needs a judgement; `tallyhook "
+                "deliveries list --verdict unreadable` lists the unreadable messages"
             )
         orders = await run(connection, unread_store.forget_unread, [delivery])
         now = context.clock.now()

@@ -561,7 +561,7 @@ def found_payment(
         raise UsageError(f"{payment} may be any of {names}: give the id of the right one")
     raise NotFoundError(
         f"there is no unallocated payment {payment[:80]!r}; `tallyhook unallocated list` lists "
-        "them, and `tallyhook orders find REFERENCE` finds the order of another payment"
+        "them, and `tallyhook orders find REFERENCE` finds the order of a payment that has one"
     )
 
 

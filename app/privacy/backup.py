@@ -488,5 +488,5 @@ def _check_backup(database: Path, backup: Path, *, replace: bool) -> None:
         raise UsageError(f"{backup} is the database itself; name a backup")
     if database.exists() and not replace:
         raise UsageError(
-            f"{database} exists; use --force to replace it with the backup and keep it aside"
+            f"{database} exists; use --force to put the backup in its place and keep the old files"
         )

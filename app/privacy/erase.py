@@ -104,8 +104,8 @@ async def erase(
     reason = checked_reason(context, asked.reason, phones=erasure.identifiers)
     if asked.order is not None and not asked.files_of_others and erasure.of_others():
         raise UsageError(
-            f"{files_of_others(erasure)} would be deleted too: --dry-run lists them; to erase "
-            "them with this order use --files-of-others"
+            f"{files_of_others(erasure)} would be deleted too: --dry-run lists these files. To "
+            "erase them too, use --files-of-others"
         )
     async with context.database.writing() as connection:  # 3
         agreed = None if agree is None else await agree(connection)
@@ -212,8 +212,8 @@ async def propose_erasure(
             subject=subject,
             sentence=f"Erase the personal data of {whose}: bodies and headers of "
             f"{counted(counts['deliveries'], 'delivery', 'deliveries')} of "
-            f"{counted(counts['orders'], 'order')}, phone numbers, session requests{others} and "
-            "files. It cannot be undone.",
+            f"{counted(counts['orders'], 'order')}, phone numbers, session "
+            f"requests{others} and files. This cannot be undone.",
             given=given,
             reason=reason,
         )
@@ -247,8 +247,8 @@ def erasure_kinds(context: AppContext) -> Mapping[str, proposals.ProposalKind]:
     def must_fit(proposal: Proposal, typed: str) -> None:
         if not typed.strip():
             raise UsageError(
-                "give with --typed the number or address to erase, as the customer's request "
-                "states it: the proposal does not contain it"
+                "the proposal does not contain the number or address to erase: give it with "
+                "--typed, as the customer's request states it"
             )
         person = person_of(context, **typed_as(typed))
         if person is None or not is_of(context, person, proposal.given["pseudonym"]):

@@ -270,8 +270,8 @@ class ErasureFinder:
                 orders.add(owned.order)
         if len(orders) > MOST_ORDERS:
             raise UsageError(
-                f"more than {MOST_ORDERS} orders name this, so it is not one person's; erase "
-                "order by order"
+                f"more than {MOST_ORDERS} orders name this number or address, so several people "
+                "may use it; erase order by order"
             )
         await self._judge(connection, erasure, sorted(orders))
         refused = await erase_store.rejections_that_hold(connection, [written])

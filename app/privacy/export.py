@@ -190,9 +190,9 @@ async def propose_export(
             now=context.clock.now(),
             because=NOT_ALONE,
             subject=subject,
-            sentence=f"Give {who.name} a copy of all personal data of {subject}, with "
-            f"{counted(len(found.orders), 'order')}{unmasked}, for {OPEN_FOR // HOUR} hours from "
-            "the approval, to hand to the person.",
+            sentence=f"Give {who.name} a copy of all personal data of {subject}, to hand to the "
+            f"person. It contains {counted(len(found.orders), 'order')}{unmasked}. It "
+            f"can be made for {OPEN_FOR // HOUR} hours from the approval.",
             given=given | attachments,
             reason=_checked_identity(context, asked.identity, found),
         )

@@ -72,7 +72,9 @@ async def find_person(
     if person is None:
         known = (await gather(connection, [order or ""])).get(order or "")
         if known is None or not spoken_of(known):
-            raise NotFoundError(f"there is no order {order!r}: `tallyhook orders find` finds one")
+            raise NotFoundError(
+                f"there is no order {order!r}: `tallyhook orders find` searches for orders"
+            )
         found.orders = {order or ""}
         found.identifiers = {*await phones_of(connection, order or "", sources=context.sources)}
         people = list[set[str]]()
@@ -87,8 +89,8 @@ async def find_person(
         addresses = sum(not all(text.isdecimal() for text in each) for each in people)
         if (count := max(numbers, addresses)) > 1:
             raise UsageError(
-                f"messages of {order} may name {count} customers: name the one who asked by "
-                "number or email address"
+                f"messages of {order} may name {count} customers: give the number or email "
+                "address of the customer who asked"
             )
         found.named_by = sorted(found.identifiers)
     else:
@@ -112,7 +114,9 @@ async def find_person(
         found.orders |= await export_store.orders_of_lines(connection, lines)
         things["keys"] = {each[0] for each in lines}
     if len(found.orders) > MOST_ORDERS:
-        raise UsageError(f"more than {MOST_ORDERS:,} orders name this: export order by order")
+        raise UsageError(
+            f"more than {MOST_ORDERS:,} orders name this person: export order by order"
+        )
     if person is not None:
         await _tell_apart(context, connection, found, person=person)
     await _add_own(connection, found, things)

@@ -406,8 +406,8 @@ async def _pass(
     if newest - now > CLOCKS_DIFFER and not dry_run:
         raise UsageError(
             f"nothing is pruned while the newest stored date, {format_instant(newest)}, is later "
-            "than this machine's clock: set the clock by NTP; if it is right, start the service, "
-            "which corrects the dates"
+            "than this machine's clock: set the clock by NTP. If the clock is already right, "
+            "start the service, which corrects the dates"
         )
     async for page in settled_orders(context, retention, unsealed_too=dry_run):
         pruning.add(page if dry_run else await _prune_page(context, page), keep=keep)

@@ -25,14 +25,16 @@ def person_of(
     given. Raise UsageError for an invalid number or address."""
     if email is not None:
         if (address := identifiers.email(email)) is None:
-            raise UsageError("--email must be one whole email address, such as ann@example.com")
+            raise UsageError("--email must be one complete email address, such as ann@example.com")
         return address
     if phone is None:
         return None
     phones = understood(phone, countries=context.countries).phones
     whole = phone.strip().startswith(("+", "0")) or len(phone.strip()) >= BARE_DIGITS
     if len(phones) != 1 or not whole:
-        raise UsageError("--phone must be one whole number with country code: +254 700 000 001")
+        raise UsageError(
+            "--phone must be one complete number with its country code, such as +254 700 000 001"
+        )
     return phones[0]
 
 
@@ -56,7 +58,8 @@ def pseudonym(context: AppContext, identifier: str) -> str:
     """
     if context.phone_key is None:
         raise UsageError(
-            "there is no key for phone numbers yet: `tallyhook serve` creates it; or name the order"
+            "there is no key for phone numbers yet: start `tallyhook serve`, which creates the "
+            "key, or name the order instead"
         )
     return context.phone_key.digest(f"pseudonym:{identifier}").hex()[-PSEUDONYM_CHARS:]
 

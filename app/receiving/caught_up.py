@@ -102,7 +102,7 @@ async def must_have_read(context: AppContext, *, as_of: Instant | None = None) -
         raise NotAllRead(
             "accepted deliveries have been unread for "
             f"{spoken_age(behind)}{lags if context.database.shared else ''}: check that "
-            "`tallyhook serve` runs, and try again when /readyz reports it ready"
+            "`tallyhook serve` runs. Try again when /readyz reports that the service is ready"
         )
 
 

@@ -40,8 +40,8 @@ async def diagnose_delivery(
     if rejection.size != len(rejection.body):
         raise UsageError(
             f"only {len(rejection.body):,} of the {counted(rejection.size, 'byte')} of its body "
-            "were stored, so no signature can be tried; raise TALLYHOOK_REJECTED_BODY_BYTES "
-            "to store more of later deliveries"
+            "were stored, so no signature can be tried. To store more of each later delivery, "
+            "raise TALLYHOOK_REJECTED_BODY_BYTES"
         )
     account = accounts.get(rejection.source)
     if account is None:

@@ -35,9 +35,10 @@ def unread(sources: Mapping[str, int]) -> Alarm | None:
     return Alarm(
         reason="deliveries_unreadable",
         sentence=f"In the last {DAYS} "
-        f"{counted(count, 'genuine delivery', 'genuine deliveries')}{more} could not be read "
-        f"({each}), so no ledger contains them, and the orders that they name are held. They were "
-        "acknowledged, and the provider will not send them again: find out why with `tallyhook "
-        "deliveries list --verdict unreadable`, correct the profile of the source, stop the "
-        "service, run `tallyhook reindex` and start it again.",
+        f"{counted(count, 'genuine delivery', 'genuine deliveries')}{more} could not be "
+        f"read ({each}), so no ledger contains them, and the orders that they name are "
+        "held. They were acknowledged, and the provider will not send them again: find "
+        "out why with `tallyhook deliveries list --verdict unreadable`, and correct the "
+        "profile of the source. Then stop the service, run `tallyhook reindex` and start "
+        "the service again.",
     )

@@ -75,7 +75,7 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     "redelivered": FindingWords(
         "info",
         sentence="The same event was delivered {deliveries} times; it counts once",
-        plain="The payment service told us the same {deliveries} times. It counts once.",
+        plain="The payment service sent us the same message {deliveries} times. It counts once.",
         summary="An event was delivered more than once; it counts once",
     ),
     "semantic_duplicate": FindingWords(
@@ -122,7 +122,7 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         sentence="{attempt} is said to be {claims}, but only one of these can be true",
         plain="We were told both that {claims}. Only one of them can be true.",
         staff="Ask the payment service which of the two is true.",
-        summary="Events claim things that exclude each other",
+        summary="Events make claims that contradict each other",
     ),
     "unrecognized_event": FindingWords(
         "warning",
@@ -233,10 +233,10 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     ),
     "reversal_amount_mismatch": FindingWords(
         "warning",
-        sentence="A reversal of {attempt} states {stated}, but {taken} of the payment was left; "
-        "{taken} is counted as gone",
-        plain="We were told that {stated} of the payment was taken back, but {taken} was "
-        "left of it: we cannot say which of the two has gone back.",
+        sentence="A reversal of {attempt} states {stated}, but what was left of the payment is "
+        "{taken}; the ledger counts {taken} as gone",
+        plain="We were told that {stated} was taken back, but {taken} of the payment was left. We "
+        "cannot say which of the two amounts has gone back.",
         staff="Ask the payment service how much it took back: {stated}, or {taken}.",
         summary="A reversal states an amount that differs from what was left of the payment",
     ),
@@ -246,19 +246,21 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         "{captured} is neither the order's price at that time nor a later price",
         plain="{captured} came with the number of this order, but is not its price. It "
         "may have been meant for something else.",
-        staff="Find out whether the payment of {captured} is for this order. If so, name it in the "
-        "order's `references` or assign it; if not, assign it to its own order.",
+        staff="Find out whether the payment of {captured} is for this order. If so, name the "
+        "payment in the order's `references`, or assign it to this order. If not, assign it "
+        "to its own order.",
         summary="A payment that only the order number links differs from the order's price",
     ),
     "maybe_other_shop": FindingWords(
         "warning",
-        sentence="Held since {held_at}: only the order number links a payment of more than the "
-        "price to this order, and the provider account also receives payments for orders that "
-        "nobody placed",
+        sentence="Held since {held_at}: a payment above the price is linked to this order by the "
+        "order number alone, and the provider account also receives payments for orders "
+        "that nobody placed",
         plain="The order waits until somebody has checked that its payment is meant for it.",
-        staff="Do not ship yet: another shop may use this provider account, and the payment may be "
-        "for its order of the same number. Compare it with the provider's dashboard; then release "
-        "it on its page, or with `tallyhook orders release`, or assign the payment elsewhere.",
+        staff="Do not ship yet: another shop may use this provider account, and the payment may "
+        "be for its order of the same number. Compare the payment with the provider's "
+        "dashboard. Then release the order on its page or with `tallyhook orders release`, "
+        "or assign the payment elsewhere.",
         summary="A payment may be another shop's on the same provider account",
     ),
     "same_id_different_body": FindingWords(
@@ -278,7 +280,7 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     "paid_twice": FindingWords(
         "error",
         sentence="Paid {times} times; {owed} is owed back to the customer{under_way}",
-        plain="Paid {times} times, which is {owed} too much.",
+        plain="Paid {times} times, so {owed} too much was paid.",
         summary="Paid several times; money is owed back",
     ),
     "amount_mismatch": FindingWords(
@@ -340,14 +342,14 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         "to the customer{under_way}",
         plain="{received} was paid, which is not in the currency of the price. It is to be given "
         "back{under_way}.",
-        staff="{received} in another currency than the price must be given back{under_way}.",
-        summary="Money came in another currency than the order's; it is owed back",
+        staff="{received} is not in the currency of the price and must be given back{under_way}.",
+        summary="Money came that is not in the order's currency; it is owed back",
     ),
     "unread_money_event": FindingWords(
         "error",
-        sentence="The name of the kind {kind} suggests that money went back, but the profile "
-        "does not know the kind: the money that may have gone back is not counted until the "
-        "profile states the meaning of the kind",
+        sentence="The name of the kind {kind} suggests that money went back, but the profile does "
+        "not know this kind: money that went back is not counted until the profile "
+        "states what the kind means",
         plain="The payment service sent a message that may be about money going back, "
         "but we cannot read it yet.",
         staff="Name the kind {kind} in the profile of its source, then run `tallyhook reindex`. "
@@ -375,13 +377,13 @@ class ManyWords(NamedTuple):
 
 MANY: Final[dict[FindingCode, ManyWords]] = {
     "redelivered": ManyWords(
-        sentence="{alike} events were delivered several times, up to {deliveries}; each counts "
-        "once",
-        plain="The payment service told us {alike} messages several times, up to {deliveries}. "
-        "Each counts once.",
+        sentence="{alike} events were delivered several times each, at most {deliveries} times; "
+        "each event counts once",
+        plain="The payment service sent us {alike} messages several times each, at most "
+        "{deliveries} times. Each message counts once.",
     ),
     "semantic_duplicate": ManyWords(
-        sentence="Each of {alike} movements is stated by several events, up to {events}; each "
+        sentence="{alike} movements are stated by several events each, at most {events}; each "
         "movement counts once",
         plain="For each of {alike} movements of money there are several messages. Each movement "
         "counts once.",
@@ -431,8 +433,8 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="Paid in full",
     ),
     "paid_amount_unconfirmed": ReasonWords(
-        sentence="Paid: {captured} captured; nobody has said what the order costs, so it cannot "
-        "be called paid in full",
+        sentence="Paid: {captured} captured; nobody has said what the order costs, so it is "
+        "unknown whether this is all that is due",
         plain="Paid {captured}. The shop has not told us the price, so we cannot say whether that "
         "is all of it.",
         summary="Paid, but nobody has said what the order costs",
@@ -446,7 +448,7 @@ REASONS: Final[dict[str, ReasonWords]] = {
     "overpayment_returned": ReasonWords(
         sentence="Paid in full: {captured} captured{on_top}; {expected} was due, and the surplus "
         "has been given back",
-        plain="Paid in full: {expected}. What was paid too much has been given back.",
+        plain="Paid in full: {expected}. The surplus has been given back.",
         summary="Paid, and the surplus was given back",
     ),
     "overpayment_returned_in_part": ReasonWords(
@@ -485,7 +487,7 @@ REASONS: Final[dict[str, ReasonWords]] = {
         "{captured} captured is counted as gone",
         plain="Paid {captured}. The payment was taken back, and the message about it names "
         "{stated}: we cannot say whether all of it has gone back.",
-        summary="A payment was reversed, and the reversal states another amount",
+        summary="A payment was reversed, and the reversal states a different amount",
     ),
     "charged_back": ReasonWords(
         sentence="Charged back: all of the {captured} captured has gone back, {lost} of it in "
@@ -543,8 +545,8 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="A payment was captured, and then said to be canceled",
     ),
     "returned_more_than_captured": ReasonWords(
-        sentence="Unresolved: more money went back for a payment than was captured; apart from "
-        "this, {expected} would be paid",
+        sentence="Unresolved: more money went back for a payment than was captured; otherwise, "
+        "{expected} would count as paid",
         plain="More money has gone back for one payment than had been paid.",
         summary="More money went back for one payment than was captured",
     ),
@@ -556,7 +558,7 @@ REASONS: Final[dict[str, ReasonWords]] = {
     "currency_differs": ReasonWords(
         sentence="Unresolved: the money that moved ({moved}) is not all in the currency of the "
         "order",
-        plain="Paid in another currency than the price: {moved}.",
+        plain="Paid {moved}, but payment and price differ in currency.",
         summary="The money that moved is not all in the currency of the order",
     ),
     "amounts_conflict": ReasonWords(
@@ -612,8 +614,9 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="What the order costs is not known",
     ),
     "price_of_nothing": ReasonWords(
-        sentence="nothing is due, but the order counts as free only if the shop has stated this "
-        "and a verified event says that the session ended with an amount of zero",
+        sentence="nothing is due, but it is not confirmed that the order is free; the shop must "
+        "state this, and a verified event must say that the session ended with an amount "
+        "of zero",
         plain="The order waits until it is confirmed that it costs nothing.",
         staff="Do not ship: it is not confirmed that the order costs nothing. State it as free, "
         "and check at the payment service whether its session has ended.",

@@ -245,7 +245,10 @@ class BankLeg:
             return None
         for some in (link.payouts, link.lines):
             if sum([abs(each.minor) for each in some]) > MAX_MINOR:
-                raise ValueError(f"the sums of payout {payouts[0].reference} do not fit in 64 bits")
+                raise ValueError(
+                    f"the amounts matched with payout {payouts[0].reference} add up to more than "
+                    "can be stored"
+                )
         currency, missing = link.paid.currency, link.missing.minor
         if currency != link.booked.currency:
             due, within = expected_of(link.paid, link.booked, self._rules.rates)

@@ -136,7 +136,7 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     ),
     "amount_differs": Cause(
         name="Amounts differ",
-        meaning="The order book or the statement names another amount than was captured.",
+        meaning="The captured amount differs from the amount in the order book or the statement.",
         sentence="{captured} was captured, but the {against} says {stated}: {difference} apart",
         rated=(
             "{captured} was captured, but the statement settles {settled} for it, at a rate of "
@@ -159,7 +159,8 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     ),
     "currency_differs": Cause(
         name="Currencies differ",
-        meaning="The order book or the statement names another currency than was captured.",
+        meaning="The captured currency differs from the currency in the order book or the "
+        "statement.",
         sentence="{captured} was captured, but the {against} says {stated}, in another currency",
         step="Find out which currency was agreed, then correct the book or ask the provider",
     ),
@@ -235,7 +236,8 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     ),
     "refund_amount_differs": Cause(
         name="Refund amounts differ",
-        meaning="The statement deducts another amount for a refund than was refunded.",
+        meaning="The amount that the statement deducts for a refund differs from the refunded "
+        "amount.",
         sentence="{returned} {how}, but the statement deducts {settled} for it: {difference} apart",
         rated=(
             "{returned} {how}, but the statement deducts {settled} for it, at a rate of {rate}; "
@@ -263,8 +265,8 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     ),
     "settled_never_notified": Cause(
         name="Settled, no webhook read",
-        meaning="The statement has money, but no event that was read states it.",
-        sentence="The statement has a {kind} of {settled}, but no webhook that was read says so",
+        meaning="The statement contains money, but no event that was read reports it.",
+        sentence="The statement has a {kind} of {settled}, but no webhook that was read reports it",
         step="Ask the provider to send the event again, and check that its webhooks reach us",
         risk="left",
         partners=("not_settled", "book_paid_not_received"),
@@ -340,7 +342,8 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     ),
     "payout_amount_differs": Cause(
         name="Payout amounts differ",
-        meaning="The bank booked another amount than the provider paid out.",
+        meaning="The amount that the bank booked differs from the amount that the provider paid "
+        "out.",
         sentence="The provider's payout {payout} is {paid_out}, but the bank booked "
         "{in_bank} for it: {difference} apart",
         rated=(
@@ -379,8 +382,8 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
         name="Transfer without its other side",
         meaning="Money left one of your balances at the provider, but reached no other.",
         sentence=(
-            "{moved} moved between your own balances at {moved_at}, according to the "
-            "statement of {wallet}, but no other balance's statement has the other side"
+            "{moved} moved between your own balances at {moved_at}, according to the statement of "
+            "{wallet}, but no statement of another balance shows it"
         ),
         step="Import the statement of the other balance; if it is imported, ask the provider where "
         "the money is",
@@ -439,8 +442,8 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
         name="Assigned, but belongs to another order",
         meaning="A payment was assigned to the order, but later evidence names another order.",
         sentence=(
-            "{captured} was captured, but later evidence names another order for the "
-            "payment, which was assigned to this order"
+            "{captured} was captured and assigned to this order, but later evidence names another "
+            "order for the payment"
         ),
         step="Find out whose payment it is; if it is the other order's, withdraw the assignment "
         "and assign it there",
@@ -452,8 +455,8 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
         name="Closed month to be adjusted",
         meaning="Later evidence changes a closed month by more than the limit in the rules.",
         sentence=(
-            "Evidence that arrived after {period} was closed moves {adjusted} between its "
-            "accounts, more than the limit of {limit} in the rules"
+            "Evidence that arrived after {period} was closed moves {adjusted} between accounts of "
+            "that month, which is above the limit of {limit} in the rules"
         ),
         step="Look at the adjusting entries in the journal of the first open month; accept them, "
         "or reopen the month (`tallyhook period reopen`)",

@@ -583,8 +583,8 @@ def lost_in_gap(gap: str, *, since: Instant, until: Instant, lost: int | None) -
     count = "" if lost is None else f" Deliveries that are lost: {lost:,}."
     return Blocker(
         code="gap",
-        sentence=f"Data from {format_instant(since)} to {format_instant(until)} may be lost, such "
-        f"as payments, refunds and the shop's statements.{count}",
+        sentence=f"Data from {format_instant(since)} to {format_instant(until)} may be lost. "
+        f"Payments, refunds and the shop's statements may be missing.{count}",
         do="Import the statements of that time, which show every payment, and let providers send "
         "its events again.",
         about=gap,

@@ -148,7 +148,7 @@ def history_of(document: Mapping[str, Any]) -> tuple[History, Policy, Instant]:
             for name, given in choices.items()
             if name not in _NAMES
         ):
-            raise ValueError("the policy's durations and percentages are whole numbers")
+            raise ValueError("the policy's durations and percentages must be whole numbers")
         history = History(
             order=_text(document["order"]),
             deliveries=frozenset(deliveries),
@@ -192,7 +192,7 @@ def _value_of(kind: Callable[..., Value], document: Mapping[str, Any]) -> Value:
             members[name] = given
         elif name in _FLAGS:
             if given is not True:
-                raise ValueError("the history has a member that is not true but must be")
+                raise ValueError("the history has a member that must be true, but is not")
             members[name] = True
         else:
             members[name] = parse_instant(_text(given)) if name in _INSTANTS else _text(given)

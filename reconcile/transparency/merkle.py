@@ -81,7 +81,7 @@ def inclusion_spans(index: int, *, size: int) -> list[Span]:
     """Return the spans that prove that a leaf is in the tree of the first `size` leaves, lowest
     first. See RFC 9162, 2.1.3.1. Raises ValueError for an index outside of the tree."""
     if not 0 <= index < size:
-        raise ValueError(f"leaf {index} is not among {size}")
+        raise ValueError(f"leaf {index} is not in a tree of {size} leaves")
     start, end = 0, size
     spans: list[Span] = []
     while end - start > 1:

@@ -111,7 +111,7 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "belongs to no payment": STATED,
         "no event says how much": ALL,
         "nobody has told us how much it was": ALL,
-        "nothing is due, but the order counts as free only if": STATED,
+        "nothing is due, but it is not confirmed that the order is free": STATED,
         "Nothing is due, but it is not confirmed": STATED,
         "nobody had told us how it ended": ALL,
         "No payment of it is known": ALL,
@@ -129,7 +129,7 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "no event that was read": MATCHED,
         "but no payment is known": MATCHED,
         "but no refund of the full amount has come": MATCHED,
-        "but no webhook that was read says so": MATCHED,
+        "but no webhook that was read reports it": MATCHED,
     },
     "reconcile/reporting/closing.py": {
         "No unreadable message from that time waits": READ,

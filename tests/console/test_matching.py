@@ -163,7 +163,7 @@ async def test_several_lines_are_found_added_up_and_matched_in_four_clicks(
     assert {"ORD-77", "ORD-78", "ORD-79"} <= lines.keys()
     assert [each["reference"] for each in one["lines"]] == ["ORD-78"]
     assert [each["reference"] for each in five["lines"]] == ["ORD-77"]
-    assert (wrong.status_code, "write the amount such as" in shown(wrong.text).lower()) == (
+    assert (wrong.status_code, "write the amount in" in shown(wrong.text).lower()) == (
         400,
         True,
     )

@@ -389,7 +389,7 @@ class BreakContract:
         seen = acts.mark_of(await acts.some_breaks(at, names))
         tomorrow = context(inbox, at=30 * hour)
         with pytest.raises(
-            UsageError, match="nothing was accepted: one person may not accept brk_"
+            UsageError, match="nothing was accepted: a second person must approve brk_"
         ):
             await acts.act_on_breaks(
                 tomorrow,
@@ -411,7 +411,7 @@ class BreakContract:
         await save_rules(at, '[accept_alone_max]\nKES = "1.00"\n', by="ann")
         await people(at)
         assert [each.identity for each in chosen.of] == [missing("A").identity]
-        with pytest.raises(UsageError, match="nothing was accepted: one person may"):
+        with pytest.raises(UsageError, match="nothing was accepted: a second person must"):
             await act_on_chosen(at, chosen, replace(doing, by=Proven("ann")))
         assert await Proposals(at, [acts.acceptance_kind(at)]).waiting() == []
         assert await living(inbox) == {"A": "open"}

@@ -436,7 +436,7 @@ class PlacingContract:
         await keep(inbox, arrival(asked, at=2))
         assert "shop:R2" not in {each.id for each in await listed(at)}
         await keep(inbox, arrival(replace(told, standing="answered"), at=3))
-        with pytest.raises(UsageError, match="no line states an amount"):
+        with pytest.raises(UsageError, match="no statement line does"):
             await assign(at, "A", by=BOB, payment="R2")
         path = tmp_path / "statement.csv"
         path.write_text("payment_reference,gross,currency,type\nR2,1400.00,KES,payment\n")

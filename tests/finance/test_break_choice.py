@@ -97,7 +97,7 @@ def test_those_of_which_all_is_so_are_meant(where: str, meant: str) -> None:
         ("currency=KES amount<ten", "amount: "),
         ("currency=JPY amount<1.5", "decimals"),
         ("age>a-month", "whole number of days"),
-        ("'order=x", "close the quote"),
+        ("'order=x", "quotation mark is not closed"),
         ("cause=not_settled cause=late_money", "cause is given twice"),
         ("amount=1 =", "not a condition"),
     ],

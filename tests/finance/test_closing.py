@@ -245,7 +245,7 @@ async def test_what_blocks_at_the_approval_blocks_and_other_figures_are_refused(
         await other.approve(made.id, by=Proven("Ben"), reason="I looked")
     hasty = replace(context, policy=Policy(payment_window=MINUTE))
     other = Proposals(hasty, (closing_kind(hasty, still_s=0.0),))
-    with pytest.raises(UsageError, match="the exceptions changed: reject the proposal"):
+    with pytest.raises(UsageError, match="the exceptions changed: reject this proposal"):
         await other.approve(made.id, by=Proven("Ben"), reason="I looked")
     assert await list_closed(context) == []
 
@@ -267,7 +267,7 @@ async def test_coverage_withdrawn_before_the_approval_blocks_it(
     put(context, made.at + MINUTE)
     await withdraw_coverage(context, stated.number, reason="it does not", by=Proven("Ann"))
     put(context, made.at + 2 * MINUTE)
-    with pytest.raises(UsageError, match="coverage was withdrawn since Ann proposed this"):
+    with pytest.raises(UsageError, match="coverage was withdrawn after Ann proposed this"):
         await two.approve(made.id, by=Proven("Ben"), reason="I looked")
     assert await list_closed(context) == []
 
@@ -295,7 +295,7 @@ async def test_a_month_without_files_is_closed_only_by_two_with_a_reason_that_is
         given = {"coverage:shop": "the portal is gone"}
         with pytest.raises(UsageError, match=r"two people .an exception needs two people"):
             await close_period(context, asked(exceptions=given), progress=quiet)
-        with pytest.raises(UsageError, match=r"pending: no condition .* coverage:shop"):
+        with pytest.raises(UsageError, match=r"no condition named pending .* coverage:shop"):
             await close_period(
                 context, asked(**by_ann, exceptions=given | {"pending": "so"}), progress=quiet
             )
@@ -345,7 +345,9 @@ async def test_an_exception_covers_what_the_approver_was_shown_and_no_more(
     made = await propose_closing(context, exceptions={"rejected": "they are tests"})
     counted.return_value = 3
     put(context, made.at + MINUTE)
-    with pytest.raises(UsageError, match="reject the proposal, and have it proposed again"):
+    with pytest.raises(
+        UsageError, match="reject this proposal, and have the closing proposed again"
+    ):
         await two.approve(made.id, by=Proven("Ben"), reason="I looked")
     counted.return_value = 2
     await two.approve(made.id, by=Proven("Ben"), reason="I looked")

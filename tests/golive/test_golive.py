@@ -164,7 +164,7 @@ async def test_a_signature_does_not_cover_sources_that_were_added_after_it(live:
     assert (await state("mpesa"))[0] == "passed"
     now, sentence = await state("mpesa", "adyen")
     assert now == "to_sign"
-    assert sentence.startswith("Ann signed before adyen was added as a source. No trial can sign")
+    assert sentence.startswith("Ann signed before adyen was added as a source. No trial can make")
     for item in ("webhook_verification", "environment_separation"):
         await sign(context, item, by="Ann", note="seen both")
     assert (await state("mpesa", "adyen"))[0] == "passed"

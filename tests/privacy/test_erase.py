@@ -256,7 +256,7 @@ async def test_a_number_is_understood_in_the_national_way(driver: Driver) -> Non
     """With the calling code of the settings, as in the search; without it, it is no whole one."""
     told = await erased(driver, dry_run=True, phone="0711 223 344", country="254")
     assert told.identifiers == [PHONE]
-    with pytest.raises(UsageError, match="with country code"):
+    with pytest.raises(UsageError, match="with its country code"):
         await erased(driver, dry_run=True, phone="0711 223 344")
 
 
@@ -339,7 +339,7 @@ async def test_an_erasure_of_a_person_is_approved_by_who_types_the_number_again(
             for wrong in (f"+{OTHER}", "john@example.com"):
                 with pytest.raises(UsageError, match="not what Ann proposed to erase"):
                     await proposals.approve(proposal.id, by=None, reason="letter", typed=wrong)
-            with pytest.raises(UsageError, match="give with --typed"):
+            with pytest.raises(UsageError, match="give it with --typed"):
                 await proposals.approve(proposal.id, by=None, reason="letter")
             assert driver.rows("SELECT 1 FROM proposal_decisions") == []
             assert driver.rows("SELECT count(body) FROM deliveries") == [(2,)]

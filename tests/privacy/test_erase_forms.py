@@ -171,7 +171,7 @@ async def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
     async with driving(tmp_path, with_worker=False) as driver:
         driver.context = driver.service.context
         await register_operator(driver.context, name="Ann", role="admin", by="Ann")
-        with pytest.raises(UsageError, match="--email must be one whole email address"):
+        with pytest.raises(UsageError, match="--email must be one complete email address"):
             await erased(driver, phone=None, email="jane doe@example", by="Ann")
 
 

@@ -190,7 +190,7 @@ def test_what_came_and_is_in_no_figure_is_asked_for() -> None:
     ]
     assert gap.sentence.endswith("Deliveries that are lost: 5.")
     unknown = closing.lost_in_gap("gap_1", since=Instant(0), until=Instant(0), lost=None)
-    assert unknown.sentence.endswith("the shop's statements.")
+    assert unknown.sentence.endswith("the shop's statements may be missing.")
 
 
 def test_each_condition_is_listed_with_what_is_against_it() -> None:

@@ -40,7 +40,10 @@ def sentences(count: int) -> str:
 def test_findings_of_hundreds_of_events_are_one_sentence_each() -> None:
     told = sentences(300)
     assert "600 events took up to 5 h 59 min to reach us [evt_0_0, evt_0_1, evt_1_0, " in told
-    assert "600 events were delivered several times, up to 2; each counts once [" in told
+    assert (
+        "600 events were delivered several times each, at most 2 times; each event counts once ["
+        in told
+    )
     assert " and 592 more]." in told
     assert len(told.splitlines()) < 20
     assert len(told) < 6_000

@@ -491,23 +491,23 @@ SAID: dict[str, tuple[Callable[[Case], Case], str, str]] = {
     ),
     "a refund of which nothing is known": (
         lambda c: c.pays().books().settles().settles(kind="refund", gross=-500, fee=0),
-        "The statement has a refund of KES 5.00, but no webhook that was read says so.",
+        "The statement has a refund of KES 5.00, but no webhook that was read reports it.",
         "Ask the provider to send the event again, and check that its webhooks reach us.",
     ),
     "a refund of which webhooks say that it failed": (
         lambda c: c.pays(findings=("refund_failed",)).books().settles()
         .settles(kind="refund", gross=-500, fee=0),
-        "The statement has a refund of KES 5.00, but no webhook that was read says so.",
+        "The statement has a refund of KES 5.00, but no webhook that was read reports it.",
         "Ask the provider to send the event again, and check that its webhooks reach us.",
     ),
     "a payment of which nothing is known": (
         TROUBLES["settled_never_notified"],
-        "The statement has a payment of KES 15.00, but no webhook that was read says so.",
+        "The statement has a payment of KES 15.00, but no webhook that was read reports it.",
         "Ask the provider to send the event again, and check that its webhooks reach us.",
     ),
     "a payment of which webhooks say that it timed out": (
         lambda c: c.untouched().books().settles(),
-        "The statement has a payment of KES 15.00, but no webhook that was read says so.",
+        "The statement has a payment of KES 15.00, but no webhook that was read reports it.",
         "Ask the provider to send the event again, and check that its webhooks reach us.",
     ),
     "what was lost, and the book does not have": (

@@ -152,8 +152,8 @@ LATE = GOES._replace(at=AT + 50 * DAY)
             [GOES, OTHER],
             [
                 "KES -7.00 moved between your own balances at 2026-10-05T09:00:00Z, according to "
-                "the statement of till Utility Account, but no other balance's statement has the "
-                "other side."
+                "the statement of till Utility Account, but no statement of another balance "
+                "shows it."
             ],
         ),
         ([GOES, COMES._replace(reference="x", at=AT + 2 * DAY)], ["KES -7.00", "KES 7.00"]),

@@ -234,5 +234,5 @@ def read_currencies(cells: Sequence[str]) -> list[str]:
             exponent_of(code)
         except MoneyError:
             what = f"{quoted(code)} is not a currency code" if code else "is empty"
-            raise UnclearCell(f"{what}: write one of ISO 4217, such as KES") from None
+            raise UnclearCell(f"{what}: write an ISO 4217 code, such as KES") from None
     return plain

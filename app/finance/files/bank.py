@@ -209,9 +209,8 @@ def _signed(
         if debit and signs not in ("any", "sum") and (debit < 0) != (signs == "minus"):
             raise UnclearCell(
                 f"a debit is written {'with' if debit < 0 else 'without'} a minus sign: correct "
-                "the row, or declare in a mapping how the file writes money that leaves, with "
-                "signs = "
-                '"minus", "none" or "any"'
+                'the row, or state in a mapping how the file writes debits: signs = "minus", '
+                '"none" or "any"'
             )
         left = debit or 0 if signs == "sum" else abs(debit or 0)
         signed.append(amount or credit or -left)

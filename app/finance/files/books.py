@@ -194,10 +194,9 @@ class BookForm:
                 )
             if not source:
                 raise tables.UnclearCell(
-                    "is missing, but the row has a session or payment: name its source, in a "
-                    "column or in a "
-                    'mapping (source = "…" under [defaults]), or leave the references out '
-                    '(payment_reference = "" under [columns])'
+                    "is missing, but the row has a session or payment: name the source in a "
+                    'column, or in a mapping (source = "…" under [defaults]). Otherwise, leave '
+                    'the references out (payment_reference = "" under [columns])'
                 )
             if self._sources is not None and source not in self._sources:
                 known = ", ".join(sorted(self._sources)) or "(none)"

@@ -139,7 +139,7 @@ def unpacked(path: Path) -> Iterator[Path | None]:
             start.startswith(ZIP) and not is_workbook(target)
         ):  # fmt: skip
             raise tables.RefusedTable(
-                1, "there is another archive in this one: unpack both, and import the table in it"
+                1, "the archive contains another archive: unpack both, and import the table"
             )
         yield target
 
@@ -156,7 +156,7 @@ def _only_table(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     if len(found) == 1:
         if found[0].flag_bits & _ENCRYPTED:
             raise tables.RefusedTable(
-                1, "the ZIP file has a password: unpack it, and import the table in it"
+                1, "the ZIP file has a password: unpack it, and import the table"
             )
         if found[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise tables.RefusedTable(

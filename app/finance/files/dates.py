@@ -237,8 +237,8 @@ class Dates:
             raise UnclearCell(f"{quoted(text)} is not a date in the declared form")
         if _SERIAL.fullmatch(plain) is not None:
             raise UnclearCell(
-                'is a number, which may be Excel\'s number of a day: declare dates = "excel" in a '
-                "mapping, or give --dates excel"
+                "is a number, which may be a date as Excel stores it: if so, declare dates = "
+                '"excel" in a mapping, or give --dates excel'
             )
         raise UnclearCell(f"{quoted(text)} is not a date such as 2026-11-20 or 2026-11-20T10:00Z")
 

@@ -67,7 +67,9 @@ class JsonLines:
             read += len(part)
             if read > tables.MAX_ROWS:
                 raise tables.RefusedTable(
-                    part[0][0], f"there are more than {tables.MAX_ROWS:,} rows: import it in parts"
+                    part[0][0],
+                    f"there are more than {tables.MAX_ROWS:,} rows: split the file, and "
+                    "import each part",
                 )
             rows: list[Sequence[str]] = []
             broken: dict[int, tables.Problem] = {}
@@ -148,7 +150,7 @@ def _constant(_name: str) -> NoReturn:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise _UnfitJson("it has the same name twice")
+        raise _UnfitJson("it has a name twice")
     return result
 
 
@@ -302,8 +304,8 @@ def format_of(path: Path) -> Literal["workbook", "json_lines", "text"]:
     if _ARRAY.match(start):
         raise tables.RefusedTable(
             1,
-            "this is one JSON array: write each of its objects on a line of its own, "
-            "without the brackets around them and the commas between",
+            "this is one JSON array: write each object on a line of its own, without the brackets "
+            "and commas of the array",
         )
     text = _MARK.sub(b"", start).replace(b"\0", b"")  # of UTF-16
     for pattern, what in _OTHER_FORMS:
@@ -331,7 +333,9 @@ def start_of(path: Path) -> bytes:
         raise UsageError(f"{path.name} cannot be read twice: save it as a file, and name that file")
     if path.stat().st_size > tables.MAX_FILE_BYTES:
         raise tables.RefusedTable(
-            1, f"the file is larger than {tables.MAX_FILE_BYTES >> 30} GiB: cut it in parts"
+            1,
+            f"the file is larger than {tables.MAX_FILE_BYTES >> 30} GiB: split the file, and "
+            "import each part",
         )
     with path.open("rb") as file:
         return file.read(512)

@@ -427,7 +427,7 @@ class SumOfCells:
         typed = all(type(cell) is tables.Number for cell in (*add, *subtract) if cell.strip())
         shown = {sign for *_, sign in parts} - {""}
         if len(shown) > 1:
-            raise tables.UnclearCell("adds amounts with the signs of different currencies")
+            raise tables.UnclearCell("adds amounts whose currency signs differ")
         total = Decimal(0)
         for factor, minus, whole, decimals, _ in parts:
             value = Decimal(f"{whole}.{decimals}" if decimals else whole)

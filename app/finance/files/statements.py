@@ -223,9 +223,9 @@ class StatementForm:
             for kind, g, f, n in given
         ):
             raise tables.UnclearCell(
-                "the fee is negative, but gross and net are not both given to confirm that: write "
-                "a fee that you pay as positive, or reverse the "
-                'sign in a mapping (subtract = ["Fee"] under [amounts.fee])'
+                "the fee is negative, and its sign cannot be checked without both gross and net: "
+                "write a fee that you pay as positive, or reverse the sign in a mapping (subtract "
+                '= ["Fee"] under [amounts.fee])'
             )
         rows = [_complete_row(*row) for row in given]
         if not self._signed and any(
@@ -233,10 +233,10 @@ class StatementForm:
             for kind, row, written in zip(kinds, rows, fee, strict=True)
         ):
             raise tables.UnclearCell(
-                "the row is a fee with a positive amount, which may be a cost or a fee given "
-                "back: write a cost as negative, and a fee given back as a negative fee in the "
-                "column 'fee' beside a gross of 0. If the file already uses these signs, state "
-                'that in a mapping (add = ["Gross"] under [amounts.gross])'
+                "the row is a fee with a positive amount, so it may be a cost or a fee given "
+                "back: write a cost as a negative amount. Write a fee given back as a negative "
+                "fee in the column 'fee', with a gross of 0. If the file already uses these "
+                'signs, state that in a mapping (add = ["Gross"] under [amounts.gross])'
             )
         return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
 

@@ -492,7 +492,7 @@ class CsvTable:
         if given is not None:
             if given and found[-1][0] + 1 != given:
                 raise RefusedTable(
-                    given, "there is no heading in this row, where the mapping says it is"
+                    given, "the mapping says that this row is the heading, but the row has none"
                 )
             return (*found[-1], declared)
         marks = DELIMITERS if (delimiter or declared) is None else (delimiter or declared or "",)
@@ -527,7 +527,8 @@ class CsvTable:
             read += len(rows)
             if read > MAX_ROWS:
                 raise RefusedTable(
-                    line, f"there are more than {MAX_ROWS:,} rows: import it in parts"
+                    line,
+                    f"there are more than {MAX_ROWS:,} rows: split the file, and import each part",
                 )
             first, last = line + 1, self._line(reader)
             numbers: Sequence[int] = range(first, last + 1)

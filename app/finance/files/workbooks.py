@@ -487,7 +487,8 @@ class XlsxTable:
             found = list(islice(self._rows(), heading_row - 1, heading_row))
             if not found or not any(found[0][1]):
                 raise tables.RefusedTable(
-                    heading_row, "there is no heading in this row, where the mapping says it is"
+                    heading_row,
+                    "the mapping says that this row is the heading, but the row has none",
                 )
         if not found:
             raise tables.RefusedTable(1, f"the sheet {self._sheet.name[:80]!r} is empty")
@@ -656,8 +657,8 @@ def _in_child(
         except ChildStopped as stopped:
             raise tables.RefusedTable(
                 1,
-                f"the workbook cannot be read, {stopped}: delete cells far outside the tables in "
-                "its sheets, save it again with a spreadsheet program, or as CSV",
+                f"the workbook cannot be read, {stopped}: delete cells far outside the tables, "
+                "then save the workbook again with a spreadsheet program, or as CSV",
             ) from None
 
 

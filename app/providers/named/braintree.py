@@ -137,7 +137,7 @@ def braintree(source: str, options: Mapping[str, object], secrets: kit.Secrets) 
     setup = Setup(source, options, secrets)
     keys = setup.named(_private_key)
     if not secrets.named:
-        setup.problem("has no secret; give each private key in KEYS by its public key")
+        setup.problem("has no secret; give each private key in KEYS under its public key")
     setup.conclude()
     return Braintree(keys)
 

@@ -183,9 +183,9 @@ def paypal(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> 
     private_key = setup.part(_PRIVATE_KEY, _rsa_key)
     certificates = setup.named(_read_certificate, _WEBHOOK_ID, _PRIVATE_KEY)
     if _WEBHOOK_ID not in secrets.named:
-        setup.problem(f"has no webhook id; give it in KEYS by the name {_WEBHOOK_ID}")
+        setup.problem(f"has no webhook id; give it in KEYS under the name {_WEBHOOK_ID}")
     if not secrets.named.keys() - {_WEBHOOK_ID, _PRIVATE_KEY}:
-        setup.problem("has no certificate; give each PEM text in KEYS by its URL")
+        setup.problem("has no certificate; give each PEM text in KEYS under its URL")
     for url in certificates:
         if not _is_allowed(url, hosts):
             setup.problem(
@@ -219,7 +219,7 @@ def _read_certificate(secret: str) -> Certificate:
     leaf = chain[0]
     names = leaf.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
     if not names or not str(names[0].value).lower().endswith(DOMAIN):
-        raise ValueError(f"is a certificate of another name than *{DOMAIN}")
+        raise ValueError(f"is a certificate whose name does not end in {DOMAIN}")
     try:
         for issued, issuer in pairwise(chain):
             issued.verify_directly_issued_by(issuer)

@@ -113,7 +113,7 @@ def plaid(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> P
     age = setup.age("The token's iat")
     keys = setup.named(_json_web_key)
     if not secrets.named:
-        setup.problem("has no key; give each JWK in KEYS by its key id")
+        setup.problem("has no key; give each JWK in KEYS under its key id")
     setup.conclude()
     return Plaid(keys, age=age)
 

@@ -306,7 +306,7 @@ def rfc9421(source: str, options: Mapping[str, object], secrets: Secrets) -> Rfc
         setup.problem(f"signature.options.ecdsa must be raw, der or {EITHER}")
     keys = setup.named(lambda secret: _read_key(secret, algorithms=algorithms, ecdsa=written))
     if not secrets.named:
-        setup.problem("has no key; give each key in KEYS by its keyid")
+        setup.problem("has no key; give each key in KEYS under its keyid")
     setup.conclude()
     return Rfc9421(keys, required=required, tag=tag, age=age)
 

@@ -663,7 +663,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "MT942 that lacks an entry": (
         MT942.replace(":61:2611021102D2,5NTRFX//BANK-2\n", ""),
-        "the file's entries are 0 with 0 in all, but the report states '1KES2,5'",
+        "the report states '1KES2,5', but the number of the file's entries is 0 and their sum is 0",
     ),
     "MT942 with an entry of another form": (MT942.replace("D2,5N", "D2.5N"), "field :61: is not"),
     "MT942 and MT940 in one file": (MT942 + MT940, "has both MT940 and MT942 messages"),

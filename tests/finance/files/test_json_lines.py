@@ -26,7 +26,7 @@ def test_numbers_are_exact_and_do_not_depend_on_declared_marks(tmp_path: Path) -
 
 
 @for_each(("line", "said"), [
-    ('{"reference": "A", "reference": "B"}', "same name twice"),
+    ('{"reference": "A", "reference": "B"}', "a name twice"),
     ('{"reference": "A", "Reference": "B"}', "twice"),
     ('{"amount": NaN}', "NaN"), ('{"amount": -Infinity}', "NaN or Infinity"),
     ('{"amount": 1e999999999}', "too large"), ('{"amount": ' + "1" * 101 + "}", "100 characters"),

@@ -42,7 +42,9 @@ def test_a_heading_that_is_given_is_that_and_no_other(tmp_path: Path) -> None:
     content = "reference,amount,currency\nbefore\nreference,amount,currency\nA,1.00,KES\n"
     assert references(book(content, "heading_row = 3", folder=tmp_path)) == ["A"]
     _, problems = book("a\n\n\n", "heading_row = 2", folder=tmp_path)
-    assert problems == [(2, None, "there is no heading in this row, where the mapping says it is")]
+    assert problems == [
+        (2, None, "the mapping says that this row is the heading, but the row has none")
+    ]
 
 
 BY_PLACE = """heading_row = 0

@@ -75,7 +75,8 @@ class BankTable(ABC):
             if read > tables.MAX_ROWS:
                 raise tables.RefusedTable(
                     part[0][0],
-                    f"there are more than {tables.MAX_ROWS:,} entries: import it in parts",
+                    f"there are more than {tables.MAX_ROWS:,} entries: split the file, and import "
+                    "each part",
                 )
             numbers = [number for number, _ in part]
             broken = {each: self.broken.pop(each) for each in numbers if each in self.broken}

@@ -253,8 +253,9 @@ def _check_counted(
     if stated not in (booked, every):
         raise tables.RefusedTable(
             number,
-            f"the file's entries are {booked[0]:,} with {booked[1]:f} in all, but the report "
-            f"states {value.strip()[:40]!r}: the file was cut off or changed; fetch it again",
+            f"the report states {value.strip()[:40]!r}, but the number of the file's entries is "
+            f"{booked[0]:,} and their sum is {booked[1]:f}: the file was cut off or changed; "
+            "fetch it again",
         )
 
 

@@ -119,8 +119,9 @@ class OfxTable(BankTable):
             elif name == "SEVERITY" and value.upper() == "ERROR":
                 raise tables.RefusedTable(
                     max(number, 1),
-                    "the file has an error of the bank instead of a whole statement: error "
-                    f"{code} ({_ERRORS.get(code, 'see the bank')}). Fetch the file again",
+                    "the file contains an error message from the bank instead of a whole "
+                    f"statement: error {code} ({_ERRORS.get(code, 'see the bank')}). Fetch the "
+                    "file again",
                 )
             elif name == "CURDEF":
                 currency = value
