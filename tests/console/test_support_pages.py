@@ -199,7 +199,7 @@ async def test_an_erasure_looks_first_and_takes_two(console: RunningConsole) -> 
     assert "you proposed this yourself" in shown(own.text).lower()
     assert "Nothing to erase" in shown(none.text)
     assert "A phone number must be one complete number with its country" in shown(part.text)
-    assert "Write one whole email address, such as ann@example.com" in shown(no_address.text)
+    assert "Write one complete email address, such as ann@example.com" in shown(no_address.text)
     for again in (part, other, no_address):
         assert 'name="subject"' in again.text
     assert all(PHONE[-8:] not in page for page in pages)

@@ -78,7 +78,9 @@ async def test_money_that_goes_back_of_a_shop_not_known_is_an_alarm_at_once(
         place = "refund" if claim == "refunded" else "dispute"
         await driver.send(event("r1", claim, **NAMELESS, **{place: money}))
         (sentence,) = await said_of_unallocated(driver)
-        assert sentence.startswith("Money of 1 payment went back, but it is unknown whether")
+        assert sentence.startswith(
+            "Money went back on 1 payment, and it may be another shop's money"
+        )
         assert "(shop:pay_1): look each payment up" in sentence
         await driver.send(event("e2", session=None, shop="north"))
         assert await said_of_unallocated(driver) == []
