@@ -266,10 +266,10 @@ async def clock_alarm(context: AppContext) -> Alarm | None:
     return Alarm(
         reason="clock_was_ahead",
         sentence=f"The clock was ahead by {format_duration(last.latest - last.until)} "
-        f"{begun or 'until '}{format_instant(last.until)}, and the dates that it gave were "
-        "corrected: set the clock by NTP, and run `tallyhook deliveries reverify` to accept "
-        "deliveries that were refused meanwhile. `tallyhook audit list --action "
-        "clock_put_right` shows the number of corrections.",
+        f"{begun or 'until '}{format_instant(last.until)}, and the dates that it gave "
+        "were corrected: set the clock by NTP. Then run `tallyhook deliveries reverify` "
+        "to accept deliveries that were refused meanwhile. `tallyhook audit list "
+        "--action clock_put_right` shows the number of corrections.",
         pressing=False,
         since=last.until,
     )

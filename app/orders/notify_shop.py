@@ -405,7 +405,8 @@ async def redeliver(
         found = await notification_store.send_again(connection, now=now, revisions=revisions)
         if revisions is not None and found < len(set(revisions)):
             raise NotFoundError(
-                "some of these ids are not notifications; `notifications list` shows the ids"
+                "some of these ids are not ids of notifications; `tallyhook notifications list` "
+                "shows the ids"
             )
         subject = "all that were not accepted"
         if revisions is not None:

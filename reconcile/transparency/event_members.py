@@ -39,7 +39,7 @@ def state_of(document: Mapping[str, Any]) -> State:
     if member not in STATE_MEMBERS or word not in STATE_WORDS:
         raise ValueError("the history has a state with an unknown member or word")
     if reference is not None and type(reference) is not str:
-        raise ValueError("the history has a member that is not a text but must be one")
+        raise ValueError("the history has a member that must be a text, but is not")
     return State(
         member=member,
         word=word,
@@ -52,5 +52,5 @@ def state_of(document: Mapping[str, Any]) -> State:
 def _money(document: Mapping[str, Any]) -> Money:
     amount, currency = document["amount"], document["currency"]
     if type(amount) is not str or type(currency) is not str:
-        raise ValueError("the history has a member that is not a text but must be one")
+        raise ValueError("the history has a member that must be a text, but is not")
     return from_major(amount, currency)

@@ -186,9 +186,7 @@ def _value_of(kind: Callable[..., Value], document: Mapping[str, Any]) -> Value:
             members[name] = tuple([_TUPLES[name](each) for each in given])
         elif name in _NUMBERS:
             if type(given) is not int:
-                raise ValueError(
-                    "the history has a member that is not a whole number but must be one"
-                )
+                raise ValueError("the history has a member that must be a whole number, but is not")
             members[name] = given
         elif name in _FLAGS:
             if given is not True:
@@ -205,5 +203,5 @@ def _money(given: Mapping[str, Any]) -> Money:
 
 def _text(given: Any) -> str:
     if type(given) is not str:
-        raise ValueError("the history has a member that is not a text but must be one")
+        raise ValueError("the history has a member that must be a text, but is not")
     return given

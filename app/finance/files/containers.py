@@ -139,7 +139,8 @@ def unpacked(path: Path) -> Iterator[Path | None]:
             start.startswith(ZIP) and not is_workbook(target)
         ):  # fmt: skip
             raise tables.RefusedTable(
-                1, "the archive contains another archive: unpack both, and import the table"
+                1,
+                "the archive contains another archive: unpack both archives, and import the table",
             )
         yield target
 
