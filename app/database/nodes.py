@@ -72,7 +72,10 @@ class Nodes(NamedTuple):
         for name, state in leaders.items():
             if state is not None:
                 missing = state.missing(expected)
-                sentences = [*state.unsafe(), *([] if missing is None else [missing])]
+                sentences = [
+                    *state.unsafe(),
+                    *([] if missing is None else [f"{missing}; start the missing standbys"]),
+                ]
                 found += [f"{name}{each}" for each in sentences]
         copies = {f"server {name} of TALLYHOOK_DATABASE_URL": s for name, s in self.hosts.items()}
         found += [

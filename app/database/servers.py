@@ -100,7 +100,7 @@ class State(NamedTuple):
         copies = counted(self.synchronous + 1, "copy", "copies")
         return (
             f"{self.synchronous} of {expected} synchronous standbys (TALLYHOOK_STANDBYS) copy the "
-            f"server{why}: acknowledged deliveries are on {copies}; start the missing standbys"
+            f"server{why}: acknowledged deliveries are on {copies}"
         )
 
     def unsafe(self) -> Iterator[str]:

@@ -57,13 +57,14 @@ def silence(arrivals: Arrivals) -> Alarm | None:
     if waits and len(arrivals.sessions) >= SESSIONS:
         return Alarm(
             reason="sessions_without_events",
-            sentence=f"Sessions were opened, but no verified event has come {since}: {_DO}.",
+            problem=f"Sessions were opened, but no verified event has come {since}",
+            do=_DO,
         )
     if arrivals.last is not None and usual_of(arrivals.usual) >= EXPECTED:
         return Alarm(
             reason="usual_events_missing",
-            sentence=f"No verified event has come {since}, although {EXPECTED} or more "
-            f"are usual: {_DO}.",
+            problem=f"No verified event has come {since}, although {EXPECTED} or more are usual",
+            do=_DO,
         )
     return None
 
@@ -146,13 +147,13 @@ def no_order(seen: Seen) -> Alarm | None:
     count = sum(map(len, untied.values()))
     return Alarm(
         reason="payments_of_no_order",
-        sentence=f"The last {counted(count, 'payment')} that succeeded ({each}) belong to no "
-        "order, so no ledger has their money: find the order's reference in one of these "
-        "payments with `tallyhook deliveries show`. Name the member that holds the "
-        "reference as `order` in the source's profile. Then stop the service, run "
-        "`tallyhook reindex` and start the service again. If the events name only a "
-        "session, open sessions through this service, which stores the order of each "
-        "session.",
+        problem=f"The last {counted(count, 'payment')} that succeeded ({each}) belong to no "
+        "order, so no ledger has their money",
+        do="find the order's reference in one of these payments with `tallyhook deliveries show`. "
+        "Name the member that holds the reference as `order` in the source's profile. Then stop "
+        "the service, run `tallyhook reindex` and start the service again. If the events name "
+        "only a session, open sessions through this service, which stores the order of each "
+        "session",
         pressing=False,
     )
 

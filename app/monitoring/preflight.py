@@ -411,11 +411,9 @@ def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Check]:
 
 
 def of_alarm(name: str, alarm: Alarm) -> Check:
-    """Turn a raised alarm into a check. The alarm's sentence is split at its colon into the problem
-    and the next step."""
-    sentence, _, do = alarm.sentence.partition(": ")
+    """Turn a raised alarm into a check."""
     made = must if alarm.pressing else weak
-    return made(name, f"{sentence}.", do.removesuffix("."))
+    return made(name, f"{alarm.problem}.", alarm.do)
 
 
 def of_merchant() -> Check:

@@ -183,7 +183,7 @@ async def _of_sources(watched: Watched, state: SourceWord, *, reason: str) -> Al
     if not found:
         return None
     sentences = " ".join(f"Source {each.source}: {each.sentence}" for each in found)
-    return Alarm(reason=reason, sentence=f"{sentences} In each case, {found[0].do}.")
+    return Alarm(reason=reason, problem=sentences.removesuffix("."), do=str(found[0].do))
 
 
 @_watch(
@@ -196,19 +196,21 @@ async def _unallocated(watched: Watched) -> Alarm | None:
         count = counted(len(found.back_of_unknown), "payment")
         return Alarm(
             reason="money_back_of_unknown_shop",
-            sentence=f"Money went back on {count}, and it may be another shop's money "
-            f"({', '.join(found.back_of_unknown[:NAMED])}): look each payment up at the "
-            "provider. Then assign the payment to its order, or dismiss it as other "
-            "business (`tallyhook unallocated list`, or the page Unallocated payments).",
+            problem=f"Money went back on {count}, and it may be another shop's money "
+            f"({', '.join(found.back_of_unknown[:NAMED])})",
+            do="look each payment up at the provider. Then assign the payment to its order, or "
+            "dismiss it as other business (`tallyhook unallocated list`, or the page Unallocated "
+            "payments)",
         )
     patience = watched.context.settings.unallocated_alarm_s * instants.SECOND
     if found.oldest_at is None or watched.is_patient(found.oldest_at, patience):
         return None
     return Alarm(
         reason="payments_unallocated",
-        sentence=f"{unallocated_words(found)}, the oldest since "
-        f"{instants.format_instant(found.oldest_at)}: assign each to its order, or dismiss it "
-        "(`tallyhook unallocated list`, or the page Unallocated payments).",
+        problem=f"{unallocated_words(found)}, the oldest since "
+        f"{instants.format_instant(found.oldest_at)}",
+        do="assign each to its order, or dismiss it (`tallyhook unallocated list`, or the page "
+        "Unallocated payments)",
         pressing=False,
         since=found.oldest_at,
     )
@@ -246,12 +248,12 @@ async def _shop_away(watched: Watched) -> Alarm | None:
     given_up = f", {dead:,} given up" if dead else ""
     return Alarm(
         reason="shop_takes_no_notifications",
-        sentence="The shop has accepted no notification since "
+        problem="The shop has accepted no notification since "
         f"{instants.format_instant(health.since)} ({counted(health.failures, 'try', 'tries')}; "
-        f"the last ended with {health.problem}; {waiting:,} waiting{given_up}): check that the "
-        "receiver at TALLYHOOK_SHOP__URL runs, is reachable and answers 2xx. The service tries "
-        "one notification every minute, and `tallyhook notifications redeliver` tries at once. "
-        "Once the shop accepts one, all waiting notifications are sent.",
+        f"the last ended with {health.problem}; {waiting:,} waiting{given_up})",
+        do="check that the receiver at TALLYHOOK_SHOP__URL runs, is reachable and answers 2xx. The "
+        "service tries one notification every minute, and `tallyhook notifications redeliver` "
+        "tries at once. Once the shop accepts one, all waiting notifications are sent",
         since=health.since,
     )
 
@@ -270,12 +272,13 @@ async def _notification_stuck(watched: Watched) -> Alarm | None:
     others = f", and {found.count - 1:,} more" if found.count > 1 else ""
     return Alarm(
         reason="notifications_stuck",
-        sentence=f"The shop refuses the notification of order {found.order}{others}, but accepts "
+        problem=f"The shop refuses the notification of order {found.order}{others}, but accepts "
         "other notifications. The first refusal was at "
         f"{instants.format_instant(found.since)}, and the last try ended with "
-        f"{found.problem}: check in the shop's log why it fails on this order. "
-        "`tallyhook notifications list --state stuck` lists the refused notifications. "
-        "Each of them is tried again automatically.",
+        f"{found.problem}",
+        do="check in the shop's log why it fails on this order. `tallyhook notifications list "
+        "--state stuck` lists the refused notifications. Each of them is tried again "
+        "automatically",
         since=found.since,
     )
 
@@ -289,10 +292,10 @@ async def _held(watched: Watched) -> Alarm | None:
     orders = counted(count, "order is", "orders are")
     return Alarm(
         reason="orders_held",
-        sentence=f"{orders} held, and must not be fulfilled before a person has checked: "
-        "`tallyhook orders list --finding held_back` shows these orders and the reasons, and "
+        problem=f"{orders} held, and must not be fulfilled before a person has checked",
+        do="`tallyhook orders list --finding held_back` shows these orders and the reasons, and "
         "`tallyhook orders release` releases them. An order held for an unreadable delivery is "
-        "released automatically once `tallyhook deliveries poisoned --retry` has read it.",
+        "released automatically once `tallyhook deliveries poisoned --retry` has read it",
         pressing=False,
     )
 
@@ -306,10 +309,11 @@ async def _unread_money(watched: Watched) -> Alarm | None:
     orders = counted(count, "order has", "orders have")
     return Alarm(
         reason="money_events_unread",
-        sentence=f"{orders} an event of a kind that the source's profile does not know. The name "
-        "of the kind suggests that money went back: do not fulfill these orders. `tallyhook "
+        problem=f"{orders} an event of a kind that the source's profile does not know. The name "
+        "of the kind suggests that money went back",
+        do="do not fulfill these orders. `tallyhook "
         f"orders list --finding {UNREAD_MONEY}` shows them. Map the kind in the profile's "
-        '[claims] to its meaning or "ignored", then run `tallyhook reindex`.',
+        '[claims] to its meaning or "ignored", then run `tallyhook reindex`',
     )
 
 
@@ -323,9 +327,10 @@ async def _reader(watched: Watched) -> Alarm | None:
         return None
     return Alarm(
         reason="deliveries_not_read",
-        sentence=f"Deliveries received from {instants.format_instant(oldest)} on are accepted and "
-        "stored but not read yet, so orders may be out of date: check the log, whether the "
-        "machine is overloaded, and on PostgreSQL whether a `tallyhook worker` runs.",
+        problem=f"Deliveries received from {instants.format_instant(oldest)} on are accepted and "
+        "stored but not read yet, so orders may be out of date",
+        do="check the log, whether the machine is overloaded, and on PostgreSQL whether a "
+        "`tallyhook worker` runs",
         since=oldest,
     )
 
@@ -343,9 +348,9 @@ async def _inbox_kept(watched: Watched) -> Alarm | None:
         return None
     return Alarm(
         reason="inbox_not_emptied",
-        sentence=f"The inbox still has {kept // MIB:,} MiB of deliveries that were read, because "
-        "the database's write-ahead log cannot be checkpointed: end long reads, such as a "
-        "backup. Nothing is lost.",
+        problem=f"The inbox still has {kept // MIB:,} MiB of deliveries that were read, because "
+        "the database's write-ahead log cannot be checkpointed",
+        do="end long reads, such as a backup. Nothing is lost",
         pressing=False,
     )
 
@@ -359,9 +364,9 @@ async def _poisoned(watched: Watched) -> Alarm | None:
     deliveries = counted(count, "accepted delivery is", "accepted deliveries are")
     return Alarm(
         reason="deliveries_set_aside",
-        sentence=f"{deliveries} set aside as unreadable: `tallyhook deliveries poisoned` lists "
-        "them, and the log says why. Correct the cause, then run `tallyhook deliveries "
-        "poisoned --retry`.",
+        problem=f"{deliveries} set aside as unreadable",
+        do="`tallyhook deliveries poisoned` lists them, and the log says why. Correct the cause, "
+        "then run `tallyhook deliveries poisoned --retry`",
     )
 
 
@@ -386,7 +391,8 @@ async def _schedule(watched: Watched) -> Alarm | None:
     entries = counted(len(failed), "scheduled run", "scheduled runs")
     return Alarm(
         reason="scheduled_run_failed",
-        sentence=f"{entries} failed ({each}). `tallyhook schedule run NAME` repeats one at once.",
+        problem=f"{entries} failed ({each})",
+        do="`tallyhook schedule run NAME` repeats one at once",
         pressing=False,
         since=min([run.due_at for run in failed]),
     )
@@ -414,9 +420,10 @@ async def _schedule_waits(watched: Watched) -> Alarm | None:
     entries = counted(len(long), "scheduled run waits", "scheduled runs wait")
     return Alarm(
         reason="scheduled_run_waits",
-        sentence=f"{entries} for accepted deliveries to be read ({', '.join(long)}): nothing is "
-        "reconciled or reported while deliveries are unread. See the log and `/readyz` for why "
-        "the reader has stopped; the runs continue automatically once all are read.",
+        problem=f"{entries} for accepted deliveries to be read ({', '.join(long)}), because "
+        "nothing is reconciled or reported while deliveries are unread",
+        do="see the log and `/readyz` for why the reader has stopped. The runs continue "
+        "automatically once all are read",
         since=min(long.values()),
     )
 
@@ -439,9 +446,9 @@ async def _witnesses(watched: Watched) -> Alarm | None:
     if against:
         return Alarm(
             reason="witness_contradicts",
-            sentence=f"A witness has cosigned a log that differs from this one ({problems}): "
-            "`tallyhook log verify` shows the differences. If a backup was restored, run "
-            "`tallyhook log rename`; otherwise somebody with the key has rewritten the log.",
+            problem=f"A witness has cosigned a log that differs from this one ({problems})",
+            do="`tallyhook log verify` shows the differences. If a backup was restored, run "
+            "`tallyhook log rename`; otherwise somebody with the key has rewritten the log",
             since=min(Instant(each.since or 0) for each in against),
         )
     asked = [each.since or each.cosigned_at for each in own.values() if each]
@@ -453,10 +460,10 @@ async def _witnesses(watched: Watched) -> Alarm | None:
         return None
     return Alarm(
         reason="checkpoints_not_cosigned",
-        sentence=f"Since {instants.plain_instant(since)} no checkpoint was cosigned by "
+        problem=f"Since {instants.plain_instant(since)} no checkpoint was cosigned by "
         f"{counted(witnesses.quorum, 'witness', 'witnesses')} of "
-        f"{len(witnesses.each)}{f' ({problems})' if problems else ''}: `tallyhook log witnesses` "
-        "shows them. They are asked again automatically.",
+        f"{len(witnesses.each)}{f' ({problems})' if problems else ''}",
+        do="`tallyhook log witnesses` shows them. They are asked again automatically",
         pressing=False,
         since=since,
     )
@@ -473,9 +480,9 @@ async def _erasures(watched: Watched) -> Alarm | None:
     lines = counted(count, "line of the journal of erasures is", "lines of the journal are")
     return Alarm(
         reason="erasures_pending",
-        sentence=f"{lines} not carried out yet: this database still contains personal data that "
-        f"must be erased. The reasons are: {'; '.join(reasons)}. The service tries again every "
-        "minute.",
+        problem=f"{lines} not carried out yet, so this database still contains personal data that "
+        f"must be erased ({'; '.join(reasons)})",
+        do="correct what the reasons name. The service tries again every minute",
         since=since,
     )
 
@@ -489,7 +496,9 @@ async def _standbys(watched: Watched) -> Alarm | None:
         missing = (await server_state(connection)).missing(expected)
     if missing is None:
         return None
-    return Alarm(reason="standbys_missing", sentence=f"{capital(missing)}.")
+    return Alarm(
+        reason="standbys_missing", problem=capital(missing), do="start the missing standbys"
+    )
 
 
 async def alarms(watched: Watched) -> dict[str, Alarm]:

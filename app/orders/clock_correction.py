@@ -254,22 +254,23 @@ async def clock_alarm(context: AppContext) -> Alarm | None:
     if newest - now > CLOCKS_DIFFER:
         return Alarm(
             reason="dated_later_than_now",
-            sentence=f"The newest stored date is {format_instant(newest)}, "
-            f"{format_duration(newest - now)} later than this machine's clock: set the "
-            "clock by NTP. If the clock is correct, it was ahead earlier. A running "
-            "service then corrects the stored dates, as soon as providers' dates or a "
-            "clock that was set back prove this.",
+            problem=f"The newest stored date is {format_instant(newest)}, "
+            f"{format_duration(newest - now)} later than this machine's clock",
+            do="set the clock by NTP. If the clock is correct, it was ahead earlier. A running "
+            "service then corrects the stored dates, as soon as providers' dates or a clock that "
+            "was set back prove this",
         )
     if last is None or not now - REPORTED_FOR < last.until <= now:
         return None
     begun = "" if last.since is None else f"between {format_instant(last.since)} and "
     return Alarm(
         reason="clock_was_ahead",
-        sentence=f"The clock was ahead by {format_duration(last.latest - last.until)} "
+        problem=f"The clock was ahead by {format_duration(last.latest - last.until)} "
         f"{begun or 'until '}{format_instant(last.until)}, and the dates that it gave "
-        "were corrected: set the clock by NTP. Then run `tallyhook deliveries reverify` "
-        "to accept deliveries that were refused meanwhile. `tallyhook audit list "
-        "--action clock_put_right` shows the number of corrections.",
+        "were corrected",
+        do="set the clock by NTP. Then run `tallyhook deliveries reverify` to accept deliveries "
+        "that were refused meanwhile. `tallyhook audit list --action clock_put_right` shows the "
+        "number of corrections",
         pressing=False,
         since=last.until,
     )

@@ -206,10 +206,10 @@ def _alarm(sources: dict[str, list[RefusedBody]]) -> Alarm:
     latest = max((body for found in sources.values() for body in found), key=lambda b: b.last)
     return Alarm(
         reason="deliveries_refused_for_age",
-        sentence=f"{refused} were refused because of their age ({each}), and none was accepted in "
-        "between: the clock of this machine or of the sender may be wrong, or old requests are "
-        f"being sent again. Reason of the latest refusal: {latest.problem} Set this machine's "
-        "clock by NTP and run `tallyhook doctor`, which compares it with the provider's if "
-        "TALLYHOOK_CHECKOUT__BASE_URL is set. Refused deliveries are not acknowledged, so most "
-        "providers send them again.",
+        problem=f"{refused} were refused because of their age ({each}), and none was accepted in "
+        "between. The clock of this machine or of the sender may be wrong, or old requests are "
+        f"being sent again. Reason of the latest refusal: {latest.problem.removesuffix('.')}",
+        do="set this machine's clock by NTP and run `tallyhook doctor`, which compares it with the "
+        "provider's if TALLYHOOK_CHECKOUT__BASE_URL is set. Refused deliveries are not "
+        "acknowledged, so most providers send them again",
     )

@@ -34,11 +34,11 @@ def unread(sources: Mapping[str, int]) -> Alarm | None:
     each = ", ".join(f"{number:,} of {name}" for name, number in sorted(sources.items()))
     return Alarm(
         reason="deliveries_unreadable",
-        sentence=f"In the last {DAYS} "
+        problem=f"In the last {DAYS} "
         f"{counted(count, 'genuine delivery', 'genuine deliveries')}{more} could not be "
         f"read ({each}), so no ledger contains them, and the orders that they name are "
-        "held. They were acknowledged, and the provider will not send them again: find "
-        "out why with `tallyhook deliveries list --verdict unreadable`, and correct the "
-        "profile of the source. Then stop the service, run `tallyhook reindex` and start "
-        "the service again.",
+        "held. They were acknowledged, and the provider will not send them again",
+        do="find out why with `tallyhook deliveries list --verdict unreadable`, and correct the "
+        "profile of the source. Then stop the service, run `tallyhook reindex` and start the "
+        "service again",
     )

@@ -117,14 +117,18 @@ def in_nairobi(console: RunningConsole) -> RunningConsole:
 async def test_an_alarm_tells_the_times_of_the_zone(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sentence = "Since 20 November 2026, 10:05 UTC no checkpoint was cosigned."
-    alarm = Alarm(reason="checkpoints_not_cosigned", sentence=sentence, pressing=False)
+    alarm = Alarm(
+        reason="checkpoints_not_cosigned",
+        problem="Since 20 November 2026, 10:05 UTC no checkpoint was cosigned",
+        do="ask",
+        pressing=False,
+    )
     monkeypatch.setattr("app.console.orders_pages.alarms", AsyncMock(return_value={"log": alarm}))
     async with in_nairobi(console).signed_in("support") as client:
         page = shown((await client.get("/")).text)
         (told,) = (await client.get("/now.json")).json()["alarms"]
     assert "Since 20 November 2026, 13:05 no checkpoint" in page
-    assert told["sentence"] == sentence
+    assert told["sentence"] == alarm.sentence
 
 
 async def test_between_summer_and_winter_time_the_timeline_counts_real_hours(

@@ -31,7 +31,7 @@ from tests.api.driving import SECRET, Driver, driving, secret
 from tests.contexts import with_settings
 from tests.finance.test_delivering import MailServer, mail_server
 
-HELD = Alarm(reason="orders_held", sentence="2 orders are held: look at them.")
+HELD = Alarm(reason="orders_held", problem="2 orders are held", do="look at them")
 LASTING = {"held": HELD}
 
 
@@ -106,8 +106,8 @@ async def test_each_is_told_once_and_so_is_its_recovery(tmp_path: Path) -> None:
 
 
 async def test_a_mail_tells_times_in_the_merchants_zone_and_a_post_in_utc(tmp_path: Path) -> None:
-    pager, sentence = Pager(), "Nothing was taken since 2026-11-20T09:05:00Z."
-    silent = {"silence": Alarm(reason="silence", sentence=sentence)}
+    pager, problem = Pager(), "Nothing was taken since 2026-11-20T09:05:00Z"
+    silent = {"silence": Alarm(reason="silence", problem=problem, do="ask")}
     with mail_server() as server:
         async with driving(tmp_path, with_worker=False) as driver:
             driver.context = with_settings(driver.context, timezone="Africa/Nairobi")
@@ -115,12 +115,12 @@ async def test_a_mail_tells_times_in_the_merchants_zone_and_a_post_in_utc(tmp_pa
             assert await looked(driver, messages, silent) == 2
             assert await over(driver, messages) == 2
     raised, recovery = (str(message_from_bytes(mail).get_payload()) for mail in server.mails)
-    assert "Nothing was taken since 2026-11-20 12:05 EAT." in raised
+    assert "Nothing was taken since 2026-11-20 12:05 EAT: ask." in raised
     assert "Raised at 2026-11-20 13:0" in raised
     assert "The alarm silence ended at 2026-11-20 13:0" in recovery
     assert "Z" not in raised + recovery
     data = [json.loads(request.content)["data"] for request in pager.seen]
-    assert [each["sentence"] for each in data] == [sentence] * 2
+    assert [each["sentence"] for each in data] == [f"{problem}: ask."] * 2
     assert all(each["raised_at"].endswith("Z") for each in data)
 
 

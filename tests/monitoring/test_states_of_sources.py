@@ -27,4 +27,4 @@ async def test_a_source_in_such_a_state_raises_its_alarm(
     monkeypatch.setattr(watchdog, "source_states", states)
     alarm = await LOOKS[name](cast(Watched, SimpleNamespace(context=None)))
     assert (alarm is not None) is (word == name)
-    assert alarm is None or alarm.sentence == "Source shop: So it is. In each case, look."
+    assert alarm is None or alarm.sentence == "Source shop: So it is: look."
