@@ -103,7 +103,7 @@ def test_the_alarm_counts_each_source_and_tells_the_latest() -> None:
         "7 genuine deliveries were refused because of their age (4 of shop, "
     )
     assert "3 of till)" in alarm.sentence
-    assert "Reason of the latest refusal: It is old.9 Set" in alarm.sentence
+    assert "Reason of the latest refusal: It is old.9: set" in alarm.sentence
     assert "other" not in alarm.sentence
 
 

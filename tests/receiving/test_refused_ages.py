@@ -69,7 +69,7 @@ def test_what_it_says() -> None:
         found.refused("till", digest=str(number), at=T + TICK, problem="It lies 2 h ahead.")
     alarm = found.alarm(T + TICK)
     assert alarm is not None
-    for part in ("6 genuine deliveries", "3 of shop, 3 of till", "It lies 2 h ahead. Set"):
+    for part in ("6 genuine deliveries", "3 of shop, 3 of till", "It lies 2 h ahead: set"):
         assert part in alarm.sentence
     assert "`tallyhook doctor`" in alarm.sentence
     assert "15 min old" not in alarm.sentence

@@ -62,7 +62,7 @@ async def test_a_database_that_is_made_is_its_owners_alone(path: Path) -> None:
         with pytest.raises(UsageError, match="there is a database at"):
             await created(path)
         os.unlink(path)
-        with pytest.raises(ConfigurationError, match="is gone"):
+        with pytest.raises(ConfigurationError, match="is missing"):
             await created(path)
         os.close(os.open(path, os.O_CREAT, 0o600))
         assert await created(path, anew=True) == path
