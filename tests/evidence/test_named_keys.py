@@ -60,7 +60,7 @@ async def test_the_key_is_named_by_its_fingerprint_and_never_shown(tmp_path: Pat
     assert "the provider has this secret and can check the signature" in signature["sentence"]
     assert delivery_in(without)["signature"]["key"] is None
     assert delivery_in(ended)["signature"]["key"] is None
-    assert "removed since" in delivery_in(without)["signature"]["sentence"]
+    assert "was removed from the configuration" in delivery_in(without)["signature"]["sentence"]
     for secret in (SECRET.encode(), KEY, OTHER.encode()):
         assert secret not in both
 

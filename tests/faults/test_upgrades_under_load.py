@@ -76,7 +76,7 @@ def test_orders_that_only_newer_rules_let_ship_are_held_after_an_upgrade_under_l
         assert not ships & before
         listing, releasing, *_ = steps("Alarms", "held")
         assert all(order.encode() in command(tmp_path, *listing).stdout for order in before)
-        meant = {"REF": sorted(before), "…": ["a test"]}
+        meant = {"REF": sorted(before), "REASON": ["rules_changed"], "…": ["a test"]}
         words = [each for word in releasing for each in meant.get(word, [word])]
         assert command(tmp_path, *words).returncode == 0
         until(lambda: before <= {order for (order,) in rows(tmp_path, SHIPS)})
