@@ -25,9 +25,11 @@ from app.receiving import inbox_store, inbox_writer_store
 from app.receiving.append_store import Ready, keep_arrivals
 from app.receiving.inbox import Inbox, open_inbox
 from app.receiving.inbox_file_store import facts_at, path_of
+from app.receiving.inbox_loss_store import Left, loss_after
 from app.receiving.inbox_store import adopt, suspect
 from app.receiving.reader import ReaderContext, read_some
 from app.receiving.refusal_store import delete_rejections
+from reconcile.instants import SECOND
 from tests.contexts import settings_of
 from tests.database.builders import (
     SOURCES,
@@ -40,6 +42,7 @@ from tests.database.builders import (
     submit,
 )
 from tests.database.made import put_new
+from tests.reconcile.build import seconds
 
 
 @pytest.fixture
@@ -446,6 +449,27 @@ def holding(path: Path, text: str) -> list[str]:
         ["grep", "-laF", text, *files], capture_output=True, text=True, check=False
     )
     return found.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("closed", "found", "lost"),
+    [
+        (7, {6, 7}, 0),
+        (7, {5, 6, 7}, 0),
+        (5, set[int](), 0),
+        (7, {7}, None),
+        (7, {6}, None),
+        (None, {6, 7}, None),
+    ],
+    ids=["all", "and one read before", "none unread", "no first", "no last", "not closed"],
+)
+def test_nothing_was_lost_if_all_unread_rows_of_a_closed_file_are_there(
+    closed: int | None, found: set[int], lost: int | None
+) -> None:
+    left = Left(known="file", position=5, closed=closed, lost=None, since=seconds(60))
+    gap = loss_after(left, detail="", found=found, on_its_way=5 * SECOND, now=seconds(90))
+    since = seconds(90) if lost == 0 else seconds(55)
+    assert (gap.deliveries, gap.since, gap.until) == (lost, since, seconds(90))
 
 
 async def test_tidying_leaves_nothing_read_in_file_or_log(url: str, path: Path) -> None:
