@@ -136,9 +136,9 @@ def check_bundle(
     consistency: Annotated[
         Path | None,
         typer.Option(
-            help="The proof that the bundle's checkpoint continues the log of --checkpoint. Needed "
-            "if their sizes differ. `log consistency` prints it, and the shop publishes it under "
-            "/.well-known/tallyhook/."
+            help="The proof that the bundle's log contains the log of --checkpoint unchanged. "
+            "Needed if the two checkpoints differ in size. `log consistency` prints the proof, and "
+            "the shop publishes it under /.well-known/tallyhook/."
         ),
     ] = None,
     witness: WitnessOption = None,
@@ -241,7 +241,9 @@ log_group = typer.Typer(
 def key(
     rotate: Annotated[
         bool,
-        typer.Option("--rotate", help="Sign with a new key from now on, and keep the old file."),
+        typer.Option(
+            "--rotate", help="From now on, sign with a new key. The old key's file stays."
+        ),
     ] = False,
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
@@ -288,7 +290,7 @@ def rename(
         return
     print(known.origin)
     printing.note(
-        f"Older checkpoints, of up to {counted(before.size, *LEAF)}, keep the origin "
+        f"Checkpoints of at most {counted(before.size, *LEAF)} keep the origin "
         f"{before.origin}. Give the output of `tallyhook log key` to the witnesses' operators."
     )
 

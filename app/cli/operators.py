@@ -243,7 +243,9 @@ def make_own_token(
 
 tokens_group = typer.Typer(help="Tokens of programs that use the API.", no_args_is_help=True)
 
-TokenName = Annotated[str, typer.Argument(help="A name for the program, such as shop.")]
+TokenName = Annotated[
+    str, typer.Argument(help="A name for the program that will use the token, such as shop.")
+]
 
 
 @tokens_group.command("add", epilog="Example: tallyhook tokens add books --scope read --until 90d")

@@ -87,7 +87,7 @@ def check(
             "--jobs",
             min=1,
             max=64,
-            help="With --deep: processes that read and fold. Default: one per core, at most 8. "
+            help="With --deep: number of processes. Default: one per core, at most 8. "
             "With 1, the command itself does the work.",
         ),
     ] = None,

@@ -133,7 +133,7 @@ def assign(
     _place(
         payment,
         {"kind": "assign", "order": order, "replaces": replaces, "reason": reason, "by": by},
-        done=f"Assigned to {order}. The affected orders are folded again.",
+        done=f"Assigned to {order}. The ledgers of the affected orders will be computed again.",
     )
 
 

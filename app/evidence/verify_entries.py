@@ -342,7 +342,7 @@ def order_chain(bundle: Bundle) -> Chain:
     if key and hmac.new(bytes.fromhex(key), said, hashlib.sha256).hexdigest() != of:
         raise Wrong("the order's key does not produce the order's pseudonym in the log")
     if log["order"] and not key and MASKED not in reference:
-        raise Wrong("the key of the order's pseudonym in the log is missing")
+        raise Wrong("the key that proves the order's pseudonym in the log is missing")
     # Revisions are of no other order: what names it where its key was erased, or is not shown.
     chains: dict[str, list[tuple[int, str]]] = {of: entries}
     chains.update({leaf["of"]: [] for _, leaf in shown.values()
@@ -424,7 +424,7 @@ def completeness(bundle: Bundle) -> tuple[bool | None, str]:
     if not found.entries:
         return (
             None,
-            "The bundle lacks the key of the order's pseudonym in the log, so the order's "
+            "The bundle lacks the key that proves the order's pseudonym in the log, so the order's "
             "entries cannot be counted.",
         )
     said = (

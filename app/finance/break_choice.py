@@ -158,7 +158,7 @@ def _condition(word: str) -> tuple[str, str, str]:
     if name in _WORDS and sign != "=":
         raise UsageError(f"--where: {name} can only be compared with =")
     if words is not None and value not in words:
-        raise UsageError(f"--where: {name} is one of {', '.join(words)}")
+        raise UsageError(f"--where: {name} must be one of {', '.join(words)}")
     if name == "currency":
         try:
             exponent_of(value)

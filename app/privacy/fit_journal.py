@@ -49,8 +49,8 @@ async def fitted(context: AppContext, path: Path) -> erasure_journal.ErasureJour
     journal = erasure_journal.read_journal(path)
     if journal is None:
         raise erasure_journal.journal_problem(
-            f"there is no journal of erasures at {path}; put back the copies of it and of its key "
-            f"({erasure_journal.key_path_of(path).name})"
+            f"there is no journal of erasures at {path}; copy the journal and its key "
+            f"({erasure_journal.key_path_of(path).name}) back to their places"
         )
     async with context.database.reading() as connection:
         name = await erase_store.journal_name(connection)

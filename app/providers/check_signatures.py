@@ -80,7 +80,7 @@ def read_line(text: bytes, *, profile: str | None, now: Instant) -> RequestLine:
         if stated is not None and not _is_seconds(stated):
             raise NotARequest("now is not a number of seconds since 1970")
         if tolerance is not None and not _is_seconds(tolerance):
-            raise NotARequest("tolerance is not a number of seconds, zero or more")
+            raise NotARequest("tolerance must be a number of seconds, zero or more")
     except NotARequest as error:
         raise NotARequest(str(error), name) from None
     return RequestLine(

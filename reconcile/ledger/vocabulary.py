@@ -665,7 +665,7 @@ REASONS: Final[dict[str, ReasonWords]] = {
         sentence="Pending: an event came that counts only if its provider confirms it; the "
         "provider has not confirmed it yet",
         plain="A message about the payment came, but the payment service has not confirmed it yet.",
-        staff="Wait for the answer of the payment service; it is being asked.",
+        staff="The payment service is being asked: wait for its answer.",
         summary="The provider has not confirmed an event",
     ),
     "last_word_event_says_declined": ReasonWords(

@@ -234,7 +234,7 @@ def test_where_it_is_unknown_whether_the_log_forked_that_is_said(
     assert "run `tallyhook log rename --reason TEXT`" in ended.err
     renamed = run("log", "rename", "--reason", "the disk was lost")
     assert renamed.code == 0, renamed
-    assert f"leaves, keep the origin {first}." in renamed.err
+    assert f"leaves keep the origin {first}." in renamed.err
     assert renamed.out.strip() == run("log", "key", "--format", "json").document["log"]
     (entry,) = run("audit", "list", "--action", "log_renamed", "--format", "json").document
     assert (entry["reason"], entry["facts"]["before"]) == ("the disk was lost", first)

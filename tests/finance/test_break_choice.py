@@ -90,7 +90,7 @@ def test_those_of_which_all_is_so_are_meant(where: str, meant: str) -> None:
         ("", "write a condition"),
         ("everything", "'everything' is not a condition"),
         ("colour=red", "not a condition"),
-        ("cause=lost", "cause is one of"),
+        ("cause=lost", "cause must be one of"),
         ("cause<not_settled", "can only be compared with ="),
         ("currency=XXY", "is not a currency"),
         ("amount<10", "give currency="),

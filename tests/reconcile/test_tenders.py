@@ -110,7 +110,7 @@ def test_a_history_with_tenders_is_read_back_as_it_was_written() -> None:
     ]
     assert ledger_of(document) == ledger_document(fold(known, policy=POLICY, as_of=seconds(9)))
     document["records"][0]["tenders"][0]["amount"] = "500.0"
-    with pytest.raises(ValueError, match="written with its decimals"):
+    with pytest.raises(ValueError, match="written with its currency's decimals"):
         ledger_of(document)
 
 

@@ -293,7 +293,7 @@ def _currencies_of_signs(value: Any) -> Mapping[str, str]:
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
         raise ValueError('must be a section, such as "$" = "USD"')
     if any(_DIGITS_OR_MARKS.search(sign) or not _NO_MARKS.search(sign) for sign in value):
-        raise ValueError("has a sign that could be part of an amount")
+        raise ValueError("contains a character that could be part of an amount")
     try:
         return dict(zip(value, amounts.read_currencies(list(value.values())), strict=True))
     except UnclearCell as error:
