@@ -34,7 +34,8 @@ MAX_BUNDLE_BYTES: Final = 64 * 1024 * 1024
 can build bundles of up to 256 MiB."""
 
 AT_ONCE: Final = 1
-"""Maximum number of bundles that are built at a time. The limit for letters is the same."""
+"""Maximum number of bundles that are built at a time. The same limit applies to
+letters that answer disputes."""
 
 MOST_S: Final = 120.0
 """Time limit of one build in seconds. A bundle of twenty deliveries takes two seconds."""

@@ -144,7 +144,7 @@ class FinanceRoutes:
         return await self._imports(asked, "statement")
 
     async def list_bank_imports(self, asked: NewestAsked) -> ImportPageDocument:
-        """List files of banks that were imported, and withdrawals of imports, newest first."""
+        """List imported bank files, and withdrawals of imports, newest first."""
         return await self._imports(asked, "bank")
 
     async def _imports(self, asked: NewestAsked, kind: imports.ImportKind) -> ImportPageDocument:

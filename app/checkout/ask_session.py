@@ -269,8 +269,8 @@ def asking_again(context: AppContext, client: CheckoutClient) -> PeriodicTask:
         """Release the rows that this process claimed before it was restarted.
 
         Rows in a shared database are not released, because other processes may have claimed them.
-        If the disk is full at the start, this runs later and may release the row of a new call.
-        That is harmless, because `_ask_again` waits for the call.
+        If the disk is full at the start, this runs later, and may release a row that a request in
+        progress has claimed since. That is harmless, because `_ask_again` waits for this request.
         """
         if not context.database.shared:
             await context.database.writer.commit(pending.release_all)

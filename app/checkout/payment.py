@@ -1,5 +1,5 @@
-"""Read the state of an order's payment from its records, and build the records of the service's
-answers.
+"""Reads the state of an order's payment from the order's records. Also builds a record from each
+answer of the payment service.
 
 Leaves out: loading and storing records.
 """

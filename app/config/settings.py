@@ -304,8 +304,8 @@ class RehearsalSettings(Section):
         {}, examples=['{"success": "<number>", "decline": "<other number>"}']
     )
     """Test phone numbers of your provider by scenario, as a JSON object. Only the named scenarios
-    are played. By default, the sandbox uses the sixteen numbers of the simulated provider. In live
-    there is no default, and the rehearsal is refused without numbers."""
+    are played. By default, the sandbox uses the sixteen numbers of the simulated provider. A live
+    environment has no default, and its rehearsal is refused without numbers."""
 
     amount: values.Amount = "1500.00"
     """Amount of each order, in major units."""
@@ -749,8 +749,8 @@ class Settings(BaseModel):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return a sentence, with the variable, for each setting that a live environment would
-        refuse."""
+        """Return a sentence for each setting that a live environment would refuse. The sentence
+        names the setting's environment variable."""
         return self._warnings
 
     @property

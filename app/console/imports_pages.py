@@ -109,7 +109,7 @@ def _row(found: Any) -> dict[str, Any]:
 
 
 def upload_of(view: View, name: str) -> Upload:
-    """Return an operator's own upload. Raise NotFoundError."""
+    """Return an operator's own upload. Raise NotFoundError if it is no longer stored."""
     found = view.console.uploads.of(name, by=view.person.name)
     if found is None:
         raise NotFoundError(

@@ -3,8 +3,9 @@
 Links for signing in have their token after `#`. Browsers never send this part of a link, so a
 script posts the token, or a person pastes it. All failures give the same message.
 
-Tries are counted by name and network, so that a stranger does not lock out an operator. A network
-from which the operator has signed in is exempt from the count over all networks.
+Tries are counted by name and network, so that a stranger does not lock out an operator. Tries for
+one name are also counted over all networks, except tries from a network from which the operator has
+already signed in.
 """
 
 import asyncio
@@ -185,7 +186,7 @@ def _hashed(cookie: str) -> str:
 
 
 def link_grant_of(cookie: str) -> str:
-    """Return the purpose of a challenge for linking a company account within this session."""
+    """Return the purpose of a challenge with which this session links a company account."""
     return f"link {_hashed(cookie)}"
 
 
@@ -206,7 +207,7 @@ class SigningIn:
     async def person(self, request: Request, *, used: bool = True) -> Person | None:
         """Return the signed-in person, or None.
 
-        used  whether a person may have made the request; False for a script
+        used  False if a script made the request, so that it does not count as use of the session
         """
         token = self._cookie(request)
         if not token:

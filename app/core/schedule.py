@@ -5,7 +5,7 @@
 An entry has a name, a cron expression of five fields in the merchant's time zone, and words that
 state the work: `reconcile`, the period to report (`month` or `day` for the last complete one),
 formats, and channels of delivery. The word `checkpoint` delivers the newest signed head of the log.
-Leaves out: running entries (`finance.scheduled`).
+Leaves out: the execution of entries (`finance.scheduled`).
 
 Clock changes are handled as in Debian's cron. Work that is due in a skipped hour runs at the end of
 that hour. Work that is due in a repeated hour runs only the first time. An entry whose hour is `*`

@@ -343,8 +343,8 @@ class Database:
             self._made.note(identity)
 
     def _make_folder(self, *, stamped: bool = True) -> None:
-        """Create a missing database file, with its folder. Raises ConfigurationError if no
-        environment is configured with which the new database could be stamped."""
+        """Create a missing database file, with its folder. Raises ConfigurationError if the
+        new database must be stamped and no environment is configured."""
         if self._made is not None:
             self._made.check_there()
         if self.path is not None and not self.path.exists():

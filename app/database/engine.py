@@ -99,7 +99,7 @@ def read_ahead(
     """Read the whole file into the page cache if it fits.
 
     Rows of several tables arrive together, so the pages of each are scattered over the file.
-    Reading the file takes a fraction of reading a table page by page.
+    Reading the file takes a fraction of the time of reading a table page by page.
 
     progress  called with the bytes read so far, and the size of the file
 

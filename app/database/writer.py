@@ -212,8 +212,8 @@ REPLACED: Final = "was replaced"
 
 class DatabaseFiles:
     """Database file, its write-ahead log and the log's index, by device, inode and size. If the
-    index were missing, another process would create one, and both would overwrite each other's
-    pages."""
+    index were missing, another process would create a second index. The two processes would then
+    overwrite each other's pages."""
 
     def __init__(self, database: Path, log: LogLength, *, lost: str = RESTORE) -> None:
         """Watch a database's files. `lost` says what to do if the database itself is lost."""

@@ -318,7 +318,7 @@ class SealedParts:
     keys        every public key that has signed for the log, in hex, newest last
     endorsements
                 for each key, its endorsement by the previous key in hex, or None
-    order       pseudonym of the order in leaves; None if no known leaf names it
+    order       pseudonym by which leaves name the order; None if no known leaf names the order
     parts       commitments and salts of the sealed parts, by leaf name. For a delivery, the parts
                 of its last leaf are listed
     said        values of the parts of records, revisions and audit entries, by leaf name

@@ -54,8 +54,8 @@ class Rules:
     alone             limits of one person for a day or a month, as stated in the rules. `limit`
                       adds the defaults
     close_alone       whether one person may close a month
-    adjustment_limit  largest change of a closed month that is not a break, by currency. In a
-                      currency without an entry, or with 0, no change is a break
+    adjustment_limit  largest change of a closed month that is still no break, by currency. In a
+                      currency whose limit is 0 or missing, changes are never breaks
     """
 
     match: MatchRules = field(default_factory=MatchRules)

@@ -74,7 +74,7 @@ class AlarmNotice:
         return "alm_" + sha256(content.encode()).hexdigest()[:24]
 
     def body(self) -> bytes:
-        """Return `type`, `timestamp` and `data` for the POST, in the form of notifications."""
+        """Return the body of the POST: `type`, `timestamp` and `data`, as in notifications."""
         message = self.message
         document: dict[str, Any] = {
             "type": "alarm.over" if self.over else "alarm.raised",

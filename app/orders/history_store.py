@@ -293,8 +293,8 @@ def _marks_of(source: str, payment: str | None, session: str | None) -> set[Mark
 
 
 class SideStream:
-    """Rows that are sorted by their first column, the order. The caller must take the rows of
-    orders in this sequence."""
+    """Rows that are sorted by their first column, the key of the order. The caller must ask for
+    orders in the sequence of their keys."""
 
     def __init__(self, partitions: AsyncIterator[Rows]) -> None:
         self._partitions = partitions

@@ -82,7 +82,7 @@ def last_word(history: History, reason: HoldReason) -> Record | None:
 
 
 def stands(history: History, reason: HoldReason) -> bool:
-    """Return whether the order is held for a reason."""
+    """Return whether the order is still held for this reason."""
     last = last_word(history, reason)
     return last is not None and last.kind == "held"
 

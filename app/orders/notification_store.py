@@ -441,7 +441,7 @@ def _state(
 class Stuck:
     """Notifications that a shop refuses although it can be reached.
 
-    count    stuck notifications, at most `enough`
+    count    number of stuck notifications; counting stops at the limit of `stuck_notifications`
     order    order of the oldest notification
     since    when the oldest began to wait
     problem  code for why the oldest failed last

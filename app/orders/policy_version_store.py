@@ -160,7 +160,7 @@ async def required_since(connection: AsyncConnection) -> Instant | None:
 
 
 async def note_required(connection: AsyncConnection, *, now: Instant) -> None:
-    """Store now as the instant since which orders need a price, unless an instant is already
+    """Store that orders need a price since the instant `now`, unless an instant is already
     stored."""
     await connection.execute(
         text(

@@ -415,8 +415,8 @@ _BOOKED: Final = text(
 async def book_lines_of_day(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int], limit: int
 ) -> list[ImportedLine]:
-    """Return current book lines with one of these amounts whose orders were placed on or after
-    `day` and before `end`."""
+    """Return current book lines of orders that were placed on or after `day` and before `end`.
+    Only lines with one of the amounts `minors` are returned."""
     values = {"day": day, "end": end, "minors": sorted(minors), "limit": limit}
     rows = await connection.execute(_BOOKED, values)
     return [_imported_line(row) for row in rows]

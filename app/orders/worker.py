@@ -60,7 +60,7 @@ class FoldWorker:
         self._signals.evidence_arrived.set()
 
     async def run(self) -> None:
-        """Fold due orders until stopped, or until a lasting error."""
+        """Compute the ledgers of due orders until stopped, or until a lasting error."""
         self.alive = True
         try:
             while not self._stopping:

@@ -355,7 +355,8 @@ def laid_beside(
 ) -> Iterator[tuple[Path, Contents]]:
     """Copy the backup into the database's folder. Yield the copy and its contents.
 
-    The copy is deleted after the block, unless the block called `in_place`. Blocks for long.
+    At the end of the `with` block the copy is deleted, unless `in_place` was called. Copying takes
+    long, and meanwhile the thread can do nothing else.
 
     environment  the stamp that the backup must have; None for any
 
@@ -370,7 +371,8 @@ def laid_beside(
 
 @contextmanager
 def found_in(backup: Path) -> Iterator[None]:
-    """Turn the block's errors about the copy into a StoreUnavailable about the backup."""
+    """Turn errors of the `with` block, which reads a copy of the backup, into a StoreUnavailable
+    that names the backup."""
     try:
         yield
     except (errors.StrangeSchema, errors.StorePoisoned, DBAPIError) as error:

@@ -188,7 +188,7 @@ async def rejections_that_hold(
 async def rejections_received(
     connection: AsyncConnection, names: Iterable[str]
 ) -> list[tuple[str, Instant]]:
-    """Return (id, arrival) of those deliveries that are stored as refused."""
+    """Return (id, arrival) of each delivery in `names` that is stored as refused."""
     sql = "SELECT id, received_at FROM rejections WHERE id IN ({})"
     return [(row[0], row[1]) for row in await select_in(connection, sql=sql, values=names)]
 

@@ -130,7 +130,8 @@ async def odd_attachments(connection: AsyncConnection) -> list[str]:
 
 
 async def _digest(connection: AsyncConnection) -> str:
-    """Return the SQL for a body's SHA-256 in hex. On SQLite, also register its function."""
+    """Return the SQL for a body's SHA-256 in hex. On SQLite, also register the
+    function `body_digest`, which the SQL calls."""
     if connection.dialect.name != "sqlite":
         return "encode(sha256(body), 'hex')"
     raw = await connection.get_raw_connection()

@@ -38,7 +38,8 @@ IDLE_S: Final = 3_600.0
 processes."""
 
 AT_ONCE: Final = 100
-"""Maximum number of restrictions judged in one round. Each judgement needs a fold."""
+"""Maximum number of restrictions judged in one round. To judge a restriction, the
+order's ledger must be computed again."""
 
 ENDED: Final = "the data was restricted by an earlier erasure, and the restriction has ended"
 

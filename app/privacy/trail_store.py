@@ -10,8 +10,8 @@
     checklist    what people signed before going live
 
 If both a row and its sealed entry were changed, `log verify` reports that. Facts that an entry does
-not state are not compared, with one exception: a row may have a value, a second person, an end or a
-holder only if its entry states one.
+not state are not compared, with one exception. If an entry states no value, second person, end or
+holder, its row must not have that fact either.
 
 Leaves out passwords, sessions, invitations and proposals, because their entries state only that
 they existed. Also leaves out whether an attachment is gone.
@@ -56,8 +56,8 @@ class Acts:
 
     rows     SQL statement that reads the table, sorted
     of_row   function that returns a row's act as (name, facts)
-    actions  actions of the trail entries of such acts
-    entries  function that returns the acts of all these entries, sorted, as (name, facts)
+    actions  actions that trail entries about such acts have
+    entries  function that turns trail entries into acts, sorted, as (name, facts)
     """
 
     rows: str

@@ -123,7 +123,7 @@ def mac(value: Any) -> str:
 
 
 def code(value: Any) -> str:
-    """Check the name of a module of `named/` with PARTICULARS."""
+    """Check the name of a module in `named/`. The module must define PARTICULARS."""
     if type(value) is str and kit.particulars(value):
         return value
     return one_of(kit.names_of("PARTICULARS"))(value)
@@ -142,7 +142,7 @@ def zone(value: Any) -> str:
 
 
 def note(value: Any) -> str:
-    """Check a sentence for people: one line that a terminal can show."""
+    """Check that a sentence is one line that a terminal can show."""
     if len(text(value)) > MAX_NOTE or not value.isprintable():
         raise ValueError(f"must be one line of at most {MAX_NOTE} printable characters")
     return str(value)

@@ -476,5 +476,6 @@ class Profile:
 
     @property
     def unconfirmed(self) -> bool:
-        """Return True if an event alone moves no money: it must be confirmed, or never counts."""
+        """Return True if an event alone moves no money. Such an event counts only once it is
+        confirmed, or never."""
         return self.confirm is not None or self.account.undocumented

@@ -333,7 +333,7 @@ class Source:
         return self._reader.respond_by(self._verifier.payload(incoming), incoming)
 
     def transaction(self, incoming: Incoming, *, digest: str) -> dict[str, str]:
-        """Return the facts of a genuine request's event about its payment, as
+        """Return what a genuine request's event states about a payment, as
         `EventReader.transaction` does. Raises Unreadable."""
         return self._reader.transaction(self._verifier.payload(incoming), incoming, digest=digest)
 

@@ -202,11 +202,11 @@ def append_ready(
 def append_ahead(
     connection: PlainConnection, ready: Sequence[Ready], *, memory: LinkMemory
 ) -> Links:
-    """Append the content of inbox rows before the rows are deleted. `append_ready` later deletes
-    the rows and writes all marks.
+    """Store the content of inbox rows as deliveries before the rows are deleted. `append_ready`
+    later deletes the rows and writes all due marks.
 
-    This is for databases that store deliveries on several nodes. There, the coordinator sees a
-    commit earlier than the nodes do.
+    This is for databases that store deliveries on several nodes. In such a database, the
+    coordinator sees a commit earlier than the nodes do.
     """
     take_lock(connection, LINKING)  # a reader that took over a claim then sees its rows
     arrivals = _unknown(connection, [arrival for each in ready for arrival in each.arrivals])

@@ -36,8 +36,8 @@ LinkKey = tuple[str, str, str]
 Links = dict[LinkKey, str]
 
 RETURNED: Final = "_returned"
-"""Suffix of the kind of a link that was stored by an event about returned money, as in
-`payment_returned`."""
+"""Suffix of a link's kind, as in `payment_returned`. An event about returned money stored
+the link."""
 
 LINKS_REMEMBERED = 20_000
 """Maximum number of links in the cache, which take about 7 MB. The cache is cleared before it would

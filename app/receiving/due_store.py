@@ -157,8 +157,8 @@ def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> No
 async def marks_without_reason(
     connection: AsyncConnection, *, beyond: Instant, limit: int
 ) -> list[str]:
-    """Return orders with a mark that nothing explains: it is due after `beyond`, but the ledger has
-    no decision at that time."""
+    """Return orders with a due mark that nothing explains. Such a mark is due after `beyond`, but
+    the ledger's next decision is at another time, or missing."""
     rows = await connection.execute(
         text(
             "SELECT order_due.order_key FROM order_due LEFT JOIN ledgers "

@@ -276,8 +276,8 @@ def loss_among(
 ) -> FoundGap:
     """Return the gap that the loss of these rows leaves.
 
-    kept  number and arrivals of the deliveries in each row, by row number. Only a running process
-          knows them
+    kept  for each row number, how many deliveries the row has and when they arrived. Only a
+          running process knows this
     """
     known = [kept[number] for number in lost if number in kept]
     exact = len(known) == len(lost)

@@ -1,5 +1,5 @@
 """Rebuilds the request of a stored delivery, so that it can be sent to another address. Also limits
-how many phone numbers and bodies one person sees.
+how many unmasked phone numbers and request bodies one person can read.
 
 Leaves out: sending, and whether the request was genuine.
 """

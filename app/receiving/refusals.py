@@ -107,7 +107,7 @@ There are too few lanes to identify one of all IPv4 addresses."""
 
 
 def lane_of(address: str) -> int:
-    """Return the lane of an address's network, below LANES."""
+    """Return the lane of an address's network, a number from 0 to LANES - 1."""
     return zlib.crc32(network_of(address).encode()) % LANES
 
 

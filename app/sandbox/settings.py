@@ -25,7 +25,8 @@ earlier."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSettings:
-    """Settings of one sandbox. Creating them raises ConfigurationError with every problem.
+    """Settings of one sandbox. Wrong settings raise a ConfigurationError that lists
+    all problems.
 
     token                   bearer token that opens sessions; must not be a live token
     secrets                 signing secrets, newest first

@@ -86,8 +86,8 @@ async def log_size(connection: AsyncConnection) -> int:
 
 
 async def find_unsealed(connection: AsyncConnection, *, limit: int) -> Unsealed:
-    """Return about `limit` rows without a leaf: marked rows, then numbered rows, then swept
-    rows."""
+    """Return about `limit` rows that have no leaf in the log yet. Take the rows that `_marked`
+    finds first, then the rows of `_numbered` and `_swept`."""
     await run(connection, settle)
     found = Unsealed(size=await log_size(connection))
     rows: dict[str, leaf_store.Sealable] = {}

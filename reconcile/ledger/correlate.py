@@ -93,8 +93,7 @@ class SessionFile:
 
 @dataclass(slots=True)
 class Filed:
-    """Records of the merchant by kind. If there are several records of one kind, the member has
-    only the record that applies.
+    """Records of the merchant by kind.
 
     prices       records that changed the price, in order
     named        records in which the shop named this order for a session or payment

@@ -132,7 +132,8 @@ class Movement:
 
     @property
     def stating(self) -> Sequence[Heard]:
-        """Return the events that state the movement; for a lost dispute, only the loss."""
+        """Return the events that report this movement. For a lost dispute, return only the events
+        that report the loss."""
         if len(self.heard) == 1 or self.kind != "dispute_lost":
             return self.heard
         losses = [each for each in self.heard if each.event.claim == "dispute_lost"]

@@ -49,7 +49,8 @@ from reconcile.matching.tally import Group, Tally
 from reconcile.money import Money
 
 NOT_SEARCHED: Facts = (("searched", False),)
-"""Fact of a break whose partner was searched only by key, because too many rows had to be kept."""
+"""Fact of a break whose counterpart was searched only by key. For a wider search, too many rows
+would have had to be kept."""
 
 
 class Deciding:

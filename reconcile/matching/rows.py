@@ -359,8 +359,8 @@ def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
     """Return whether two different rows must be statements of one movement. They are two movements
     in each of these cases:
 
-    - their amounts differ, except for two payment lines with equal signs and times of day: one may
-      correct the other
+    - their amounts differ, unless both are payment lines with equal signs and times of day. One
+      payment line may correct another
     - they are lines of two wallets, even with one receipt
     - they name different payouts
     - one of them names no payout, and their days of settlement differ in every zone in which the

@@ -34,7 +34,8 @@ class Sheet(dict[str, Sums]):
 
 
 class Unsettled(NamedTuple):
-    """Captures of one source, currency and age in whole days that no statement line settles."""
+    """Captures that no statement line settles, of one source, one currency and one age. The age is
+    in whole days."""
 
     source: str
     currency: str

@@ -394,7 +394,8 @@ def scope_document(scope: Scope) -> dict[str, Any]:
 
 
 def report_document(report: PeriodReport) -> dict[str, Any]:
-    """Return the report as JSON values: its scope, whether the ties hold, then all tables."""
+    """Return the report as JSON values: its scope, whether its sums agree, then all
+    tables."""
     return {
         **scope_document(report.scope),
         "ties_hold": report.ties_hold,

@@ -30,8 +30,8 @@ MAX_TIME: Final = 2**63 - 1
 """Largest time of a cosignature, in seconds since 1970."""
 
 SIZE_TYPE: Final = "text/x.tlog.size"
-"""Content type of an answer with status 409. It states the size up to which the witness knows the
-tree."""
+"""Content type of an answer with status 409. In this answer a witness states the size of
+the largest tree that it knows."""
 
 _MARK: Final = "— "
 _SIZE: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)

@@ -138,7 +138,9 @@ def history_of(document: Mapping[str, Any]) -> tuple[History, Policy, Instant]:
             # The digits of an amount must equal the sealed ones.
             written = value_document(record)
             if any(written.get(name) != each.get(name) for name in ("money", "tenders")):
-                raise ValueError("the history has an amount that is not written with its currency's decimals")
+                raise ValueError(
+                    "the history has an amount that is not written with its currency's decimals"
+                )
             records.append(record)
         choices = {name.removesuffix(_US): given for name, given in document["policy"].items()}
         for name in _NAMES & choices.keys():

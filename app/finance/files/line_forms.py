@@ -80,7 +80,8 @@ class Understood:
 
 
 class Understanding:
-    """Parser of a table's batches in one form. Raises RefusedTable for missing columns."""
+    """Parser of the batches of one table, by one line form. Raises RefusedTable for missing
+    columns."""
 
     def __init__(self, table: tables.SourceTable, form: LineForm, mapping: FileMapping) -> None:
         self._form, self._heading, self._table = form, table.heading, table

@@ -16,8 +16,8 @@ from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tables import Column
 
 ROWS_MAX: Final = 90
-"""Maximum number of rows of one table. Three currencies with every cause of a break, and their
-subtotals, have so many."""
+"""Maximum number of rows of one table. A table of three currencies with every cause of a break, and
+with subtotals, has 90 rows."""
 
 ROWS_IN_ALL: Final = 320
 """Maximum number of rows of the whole document. With the charts, it then has eight pages."""

@@ -33,7 +33,8 @@ class SignatureHeader(NamedTuple):
 
 
 class CoveredHeaders(kit.NamedVerifier):
-    """Verifier with several secrets, newest first, for `required` headers."""
+    """Verifier of signatures that must cover all `required` headers. It accepts several secrets,
+    newest first."""
 
     def __init__(
         self,
