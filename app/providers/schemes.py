@@ -95,7 +95,7 @@ def _parse(material: bytes) -> object:
 
 MOST_SIGNATURES: Final = 16
 """Maximum number of signatures that are tried with one key. While a key is being replaced,
-a genuine request has two signatures. A hostile request could have 200."""
+a genuine request has two. A hostile request could have 200."""
 
 
 class AsymmetricKey(ABC):

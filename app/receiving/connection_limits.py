@@ -63,7 +63,7 @@ class ConnectionLimits:
         self.refused: Counter[str] = Counter()
         """Counts of connections that were refused or closed, by reason."""
         self._of_address: Counter[str] = Counter()
-        self._proxies = [ipaddress.ip_network(network, strict=False) for network in limits.proxies]
+        self._proxies = [ipaddress.ip_network(network) for network in limits.proxies]
 
     def admits(self, connection: Guarded, address: str) -> bool:
         """Return whether the connection may open. If so, count it until `leaves` is called."""

@@ -205,7 +205,11 @@ async def test_a_standby_waits_for_its_copy_and_refuses_if_the_copy_stays_behind
         await must_have_read(context, as_of=as_of)
         assert len(left) == (1 if waits else 2)
     monkeypatch.setattr(caught_up, "COPY_LATE", TICK)
-    for found, said in ((old, "for 3 s, or this standby lags"), (Backlog(), None)):
+    for found, said in (
+        (old, "for 3 s, or this standby lags"),
+        (Backlog(copied_up_to=ago(500)), "for 1 s, or this standby lags"),
+        (Backlog(), None),
+    ):
         context, _ = looking(found, shared=True)
         if said is None:
             await must_have_read(context)
