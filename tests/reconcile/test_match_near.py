@@ -1,5 +1,6 @@
 """Near misses: how far apart two lines are in each field, which is named, and who is looked at."""
 
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -223,6 +224,14 @@ def test_amounts_by_a_factor_are_looked_at(minor: int) -> None:
     crowd = [line(f"c{n}{m}", f"C{n}", 10_000 + m) for n in range(9) for m in (-200, 200)]
     assert names([*crowd, line("factor", "F", minor)]) == ["factor"]
     assert names([*crowd, line("factor", "F", minor, currency="UGX")]) == []
+
+
+def test_a_line_that_paid_the_same_customer_is_the_first() -> None:
+    customer = frozenset({"ord9"})
+    paid = replace(line("z-paid", "", at=later(3 * DAY)), people=customer)
+    index = candidates.Index([line("a-one", "ORD-1043"), line("b-none", ""), paid])
+    reported = index.nearest(replace(WANTED, people=customer), window=None)
+    assert [each.line for each in reported] == ["z-paid", "a-one", "b-none"]
 
 
 def test_an_amount_that_is_no_whole_hundred_is_none_of_minor_units() -> None:
