@@ -128,6 +128,17 @@ def test_a_later_price_never_unlinks_what_counted() -> None:
         assert not [each for each in ledger.findings if each.code == "amount_not_price"]
 
 
+@for_each(("count", "doubtful"), [(8, 0), (9, 9)])
+def test_sums_of_at_most_eight_payments_are_compared_with_the_price(
+    count: int, doubtful: int
+) -> None:
+    part, price = (Money(minor=minor, currency="KES") for minor in (10_000, 10_000 * count))
+    whole = history(placed("r1", price), *[paid(str(n), part) for n in range(count)])
+    ledger = fold(whole, policy=HOLD, as_of=seconds(1_000))
+    found = [each for each in ledger.findings if each.code == "amount_not_price"]
+    assert len(found) == doubtful
+
+
 def test_a_strangers_payment_stops_no_order() -> None:
     """As law 10 demands, whatever its amount is."""
     ours = history(PLACED, paid("1", HALF), paid("2", HALF))

@@ -129,6 +129,8 @@ def test_the_points_of_all_fields_add_up() -> None:
 @for_each(("mine", "its", "apart"), [
     ("AB1", "AB2", "characters"), ("A1", "A2", "reference"), ("ABCD12", "ABCD34", "characters"),
     ("ABC12", "ABC34", "reference"), ("ABCDEF123", "ABCDEF456", "reference"),
+    # Of the wanted line's reference, not of the other.
+    ("ABC12", "ABC1234", "reference"), ("ABC1234", "ABC12", "characters"),
 ])  # fmt: skip
 def test_a_third_of_a_reference_may_differ(mine: str, its: str, apart: str) -> None:
     reported = candidates.Index([line("it", its)]).nearest(line("wanted", mine), window=None)

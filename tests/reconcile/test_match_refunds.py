@@ -7,9 +7,11 @@ from reconcile.instants import DAY, Instant
 from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.books import BookKind, BookStatus
 from reconcile.matching.breaks import Break, next_step
-from reconcile.matching.rows import BookRow, lines_of
+from reconcile.matching.rows import BookRow, StatementRow, lines_of
+from reconcile.matching.tally import KeepingTally
 from tests.reconcile.books_cases import AT, case, causes, decided
-from tests.reconcile.books_truth import AS_OF, RULES, Case, kes
+from tests.reconcile.books_strategies import World
+from tests.reconcile.books_truth import AS_OF, RULES, Case, kes, statement_row
 from tests.rows import for_each
 
 Row = tuple[BookKind, int, BookStatus | None, int | None]
@@ -213,3 +215,15 @@ def test_a_payment_of_the_sum_is_a_candidate_and_nothing_proposes_to_pay_twice()
     assert [each.line for each in found.candidates] == ["stm_WAGE_0.1"]
     assert next_step(alone).startswith("Start the refund")
     assert "pay the customer twice" in next_step(found)
+
+
+def test_payments_to_persons_are_listed_by_their_ids_whatever_orders_they_name() -> None:
+    made = case("WAGE")
+    for order in ("ORD-9", "ORD-8"):
+        made.settles(kind="disbursement", gross=-500, fee=0, order=order)
+    keeping = KeepingTally("KES", side="statement", bucket="other_business", currency="KES", most=1)
+    lines = tuple(map(statement_row, made.lines))
+    World(takings=(), book=(), lines=lines).decided(keeping=keeping)
+    assert [row.line_id for row in keeping.rows if isinstance(row, StatementRow)] == [
+        "stm_WAGE_0.1"
+    ]

@@ -345,6 +345,13 @@ def test_a_withdrawal_waits_for_its_bank_line_and_a_failed_one_for_none(
     assert found | {each.bucket for each in leg.alone if each.payout} == {bucket}
 
 
+def test_one_line_takes_back_one_payout() -> None:
+    once, again = replace(SENT, minor=0), replace(SENT, payout_id="pyt_2", minor=0)
+    leg = bank_leg(once, again, lines=[THERE, replace(THERE, line_id="bnk_600.1"), BACK])
+    assert [(link.payouts, link.lines) for link in leg.links] == [((once,), (THERE, BACK))]
+    assert [each.payout for each in leg.alone if each.payout] == [again]
+
+
 def test_a_failed_payout_stands_with_the_one_that_sent_its_money_again() -> None:
     again = replace(SENT, payout_id="pyt_2", reference="TKW1107", paid_at=AT + 3 * DAY)
     other = replace(again, payout_id="pyt_3", reference="TKW1108", minor=400, sent=400)
