@@ -91,7 +91,7 @@ PARTS: Final = {
         ("app/privacy/eras", "app/privacy/fit_journal.py", "app/privacy/replay_erasures.py"),
         _tests(
             privacy="erase erase_unknown erasure_journal erase_kept erase_rules erase_words markers"
-            " retained",
+            " restricted retained",
             console="support_pages",
             cli="restore_erased people_and_data",
         ),

@@ -29,6 +29,7 @@ from app.orders.rebuild import refold_all
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
 from app.orders.retention_store import prune
+from app.privacy import erase as erase_module
 from app.privacy.backup import back_up
 from app.privacy.check import check_database
 from app.privacy.erase import (
@@ -39,6 +40,7 @@ from app.privacy.erase import (
     traces_left,
 )
 from app.privacy.erase_finding import Erasure, ErasureFinder
+from app.privacy.erase_store import rows_that_hold
 from app.privacy.fit_journal import fitting_journal, is_pending
 from app.privacy.pending_erasures import PendingErasures
 from app.privacy.replay_erasures import ErasureReplay
@@ -450,6 +452,31 @@ async def test_what_must_stay_is_listed_with_the_reason(tmp_path: Path, name: st
         assert kept.sentence.startswith(sentence)
         assert driver.rows("SELECT count(*) FROM deliveries WHERE body IS NULL") == [(0,)]
         assert driver.rows("SELECT count(*) FROM phones") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("reference", "noted"),
+    [("ORD-9", set()), (f"ORD-{PHONE}", {"audit.subject", "restrictions.thing"})],
+)
+async def test_all_is_searched_again_only_where_a_reference_holds_the_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: str, noted: set[str]
+) -> None:
+    """The erasure itself notes that reference, in rows that nothing found before."""
+    searched: list[Any] = []
+
+    async def searching(*args: Any, among: Any, **words: Any) -> Any:
+        searched.append(among)
+        return await rows_that_hold(*args, among=among, **words)
+
+    monkeypatch.setattr(erase_module, "rows_that_hold", searching)
+    async with driving(tmp_path, with_worker=False) as driver:
+        driver.context = driver.service.context
+        await driver.send(paid(reference, "e9"))
+        driver.clock.put(T + 40 * DAY)
+        before = (await erased(driver, dry_run=True)).holding
+        left = (await erased(driver)).holding
+    assert left.keys() - before.keys() == noted
+    assert searched == [None if noted else before]
 
 
 async def test_what_finance_has_accepted_is_settled_and_may_go(tmp_path: Path) -> None:
