@@ -18,11 +18,13 @@ from app.orders.refold import refold_until_quiet
 from app.privacy.erase import ErasureRequest, erase
 from app.privacy.erase_finding import Erasure, ErasureFinder
 from app.privacy.pending_erasures import ENDED, PendingErasures
+from app.privacy.places import columns
 from app.privacy.prune import prune_settled, retention_of
 from reconcile.instants import DAY, HOUR
 from tests.api.driving import Driver, driving, event, of_order
 from tests.contexts import with_settings
 from tests.privacy.test_erase import OTHER, PHONE, paid, quiet
+from tests.privacy.test_report_equals_search import reported
 from tests.reconcile.build import T
 
 
@@ -249,3 +251,20 @@ async def test_what_cannot_be_judged_keeps_nothing_else_and_is_tried_again_a_day
     assert bodies(driver) == 1, "it was tried a moment ago"
     await round_on(driver, day=121)
     assert bodies(driver) == 0
+
+
+async def test_a_kept_order_whose_reference_holds_the_number_is_reported_wherever_it_is_named(
+    tmp_path: Path,
+) -> None:
+    """The erasure itself names it, in its restriction."""
+    async with retaining(tmp_path) as driver:
+        await driver.send(paid(f"ORD-{PHONE}", "e1"))
+        told = await erased(driver, day=10)
+        assert [each.why for each in told.kept] == ["disputable"]
+        holding = set()
+        for table, column in (name.split(".") for name, _ in columns()):
+            rows = driver.rows(f'SELECT "{column}" FROM {table}')
+            if any(PHONE in str(row) for row in rows):
+                holding.add(f"{table}.{column}")
+        assert "restrictions.thing" in holding
+        assert holding <= reported(told)
