@@ -434,7 +434,7 @@ def _delivery_row(entry: Any) -> dict[str, Any]:
 async def deliveries_document(view: View) -> Document:
     """GET /deliveries?verdict=&source=&kind=&order=&no_order=&before="""
     refused = view.person.may("refused_deliveries")
-    verdicts = delivery_log.VERDICTS if refused else delivery_log.ACCEPTED
+    verdicts = delivery_log.verdicts(refused=refused)
     texts = dict.fromkeys(("source", "kind", "order"))
     filters = view.filters({"verdict": verdicts, **texts, "no_order": ("yes",)})
     asked, before = {**filters, "no_order": filters["no_order"] is not None}, view.word("before")

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from app.core.errors import StoreUnavailable
 from app.database.database import Database
-from app.database.servers import STATE, State, server_state, state_of
+from app.database.servers import START_STANDBYS, STATE, State, server_state, state_of
 from app.database.statements import PlainConnection
 
 ANSWER_MS: Final = 1_500
@@ -71,12 +71,9 @@ class Nodes(NamedTuple):
         found = list[str]()
         for name, state in leaders.items():
             if state is not None:
-                missing = state.missing(expected)
-                sentences = [
-                    *state.unsafe(),
-                    *([] if missing is None else [f"{missing}; start the missing standbys"]),
-                ]
-                found += [f"{name}{each}" for each in sentences]
+                found += [f"{name}{each}" for each in state.unsafe()]
+                if missing := state.missing(expected):
+                    found.append(f"{name}{missing}; {START_STANDBYS}")
         copies = {f"server {name} of TALLYHOOK_DATABASE_URL": s for name, s in self.hosts.items()}
         found += [
             f"the database {name} does not answer, so it could not take over; start it"

@@ -33,6 +33,8 @@ not read the server's statistics."""
 
 _HOW_MANY: Final = re.compile(r"\s*(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", re.IGNORECASE)
 
+START_STANDBYS: Final = "start the missing standbys"
+
 AWAITS_STANDBY: Final = (
     "the server waits for a standby that is not connected (synchronous_standby_names), and "
     "confirms nothing until it is; start the standby, or change that setting on the server"

@@ -19,7 +19,7 @@ from app.core.alarm import Alarm
 from app.core.logs import log
 from app.core.schedule import schedule_entries
 from app.core.text import capital, counted
-from app.database.servers import server_state
+from app.database.servers import START_STANDBYS, server_state
 from app.database.statements import run
 from app.database.writer import MIB
 from app.evidence.witnesses import CONTRADICTING, PROBLEMS, cosigned_size, witnesses_of
@@ -496,9 +496,7 @@ async def _standbys(watched: Watched) -> Alarm | None:
         missing = (await server_state(connection)).missing(expected)
     if missing is None:
         return None
-    return Alarm(
-        reason="standbys_missing", problem=capital(missing), do="start the missing standbys"
-    )
+    return Alarm(reason="standbys_missing", problem=capital(missing), do=START_STANDBYS)
 
 
 async def alarms(watched: Watched) -> dict[str, Alarm]:

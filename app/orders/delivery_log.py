@@ -11,8 +11,9 @@ from app.core.document_of import document_of
 from app.core.masking import Masking, masked_at_sight, masked_phone
 from app.database.statements import run
 from app.providers.connecting import names_no_order
+from app.providers.request import Reason
 from app.receiving import delivery_log_store
-from app.receiving.append_store import StoredVerdict
+from app.receiving.append_store import ACCEPTED, StoredVerdict
 from app.receiving.header_codec import URL, is_left_out, phones_in
 from app.receiving.kept_request import no_delivery
 from app.receiving.restrictions import refuse_restricted, restricted_deliveries
@@ -23,25 +24,14 @@ _SECRETS: Final = ("api-key", "apikey", "token", "secret", "password")
 _TIMES: Final = ("time", "date", "length")
 
 Verdict = Literal[
-    "stored",
-    "duplicate",
-    "duplicate_with_different_body",
-    "unreadable",
-    "not_ours",
-    "signature_missing",
-    "signature_mismatch",
-    "timestamp_missing",
-    "timestamp_too_old",
-    "timestamp_too_new",
+    StoredVerdict,
+    Reason,
     "source_unknown",
     "body_too_large",
     "wrong_environment",
     "wrong_account",
 ]
 VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
-
-ACCEPTED: Final[tuple[Verdict, ...]] = get_args(StoredVerdict)
-"""Verdicts of deliveries that are acknowledged. All other deliveries are refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +232,11 @@ def no_order_sentence(context: AppContext, entry: delivery_log_store.LogEntry) -
     if source is None or not is_nameless(entry) or entry.claim == "ignored":
         return None
     return names_no_order(source.profile)
+
+
+def verdicts(*, refused: bool) -> tuple[Verdict, ...]:
+    """Return the verdicts of acknowledged deliveries. If `refused`, include all others."""
+    return VERDICTS if refused else ACCEPTED
 
 
 def is_refused(entry: delivery_log_store.LogEntry) -> bool:

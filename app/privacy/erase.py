@@ -31,7 +31,7 @@ from app.access.proposal import Proposal
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.jobs import silent
-from app.core.masking import EMAIL_KIND, written_pattern
+from app.core.masking import EMAIL_KIND
 from app.core.text import counted
 from app.database.engine import Connection
 from app.database.statements import run
@@ -133,8 +133,7 @@ async def erase(
     erasure.requests = done.counts["session_requests"]
     # The trail and the restrictions of this erasure name orders, too: of one whose reference holds
     # the number all is searched again.
-    patterns = [written_pattern(each) for each in erasure.identifiers]
-    in_reference = any(each.search(kept.what) for each in patterns for kept in erasure.kept)
+    in_reference = any(erasure.is_written_in(each.what) for each in erasure.kept)
     async with context.database.reading(settled=True) as connection:  # 5
         among = None if in_reference else erasure.holding
         erasure.found_after(await rows_that_hold(connection, erasure.identifiers, among=among))

@@ -139,6 +139,10 @@ class Erasure:
     tidied: bool = False
     latest: Instant = EARLIEST
 
+    def is_written_in(self, text: str) -> bool:
+        """Return whether a text contains the number or address."""
+        return any(written_pattern(each).search(text) for each in self.identifiers)
+
     def keep(self, changed: Collection[str]) -> dict[str, list[str]]:
         """Take orders with new evidence out of the plan. Return them with their deliveries."""
         self.kept += [erase_rules.KeptData(what=each, why="changed") for each in sorted(changed)]
@@ -454,7 +458,7 @@ class ErasureFinder:
                 erasure.kept.append(kept)
                 erasure.staying[order] = ids
                 continue
-            if any(written_pattern(phone).search(order) for phone in erasure.identifiers):
+            if erasure.is_written_in(order):
                 erasure.kept.append(erase_rules.KeptData(what=order, why="in_the_reference"))
             erasure.brought[order] = ids
             until = Instant(last_heard(history) + self._periods.accounts)

@@ -18,7 +18,7 @@ Leaves out: reading the requests.
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -44,6 +44,8 @@ from reconcile.ledger.events import UNCONFIRMED, Event
 StoredVerdict = Literal[
     "stored", "duplicate", "duplicate_with_different_body", "unreadable", "not_ours"
 ]
+ACCEPTED: Final[tuple[StoredVerdict, ...]] = get_args(StoredVerdict)
+"""Verdicts of deliveries that are acknowledged. All other deliveries are refused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,14 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.mapping import EVENT_SELECT, EVENTS, delivery_of
 from app.database.statements import Rows, statement, stream
-from app.receiving.append_store import StoredVerdict
+from app.receiving.append_store import ACCEPTED
 from reconcile.instants import MILLISECOND, Instant
 from reconcile.ledger.events import Event
 from reconcile.money import Money
@@ -132,8 +132,6 @@ def _entry(row: Sequence[Any]) -> LogEntry:
     )
 
 
-_ACCEPTED: Final = get_args(StoredVerdict)
-
 _UNUSUAL: Final = sa.text("verdict <> 'stored'")
 """Condition on the verdict. It must be worded as in the partial index `ix_deliveries_verdict`."""
 
@@ -163,7 +161,7 @@ async def list_log(
     sort all arrivals.
     """
     asks_event = wanted.order is not None or wanted.has_no_index
-    accepted = wanted.verdict is None or wanted.verdict in _ACCEPTED
+    accepted = wanted.verdict is None or wanted.verdict in ACCEPTED
     refused = wanted.refused and not asks_event and (wanted.verdict is None or not accepted)
     halves = []
     for half, of, is_wanted in (
