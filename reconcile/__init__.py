@@ -1,5 +1,5 @@
-"""Engine that computes ledgers from deliveries and records, and matches ledgers with order books
-and statements.
+"""The reconciliation engine: it computes order ledgers, and matches them with order books and
+provider statements.
 
-It is pure: it does no input or output, and uses only the standard library.
+The package does no input or output, and uses only the standard library.
 """

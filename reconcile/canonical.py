@@ -1,8 +1,9 @@
-"""Canonical JSON: equal values give equal bytes.
+"""Encode values as canonical JSON, so that equal values always give equal bytes.
 
-Leaves out: floats. Every number here is an integer; money is a decimal string. The form is RFC 8785
-(JCS) for these values: sorted keys, no blanks, UTF-8. RFC 8785 sorts keys by UTF-16 code units,
-Python by code points. The result is the same, because all keys here are ASCII.
+Numbers are integers, and money is a decimal string. Floats are refused.
+
+The output follows RFC 8785 (JCS): sorted keys, no blanks, UTF-8. RFC 8785 sorts keys by UTF-16 code
+units, and Python sorts by code points. The result is equal because all keys here are ASCII.
 """
 
 import hashlib
@@ -14,9 +15,10 @@ _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
 def canonical_json(value: Any) -> bytes:
-    """Encode dicts, lists, strings, integers, booleans and None as canonical JSON.
+    """Encode a value as canonical JSON.
 
-    Raises TypeError for a float or any other type that has no canonical form.
+    The value may consist of dicts, lists, strings, integers, booleans and None. Raises TypeError
+    for a float or any other type.
     """
     _check(value)
     # Half a surrogate pair has no UTF-8; its backslash form is the JSON escape of the same text.
@@ -24,7 +26,7 @@ def canonical_json(value: Any) -> bytes:
 
 
 def fingerprint(value: Any) -> str:
-    """Return `sha256:` and the hex digest of the canonical JSON."""
+    """Return `sha256:` and the hex digest of the value's canonical JSON."""
     return "sha256:" + hashlib.sha256(canonical_json(value)).hexdigest()
 
 
@@ -36,12 +38,12 @@ _OF_VALUES: Final = json.JSONEncoder(
 
 
 def values_json(value: Any) -> str:
-    """Encode a value as JSON without blanks. A slotted dataclass becomes a list of its values."""
+    """Encode a value as JSON without blanks. A dataclass with slots becomes a list of its field
+    values."""
     return _OF_VALUES.encode(value)
 
 
 def _check(value: Any) -> None:
-    """Raise TypeError for a value without a canonical form."""
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):

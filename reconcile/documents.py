@@ -1,9 +1,8 @@
-"""Types of the members of JSON documents, and their JSON Schema keywords.
+"""Types for the members of JSON documents, with their JSON Schema keywords.
 
-A document is a TypedDict beside the function that builds it, for example `OrderDocument`. The note
-on a member is its description. `Keywords` state what the type alone cannot express.
-
-Leaves out: building a schema from a type; the API does that.
+Each document is a TypedDict next to the function that builds it, for example `OrderDocument`. A
+text annotation on a member is the member's description. A `Keywords` annotation states what the
+type alone cannot express. The API builds the JSON Schema from these types.
 """
 
 from types import NoneType, UnionType
@@ -45,8 +44,11 @@ NextNumber = Annotated[Count | None, _NEXT]
 
 
 def parts_of(kind: Any) -> tuple[Any, ...]:
-    """Return (type without NotRequired and `| None`, *annotations). The innermost annotation comes
-    first."""
+    """Return the plain type, followed by the type's annotations from the innermost to the
+    outermost.
+
+    `NotRequired` and `| None` are removed from the type.
+    """
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return (*parts_of(args[0]), *args[1:])

@@ -1,7 +1,7 @@
-"""Instants as integers: microseconds since 1970-01-01T00:00:00Z, always UTC.
+"""Instants as integers: microseconds since 1970-01-01T00:00:00Z, always in UTC.
 
-Leaves out: the clock. Nothing in this package asks for the time; every instant is a parameter.
-Integers compare, sort and store exactly, and cannot lose their time zone.
+Integers compare, sort and store exactly, and cannot lose their time zone. No function here reads
+the clock; every instant is a parameter.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         def __divmod__(self, other: Duration, /) -> tuple[int, Duration]: ...  # type: ignore[override]
 
     class Instant(int):
-        """Microseconds since the Unix epoch, UTC."""
+        """Instant in microseconds since the Unix epoch, in UTC."""
 
         def __add__(self, other: Duration, /) -> Instant: ...  # type: ignore[override]
         @overload  # type: ignore[override]
@@ -61,7 +61,7 @@ HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 
 EARLIEST: Final = Instant(0)
-"""1970-01-01, the earliest valid time of an event. A smaller value must be in the wrong unit."""
+"""1970-01-01, the earliest valid time of an event. An earlier time must come from a wrong unit."""
 
 LATEST: Final = Instant(253_402_300_799_999_999)
 """9999-12-31T23:59:59.999999Z, the last instant that RFC 3339 can express."""
@@ -84,21 +84,23 @@ _RFC_3339 = re.compile(
 
 
 def instant_of(moment: datetime) -> Instant:
-    """Convert a datetime that has a time zone. The instant may lie before 1970."""
+    """Convert a datetime with a time zone to an instant. The instant may lie before 1970."""
     return Instant((moment - _EPOCH) // _TICK)
 
 
 def moment_of(instant: Instant) -> datetime:
-    """Convert to a datetime in UTC. Raises OverflowError beyond the year 9999."""
+    """Convert an instant to a datetime in UTC. Raises OverflowError for an instant after the year
+    9999."""
     seconds, rest = divmod(instant, SECOND)
     return _EPOCH + timedelta(seconds=seconds, microseconds=rest)
 
 
 def parse_instant(text: str) -> Instant:
-    """Parse an RFC 3339 date-time. Digits beyond the microsecond are cut off, never rounded up.
+    """Parse an RFC 3339 date-time.
 
-    Raises ValueError if the text has another form, or is not a real time between 1970 and 9999. The
-    message of the error is a sentence. A leap second (:60) is read as the next second.
+    Digits beyond the microsecond are cut off. A leap second (:60) is read as the next second.
+    Raises ValueError, with a sentence as its message, if the text has another form or is not a real
+    time between 1970 and 9999.
     """
     if _PLAIN.fullmatch(text) is not None:
         try:
@@ -138,7 +140,7 @@ def _second(seconds: int) -> str:
 
 
 def format_instant(instant: Instant) -> str:
-    """Return RFC 3339 in UTC with `Z`, and with 0, 3 or 6 decimals of a second."""
+    """Format an instant as RFC 3339 in UTC with `Z`, and with 0, 3 or 6 decimals of a second."""
     seconds, fraction = divmod(instant, SECOND)
     text = _second(seconds)
     if fraction == 0:
@@ -153,14 +155,14 @@ def format_known(instant: Instant | None) -> str | None:
 
 
 THURSDAY: Final = 3
-"""Weekday of 1970-01-01; Monday is 0."""
+"""Weekday number of 1970-01-01. Monday has number 0."""
 
 
 def add_business_days(instant: Instant, days: int) -> Instant:
-    """Return the instant `days` business days later, at the same time of day, but not after LATEST.
+    """Return the instant that is `days` business days later, at the same time of day.
 
-    Monday to Friday are business days, in UTC. Bank holidays count as business days, because they
-    differ by country and payment scheme.
+    Business days are Monday to Friday in UTC. Bank holidays count as business days, because they
+    differ by country and payment scheme. The result is never after 9999.
     """
     if days <= 0:
         return instant

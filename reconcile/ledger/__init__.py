@@ -1,2 +1,1 @@
-"""Computes an order's ledger from its history of deliveries and records, and explains the
-ledger."""
+"""Compute an order's ledger from its history of deliveries and records, and explain the ledger."""

@@ -1,6 +1,6 @@
-"""Findings and outcomes that need a person until they are settled or accepted.
+"""Decide whether an order needs a person, because of its outcome or its findings.
 
-Leaves out: who settles them, and how. `plain` says what to do.
+`plain` has the words that say what the person should do.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from reconcile.money import Money
 NEEDS_A_PERSON: Final = "needs_a_person"
 
 OPEN_OUTCOMES: Final[tuple[Outcome, ...]] = ("unresolved", "disputed")
-"""Outcomes of orders that always need a person."""
+"""Outcomes that always need a person."""
 
 ACCEPTABLE: Final[tuple[FindingCode, ...]] = (
     "refund_failed",
@@ -27,7 +27,7 @@ ACCEPTABLE: Final[tuple[FindingCode, ...]] = (
 
 
 def needs_person(ledger: Ledger) -> bool:
-    """Return whether an outcome, a hold or an unsettled finding of the ledger needs a person."""
+    """Check whether the order needs a person because of its outcome, a hold, or an open finding."""
     return (
         ledger.outcome in OPEN_OUTCOMES
         or bool(ledger.case.filed.holds)
@@ -36,7 +36,8 @@ def needs_person(ledger: Ledger) -> bool:
 
 
 def left_to_settle(ledger: Ledger) -> tuple[FindingCode, ...]:
-    """Return the codes of findings that are neither settled nor accepted, each once."""
+    """Return the codes of the findings that a person must still settle or accept, each code
+    once."""
     found = [each for each in ledger.findings if each.code in ACCEPTABLE]
     if not found:
         return ()
@@ -52,8 +53,10 @@ def left_to_settle(ledger: Ledger) -> tuple[FindingCode, ...]:
 
 
 def acceptance(ledger: Ledger) -> Callable[[Finding], bool]:
-    """Return a test of whether a person accepted a finding. The acceptance is void if evidence of
-    the finding became known later."""
+    """Return a function that tells whether a person has accepted a finding.
+
+    An acceptance is void if evidence of the finding became known after it.
+    """
     accepted, known = ledger.case.filed.accepted, dict[str, Instant]()
     for heard in ledger.case.heard if accepted else ():
         event_id = heard.event.event_id
@@ -75,7 +78,7 @@ _Refund = tuple[str, int, str]
 
 
 def _settled(finding: Finding, ledger: Ledger, refunds: Mapping[_Refund, Instant]) -> bool:
-    """Return whether the money that a finding is about has gone back already."""
+    """Check whether the money that the finding is about has already gone back to the customer."""
     if finding.code == "paid_after_cancel":
         return ledger.held is not None and ledger.held.minor <= 0
     if finding.code != "refund_failed":

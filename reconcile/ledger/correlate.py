@@ -1,20 +1,20 @@
-"""Decide which event of an order belongs to which attempt, as of one instant.
+"""Decide which payment attempt of an order each event belongs to, as of one instant.
 
-Leaves out: any judgement of outcome or money. Events are assigned by the references that they
-state, never by their order of arrival.
+Events are assigned by the references that they state, never by their order of arrival.
 
-A refund's event may name an order but no payment. The refund counts for this order only if other
+An attempt is identified by its source and a reference. The reference is that of the payment. If the
+payment is unknown, the session's reference is used. If the session is unknown too, the order's
+reference is used.
+
+An event that names no payment joins the only attempt that the event can mean. This is the single
+attempt of its session or order, the attempt that has its dispute, the single attempt with an equal
+claim, or the attempt whose claim and amount the event repeats. If there is no such attempt, the
+event makes a new attempt, unless it says nothing new.
+
+A refund's event may name an order but no payment. The refund counts for the order only if other
 evidence proves that the order exists.
 
-An attempt is identified by (source, reference). The reference is the payment's. If the payment is
-unknown, the session's reference is used; if the session is unknown too, the order's.
-
-An event that names no payment is called coarse. It joins the only attempt that it can mean: the
-single attempt of its session or order, the attempt that has its dispute, the single attempt with an
-equal claim, or the attempt that it repeats. Otherwise it makes a new attempt, unless it says
-nothing new.
-
-Unconfirmed events may come from anyone. They are assigned last and never change the attempt of a
+Unconfirmed events may come from anyone. They are assigned last, and never change the attempt of a
 signed or fetched event. Events that the profile ignores belong to no attempt.
 """
 
@@ -36,16 +36,16 @@ SAYS_NOTHING_FINAL: frozenset[ClaimKind] = frozenset(("pending", "unrecognized")
 
 @dataclass(slots=True)
 class Heard:
-    """One event as received by `as_of`.
+    """An event with what is known about its deliveries at one instant.
 
-    first    first arrival of the event
-    count    number of its deliveries
-    at       the provider's date; the first arrival if it gave none
-    by       ids of the assignment, or of the shop's record, that gives the event to an order
-    whose    ids of other events that show that the payment is our shop's
-    follows  ids of other evidence that links the event to its order. Empty unless the event names
-             another order, several orders claim its payment, or an event with the same id belongs
-             to another order
+    first    when the event first arrived
+    count    number of deliveries of the event
+    at       the provider's date, or the first arrival if the provider gave no date
+    by       ids of the assignment or of the shop's record that gives the event to an order
+    whose    ids of other events which show that the payment belongs to our shop
+    follows  ids of other evidence that links the event to its order. Only given if the event names
+             another order, if several orders claim its payment, or if another order has an event
+             with an equal id
     """
 
     event: Event
@@ -58,7 +58,10 @@ class Heard:
 
 
 def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
-    """Return each event id once, then the ids of the evidence that assigned the events."""
+    """Return the ids of the events, followed by the ids of the evidence that assigned the events.
+
+    Each id occurs once.
+    """
     first = heard[0] if heard else None
     if len(heard) == 1 and first and not (first.by or first.whose or first.follows):  # mostly
         return (first.event.event_id,)
@@ -72,13 +75,15 @@ def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
 
 
 Link = tuple[str | None, Heard]
-"""Pair of a reference and an event. The event shows to which attempt the reference of a refund or
-dispute belongs. If the reference is None, the event shows this for the session."""
+"""Pair of a reference and an event which shows that the reference belongs to an attempt.
+
+The reference is that of a refund or dispute. None stands for the attempt's session.
+"""
 
 
 @dataclass(slots=True)
 class SessionFile:
-    """Records of one logical payment. They share an idempotency key."""
+    """Shop's records about the session of one payment. The records share an idempotency key."""
 
     requested: Record | None = None
     opened: Record | None = None
@@ -86,23 +91,24 @@ class SessionFile:
     unknown: Record | None = None
 
     def records(self) -> list[Record]:
-        """Return the existing records, sorted by the stages of a session."""
+        """Return the records that exist, in the order of a session's stages."""
         found = (self.requested, self.opened, self.refused, self.unknown)
         return [record for record in found if record is not None]
 
 
 @dataclass(slots=True)
 class Filed:
-    """Records of the merchant by kind.
+    """The shop's records of one order, sorted by kind.
 
-    prices       records that changed the price, in order
-    named        records in which the shop named this order for a session or payment
-    assigned     records that assign single payments to this order, by record id
-    holds        the record of each hold that has not been released, by the reason of the hold
+    prices       records that changed the price, oldest first
+    named        records in which the shop said that a session or payment is for this order
+    assigned     records that assign single payments to this order. The keys are record ids
+    holds        records of the holds that are not released. The keys are the holds' reasons
     released_at  when a hold was last released; 0 if none was
-    accepted     the record that last accepted a finding, by the code of the finding
-    placed_at    when the order was placed, as the shop last stated it; None if it never did
-    not_canceled, not_fulfilled  the last record that withdrew the cancellation or fulfillment; None
+    accepted     last record that accepted a finding, for each finding code
+    placed_at    when the order was placed, as the shop last stated; None if the shop never stated
+                 it
+    not_canceled, not_fulfilled  last record that withdrew the cancellation or the fulfillment; None
                                  if the shop has canceled or fulfilled the order again since
     """
 
@@ -121,7 +127,8 @@ class Filed:
     sessions: dict[str, SessionFile] = field(default_factory=dict)
 
     def named_amount(self, source: str, session: str) -> Record | None:
-        """Return the last record in which the shop named an amount for a session."""
+        """Return the last record in which the shop stated an amount for a session; None if none
+        did."""
         named = [r for r in self.named if (r.source, r.session) == (source, session)]
         return next((record for record in reversed(named) if record.money is not None), None)
 
@@ -134,18 +141,18 @@ class Filed:
 
 
 class AttemptEvidence:
-    """The evidence of one attempt.
+    """Everything that is known about one payment attempt.
 
-    heard        events of the attempt, in the order of `Case.heard`
-    unconfirmed  unconfirmed events of the attempt, which are not in `heard`
-    session      first session that the events name
-    links        (reference, event) pairs that tie coarse events to the attempt. The event names the
-                 refund or dispute with this reference; None stands for the session
-    sums         whether any event states a running total of refunds
-    slow         whether any event names a slow payment method, or states how long the payment can
-                 be revoked
-    parts        whether any event names parts of its amount
-    states       whether any event states the position of the payment
+    heard        confirmed events of the attempt, sorted by date
+    unconfirmed  events of the attempt that nothing has confirmed
+    session      first session that an event names
+    links        pairs of a reference and an event. The event shows that the refund or dispute with
+                 this reference belongs to the attempt. A reference of None stands for the session
+    sums         whether an event states a running total of refunds
+    slow         whether an event names a slow payment method, or states how long the payment can be
+                 revoked
+    parts        whether an event names parts of its amount
+    states       whether an event states how much of the payment is captured or refunded
     """
 
     __slots__ = (
@@ -178,14 +185,14 @@ class AttemptEvidence:
         self.parts = False
 
     def names(self, session: str) -> Heard | None:
-        """Return the first event of the attempt that names this session."""
+        """Return the attempt's first event that names the session; None if no event does."""
         return next((h for h in self.heard if h.event.session == session), None)
 
     def tied(self, heard: Sequence[Heard]) -> Sequence[Heard]:
-        """Return these events, then the events that tie coarse events to the attempt.
+        """Return the events, followed by the events that link them to this attempt.
 
-        If one of these events names both the payment and its session, no further event is needed to
-        tie that session.
+        Only events that name no payment need such a link. No link to a session is added if one of
+        the events names both the payment and that session.
         """
         if not self.links:
             return heard
@@ -197,8 +204,8 @@ class AttemptEvidence:
 
     @property
     def assignment(self) -> str | None:
-        """Return the id of the record that assigns the payment to this order; None if there is
-        none."""
+        """Return the id of the record that assigns the payment to this order; None if no record
+        does."""
         return next((each.by[0] for each in self.heard if each.by), None)
 
     def belongs_to(self, session: str) -> bool:
@@ -226,16 +233,16 @@ class AttemptEvidence:
 
 @dataclass(slots=True)
 class Case:
-    """All evidence of one order at `as_of`, grouped for judging. Exists only during a fold.
+    """All evidence of one order as of an instant, grouped by attempt. It exists only during a fold.
 
     heard            events of this order, sorted by date, then id, then digest
-    foreign          events that name another order but share a reference or an id with this order
-    moved            events of payments that a person or the shop assigned to another order. No
-                     payment of this order comes into doubt because of these events
-    renewals         payments among `moved`, as (source, payment), that renew an agreement whose
-                     first payment belongs to this order
-    not_ours         events of payments that belong to another shop or to an unknown shop. These
-                     events are in no ledger
+    foreign          events that name another order but share a reference or id with this order
+    moved            events of payments that a person or the shop assigned to another order. They
+                     put no payment of this order in doubt
+    renewals         payments in `moved` that renew an agreement whose first payment belongs to this
+                     order. Each is a pair of source and payment
+    not_ours         events of payments that belong to another shop or to an unknown shop. They are
+                     in no ledger
     foreign_records  records of other orders whose sessions have events in this order
     """
 
@@ -253,11 +260,11 @@ class Case:
 
 
 NOTHING_FILED: Final = Filed()
-"""Empty `Filed` that all orders without records share. Nothing may be added to it."""
+"""Empty records that all orders without records share. Add nothing to this object."""
 
 
 def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
-    """Return the evidence that was known at `as_of`, grouped by attempt."""
+    """Group the evidence that was known at `as_of` by payment attempt."""
     order = history.order
     filed = NOTHING_FILED
     others: Sequence[Record] = ()
@@ -304,11 +311,11 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
 
 
 def made_by(history: History) -> tuple[str, ...]:
-    """Return the ids that prove that the order exists, the proving record or event first.
+    """Return the ids that prove that the order exists, with the most important id first.
 
-    A standalone refund or an unconfirmed event is no proof. If a standalone refund shares a
-    payment, session or event id with another order's evidence, that evidence is the proof, and the
-    refund's id follows.
+    Unconfirmed events and refunds without a payment prove nothing. But if such a refund shares a
+    payment, session or event id with another order's evidence, that evidence is the proof. The
+    refund's id then follows.
     """
     order = history.order
     alone, making = list[Event](), list[Event]()
@@ -348,8 +355,11 @@ def _hear(
     placed: Sequence[Record],
     always: bool,
 ) -> tuple[list[Heard], list[Heard], list[Heard], list[Heard]]:
-    """Return events in four lists: events of this order, events of other orders, events that were
-    moved to another order, and events of payments that are not our shop's."""
+    """Return four lists of events.
+
+    The lists hold events of this order, events of other orders, events that were moved to another
+    order, and events of payments that are not our shop's.
+    """
     order = history.order
     by_key: dict[tuple[str, str, str], Heard] = {}
     own: list[Heard] = []
@@ -392,7 +402,8 @@ def _hear(
 
 
 def _not_ours(by_key: dict[tuple[str, str, str], Heard], claims: Sequence[Record]) -> list[Heard]:
-    """Remove and return events of payments that are neither known as ours nor assigned."""
+    """Remove and return the events of payments that are neither our shop's nor assigned to an
+    order."""
     events = [each.event for each in by_key.values()]
     shops = judge_shops(events)
     for key, ids in shops.rests_on.items():
@@ -412,7 +423,7 @@ def _not_ours(by_key: dict[tuple[str, str, str], Heard], claims: Sequence[Record
 def _placed(
     order: str, heard: list[Heard], claims: Sequence[Record]
 ) -> tuple[list[Heard], list[Heard], list[Heard]]:
-    """Divide events into own, foreign and moved events."""
+    """Divide the events into events of this order, of other orders, and moved to another order."""
     own: list[Heard] = []
     foreign: list[Heard] = []
     moved: list[Heard] = []
@@ -454,7 +465,10 @@ def _payment_of(heard: Heard) -> tuple[str, str]:
 
 def _renewals(own: Sequence[Heard], claims: Sequence[Record]) -> frozenset[tuple[str, str]]:
     """Return the payments that renew an agreement whose first captured payment belongs to this
-    order. A renewal pays this order only if a person assigned it."""
+    order.
+
+    A renewal pays this order only if a person assigned the renewal to it.
+    """
     agreements: dict[tuple[str, str], list[Heard]] = {}
     for each in own:
         event = each.event
@@ -489,13 +503,13 @@ def _renewals(own: Sequence[Heard], claims: Sequence[Record]) -> frozenset[tuple
 
 
 def by_date(heard: Heard) -> tuple[Instant, str, str, str]:
-    """Return the sort key of events: date, then id, digest and source."""
+    """Return the key that sorts events by date, then by id, digest and source."""
     event = heard.event
     return (heard.at, event.event_id, event.digest, event.source)
 
 
 def file_records(records: Sequence[Record]) -> Filed:
-    """Sort the order's records by kind, in the order of recording."""
+    """Sort the order's records by kind. The records must come in the order of recording."""
     filed = Filed()
     for record in records:
         if record.kind == "order_placed":
@@ -581,8 +595,10 @@ def _attempts(order: str, heard: list[Heard], filed: Filed) -> list[AttemptEvide
 def _with_unconfirmed(
     order: str, attempts: list[AttemptEvidence], unconfirmed: list[Heard]
 ) -> list[AttemptEvidence]:
-    """Add each unconfirmed event to the attempt that it can mean. If there is no such attempt, or
-    more than one, add it to a new attempt."""
+    """Add each unconfirmed event to the attempt that the event can mean.
+
+    An event that fits no attempt or several attempts gets a new attempt.
+    """
     known = {(attempt.source, attempt.reference): attempt for attempt in attempts}
     for each in unconfirmed:
         event = each.event
@@ -609,8 +625,11 @@ def _with_unconfirmed(
 def _with_coarse(
     order: str, attempts: list[AttemptEvidence], level: list[Heard]
 ) -> list[AttemptEvidence]:
-    """Add events to attempts that were built from events with more precise references. An event
-    that fits no attempt, or several, gets a new attempt."""
+    """Add events without a payment reference to the attempts that they mean.
+
+    An event that fits no attempt or several attempts gets a new attempt, unless it says nothing
+    new.
+    """
     own: dict[tuple[str, str], AttemptEvidence] = {}
     additions: list[tuple[AttemptEvidence, Heard]] = []
     for each in level:
@@ -647,7 +666,7 @@ def _finer(attempts: list[AttemptEvidence], event: Event) -> list[AttemptEvidenc
 
 
 def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> AttemptEvidence | None:
-    """Return the attempt that an event without a payment reference means. Return None if that is
+    """Return the attempt that an event without a payment reference means; None if that is
     unclear."""
     if len(finer) == 1:
         return finer[0]
@@ -666,8 +685,7 @@ def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> Att
 
 
 def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence | None:
-    """Return the attempt whose money a refund or dispute returns. Return None if that is
-    unclear."""
+    """Return the attempt whose money a refund or dispute takes back; None if that is unclear."""
     if event.movement is not None:
         named = [a for a in finer if any(h.event.movement == event.movement for h in a.heard)]
         if len(named) == 1:

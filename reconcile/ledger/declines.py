@@ -1,9 +1,9 @@
-"""Words that explain a declined payment to a customer. The payment service's code selects them.
+"""Words that explain to a customer why a payment was declined, for each decline code of a provider.
 
-Leaves out: every reason that would help a thief or accuse a customer. A stolen card, suspected
-fraud and a block list are described like a decline without a reason, as Stripe
-(docs.stripe.com/declines/codes) and Adyen (docs.adyen.com/development-resources/refusal-reasons)
-advise. So is an unknown code. Only the codes come from these services, not the words.
+No words help a thief or accuse a customer. A stolen card, suspected fraud, a block list and an
+unknown code are described like a decline without a reason. Stripe (docs.stripe.com/declines/codes)
+and Adyen (docs.adyen.com/development-resources/refusal-reasons) advise this. Only the codes come
+from these providers, not the words.
 """
 
 import re
@@ -75,9 +75,9 @@ CUSTOMER_WORDS: Final[dict[str, str]] = {
     "mobile_pin_required": CONFIRM,
     "shopper_cancelled": STOPPED,
 }
-"""Meaning of each decline code, in words for a customer.
+"""Words for a customer, for each decline code.
 
-Some codes are left out, so that customers do not learn these reasons. Stripe asks shops to present
+Some codes are missing, so that customers do not learn these reasons. Stripe asks shops to present
 `fraudulent`, `lost_card`, `merchant_blacklist`, `pickup_card`, `restricted_card`,
 `security_violation` and `stolen_card` like `generic_decline`. Adyen asks to keep its refusals from
 shoppers, above all `FRAUD`, `Acquirer Fraud`, `Issuer Suspected Fraud`, `Blocked Card` and
@@ -90,5 +90,5 @@ _BETWEEN: Final = re.compile(r"[^a-z0-9]+")
 
 
 def customer_words(code: str | None) -> str | None:
-    """Return words for a customer about a decline code; None for a code without words."""
+    """Return the words that tell a customer about a decline code; None if the code has no words."""
     return None if code is None else CUSTOMER_WORDS.get(_BETWEEN.sub("_", code.lower()).strip("_"))

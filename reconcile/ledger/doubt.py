@@ -1,7 +1,7 @@
-"""Reasons why payments of an order are in doubt. Doubt belongs to a payment, never to an order.
+"""Find the reasons why payments of an order are in doubt.
 
-Leaves out: the outcome of the order. A payment in doubt adds nothing to the money that counts, and
-`outcome` judges the rest. Only signed or fetched events can put a payment in doubt.
+Doubt belongs to a payment, never to an order. The amount of a payment in doubt does not count for
+the order. Only signed or fetched events can put a payment in doubt.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,8 @@ from reconcile.money import Money, exponent_of
 TAKES_MONEY: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | {"succeeded"}
 
 Doubts = dict[int, list[Reason]]
-"""Reasons for doubt about payments, by the `id()` of the attempt's evidence."""
+"""Reasons for doubt about each payment. The keys are the `id()` of the attempt's evidence
+object."""
 
 
 def doubts_of(
@@ -32,11 +33,12 @@ def doubts_of(
     priced_by: tuple[str, ...],
     unpriced: Sequence[Payment],
 ) -> Doubts:
-    """Return why payments are in doubt, each payment's reasons in the order of the checks.
+    """Return the reasons why payments are in doubt, for each payment in the order of the checks.
 
-    price      price of the order if all statements agree
-    priced_by  ids of the statements of the price
-    unpriced   payments that fit no price; see `held_to_prices`
+    bodies     groups of events that have one id but different bodies
+    price      price of the order; None if statements disagree or are missing
+    priced_by  ids of the events or records that state the price
+    unpriced   payments whose amount fits no price of the order
     """
     doubts: Doubts = {}
     for group in bodies:
@@ -94,18 +96,20 @@ def doubts_of(
 # --- amounts of payments that only their order number links ---------------------------------------
 
 MOST_TOGETHER: Final = 8
-"""Maximum number of payments for which the sum of every combination is compared with the prices.
-Eight payments have 255 combinations. If there are more payments, each is compared alone."""
+"""Maximum number of payments for which every combination's sum is compared with the prices.
+
+Eight payments have 255 combinations. If there are more payments, each payment is compared alone.
+"""
 
 
 def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Payment], list[str]]:
-    """Return the payments that fit no price, and the ids of the price records that the other
-    payments fit.
+    """Return the payments that fit no price, and the ids of the price records that other payments
+    fit.
 
-    Checks only payments from sources that the policy names, and only if the order number alone
-    links them to the order. A payment fits if it equals a price that was valid at its date or
-    later, or if it is part of a sum that equals such a price. The sum need not include all
-    payments, so a stranger's payment does not put genuine payments in doubt.
+    Only payments from the sources that the policy names are checked, and only if just the order
+    number links them to the order. A payment fits if it equals a price that was valid at the
+    payment's date or later. It also fits if a combination with other payments adds up to such a
+    price, so that a stranger's payment puts no genuine payment in doubt.
     """
     found = [
         each
@@ -144,8 +148,10 @@ def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
 
 
 def _makes_up(payments: Sequence[Payment], due: Money, *, percent: int) -> bool:
-    """Return whether these captures pay the price, less a discount of up to `percent`. Money on top
-    of the price is not counted."""
+    """Check whether the payments make up the price, after a discount of up to `percent`.
+
+    Money paid on top of the price, such as a tip, does not count.
+    """
     shares = [counted_of(each, due.currency, kept=each.captured(due.currency)) for each in payments]
     captured = sum([share.captured - share.beyond for share in shares])
     price = due.minor - sum(discounted(shares, due.minor, percent=percent))
@@ -155,7 +161,7 @@ def _makes_up(payments: Sequence[Payment], due: Money, *, percent: int) -> bool:
 
 
 def contradicting_bodies(case: Case) -> list[list[Heard]]:
-    """Group events with one source and id but different bodies.
+    """Group the events that have one source and id but different bodies.
 
     Each group has an event of this order. Unconfirmed and ignored events are left out, because they
     contradict nothing.
@@ -176,17 +182,18 @@ def contradicting_bodies(case: Case) -> list[list[Heard]]:
 
 
 def _substance(heard: Heard) -> tuple[object, ...]:
-    """Return the parts of an event that must be equal in all bodies with one id."""
+    """Return the members of an event that must be equal in all its bodies."""
     e = heard.event
     return (e.claim, e.money, e.order_money, e.refunded_total, e.unclear, e.order, e.session,
             e.payment, e.movement, e.capture)  # fmt: skip
 
 
 class Shared(NamedTuple):
-    """Attempt of this order that another order's events or records also claim.
+    """An attempt of this order that the evidence of another order also claims.
 
-    records  records of the other order, and records in which the shop named the attempt for this
-             order
+    heard    events of the other order
+    records  records of the other order, and the records in which the shop named the attempt for
+             this order
     """
 
     attempt: AttemptEvidence
@@ -195,13 +202,13 @@ class Shared(NamedTuple):
 
     @property
     def cites(self) -> tuple[str, ...]:
-        """Return the ids of all evidence that claims the attempt, for either order."""
+        """Return the ids of all evidence that claims the attempt for either order."""
         records = tuple([record.record_id for record in self.records])
         return all_cites(self.attempt) + cites_of(self.heard) + records
 
 
 def shared_references(case: Case) -> list[Shared]:
-    """Return the attempts of this order that another order's evidence claims."""
+    """Return the attempts of this order that another order's evidence also claims."""
     found = []
     for attempt in case.attempts if case.foreign or case.foreign_records else ():
         if (not attempt.heard and not attempt.files) or attempt.assignment:
@@ -219,7 +226,7 @@ def shared_references(case: Case) -> list[Shared]:
 
 
 def names_attempt(each: Event | Record, attempt: AttemptEvidence) -> bool:
-    """Return whether an event or record names the attempt's payment or session."""
+    """Check whether an event or record names the attempt's payment or session."""
     return each.source == attempt.source and (
         each.payment == attempt.reference
         or (each.session is not None and attempt.belongs_to(each.session))
@@ -227,10 +234,10 @@ def names_attempt(each: Event | Record, attempt: AttemptEvidence) -> bool:
 
 
 def is_off_by_factor(amount: Money | None, price: Money | None) -> bool:
-    """Return whether an amount is exactly the price times the currency's factor. This happens if
-    minor units are taken for major units.
+    """Check whether an amount is exactly 100 times the price, or 1000 times for three decimals.
 
-    For currencies without decimals the factor is 100, as in most other currencies.
+    This happens if an amount in minor units is taken for major units. The factor follows the
+    currency's decimals, but it is 100 for currencies without decimals.
     """
     if amount is None or price is None or amount.currency != price.currency or not price.minor:
         return False
@@ -246,8 +253,11 @@ def _reasons(
     priced_by: tuple[str, ...],
     unclear: bool,
 ) -> list[Reason]:
-    """Return the doubts about a payment that its own events cause. If `unclear`, do not report a
-    missing amount, because another reason already says this."""
+    """Return the reasons for doubt that the payment's own events cause.
+
+    If `unclear` is set, a missing amount is not reported, because another reason reports it
+    already.
+    """
     found = []
     named = ("attempt", payment.attempt.reference)
     for movement in (*payment.captures, *payment.returns):
@@ -298,8 +308,10 @@ def _other_currency(payment: Payment) -> Iterable[Reason]:
 
 
 def cancellations_after(attempt: AttemptEvidence) -> list[Heard]:
-    """Return the cancellations that the provider dated after the first capture, or that cannot be
-    compared with it because a date is missing."""
+    """Return the cancellations that the provider dated after the attempt's first capture.
+
+    If dates are missing, so that they cannot be compared, all cancellations are returned.
+    """
     canceled, captured = attempt.claims.get("canceled"), attempt.claims.get("succeeded")
     if canceled is None or captured is None:
         return []

@@ -1,6 +1,7 @@
-"""Events from providers, and the deliveries that brought them.
+"""Types for verified events from providers, and for the deliveries that brought the events.
 
-Leaves out: headers, signatures and raw bytes. A Delivery is built only after verification.
+A delivery is built only after its signature is verified. Headers, signatures and raw bytes are not
+kept here.
 """
 
 import re
@@ -46,27 +47,27 @@ FOLLOWS_SUCCESS: Final[frozenset[ClaimKind]] = frozenset(
 )
 
 Standing = Literal["said", "unconfirmed", "fetched", "answered"]
-"""Degree of trust in an event.
+"""How far an event can be trusted.
 
-said         the event is covered by a signature
+said         a signature covers the event
 unconfirmed  the signature covers too little, or does not say whose event it is
 fetched      read from the provider's API to confirm an unconfirmed event
-answered     read from the API like `fetched`, but the API states no amount. The amount of the
-             unconfirmed event is used
+answered     read from the provider's API, which states no amount, so that the unconfirmed event's
+             amount is used
 """
 
 UNCLEAR_AMOUNT: Final = "amount"
 
 UNKNOWN_METHOD: Final = "unknown"
-"""Value of `method` for a slow payment whose method the event does not name."""
+"""Value of an event's `method` if the payment is slow but the event does not name its method."""
 
 ANSWERS: Final[frozenset[Standing]] = frozenset(("fetched", "answered"))
 
 UNCONFIRMED: Final[Standing] = "unconfirmed"
-"""Standing of an event that nothing has confirmed. Such an event can only make an order pending."""
+"""Trust level of an event that nothing has confirmed. It can only make an order pending."""
 
 Shop = Literal["ours", "other", "unstated"]
-"""Shop of an event's payment. Used only if the source's settings ask for the shop."""
+"""Whose payment an event is about. Only used if the source's settings ask for the shop."""
 
 PartKind = Literal[
     "base",
@@ -80,21 +81,24 @@ PartKind = Literal[
     "financed_discount",
     "presented",
 ]
-"""Kinds of the parts of an amount.
+"""Kinds of the parts that make up a captured amount.
 
-base               the part that pays the price
-discount           a discount that the shop gives
-financed_discount  a discount that the provider pays
+base               part that pays the price
+discount           discount that the shop gives
+financed_discount  discount that the provider pays
 presented          the whole amount in the customer's currency
 
-The other kinds are paid on top of the price.
+All other kinds are paid on top of the price.
 """
 
 PART_KINDS: Final[tuple[PartKind, ...]] = get_args(PartKind)
 
 StateMember = Literal["captured", "refunded", "charged_back", "refund", "chargeback"]
-"""Members of a payment's position. The first three are sums. `refund` and `chargeback` are single
-movements, each with a reference."""
+"""What a provider's statement about a payment can be about.
+
+`captured`, `refunded` and `charged_back` are sums. `refund` and `chargeback` are single movements,
+each with its own reference.
+"""
 
 STATE_MEMBERS: Final[tuple[StateMember, ...]] = get_args(StateMember)
 
@@ -105,7 +109,7 @@ STATE_WORDS: Final[tuple[StateWord, ...]] = get_args(StateWord)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of a captured amount that the provider states separately."""
+    """Part of a captured amount that the provider states separately, such as a tip."""
 
     kind: PartKind
     money: Money
@@ -113,10 +117,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """One statement of a fetched provider answer about a payment's position.
+    """One statement about a payment, from an answer that was fetched from the provider's API.
 
-    member     subject of the statement, such as the captured sum or a single refund
-    reference  reference of a single refund or chargeback
+    member     what the statement is about, such as the captured sum or a single refund
+    reference  reference of the single refund or chargeback
     at         date that the provider gave
     """
 
@@ -129,12 +133,12 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One fact from the provider, keyed by (source, event_id, digest).
+    """One fact from the provider, identified by source, event id and digest.
 
     digest          SHA-256 of the raw body, 64 hex digits
     kind            the provider's name of the event type, such as `payment.succeeded`
-    claim           what that kind means for an attempt
-    occurred_at     the provider's date; None if it gave none
+    claim           what the kind means for a payment attempt
+    occurred_at     the provider's date; None if the provider gave no date
     order, session, payment
                     references of what the event is about
     movement        reference of the refund or dispute
@@ -144,20 +148,20 @@ class Event:
     refunded_total  running total of refunds on the payment
     reason          the provider's code for a failure, such as `insufficient_funds`
     unclear         the text `amount` if an amount cannot be read exactly; else None
-    method          class of the slow payment method, as the profile calls it. UNKNOWN_METHOD if the
-                    method is slow, but the event does not name it; None if the method is not slow
+    method          class of the slow payment method, as the profile calls it; `unknown` if the
+                    event does not name the slow method; None if the method is not slow
     expected_by     latest time by which the provider should say how a pending slow payment ended;
                     None if the event has no date to count from
     revocable_days  number of calendar days after the capture during which the customer can revoke
                     the payment
-    shop            shop that the payment belongs to; None if the event's source does not ask
-    suggested       order that the event names without linking its payment to the order
+    shop            whose payment it is; None if the source's settings do not ask for the shop
+    suggested       order that the event mentions without linking its payment to the order
     agreement       reference of the subscription or billing agreement that the payment renews
     standalone      whether the refund or payout belongs to no payment
     parts           parts of the amount that the provider names
-    states          what a fetched answer states about the payment's position
+    states          what a fetched answer states about sums and movements of the payment
     stated_at       the provider's date of the version of `states`
-    standing        how far the event can be trusted; an `unconfirmed` event always claims `pending`
+    standing        how far the event can be trusted; an unconfirmed event always claims `pending`
     """
 
     source: str
@@ -190,7 +194,7 @@ class Event:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Return (source, event_id, digest). Events with equal keys are the same event."""
+        """Return the source, event id and digest. Events with equal keys are the same event."""
         return (self.source, self.event_id, self.digest)
 
     def __hash__(self) -> int:
@@ -199,7 +203,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One verified HTTP arrival of an event. A redelivery is another delivery of the same event.
+    """One verified HTTP request that brought an event.
+
+    If the provider sends the event again, that is another delivery of the same event.
 
     received_at  when the last byte of the request arrived
     """
@@ -227,14 +233,14 @@ RETURNS: Final = (
     "inquiry",
     "enquiry",
 )
-"""Words in a kind's name that suggest returned or reclaimed money."""
+"""Words in the name of an event kind that suggest returned or reclaimed money."""
 
 _TWO_WORDS: Final = frozenset(
     (("charge", "back"), ("charged", "back"), ("claw", "back"), ("clawed", "back"))
 )
 
 KINDS_REMEMBERED: Final = 1_024
-"""Number of kinds that are cached. They take about 200 kB."""
+"""Maximum number of event kinds whose result is cached. The cache takes about 200 kB."""
 
 _PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
@@ -253,6 +259,7 @@ _WORDS: Final = frozenset(form for word in RETURNS for form in _forms(word)) | {
 
 @lru_cache(maxsize=KINDS_REMEMBERED)
 def speaks_of_money_going_back(kind: str) -> bool:
-    """Return whether a kind of event contains a word of RETURNS in any grammatical form."""
+    """Check whether the name of an event kind suggests that money went back, as `refund.created`
+    does."""
     parts = [part.lower() for part in _PARTS.findall(kind)]
     return not _WORDS.isdisjoint(parts) or not _TWO_WORDS.isdisjoint(pairwise(parts))

@@ -1,6 +1,7 @@
-"""Formats a ledger as text and as JSON. The CLI, the API and the evidence show the same sentences.
+"""Format a ledger as sentences and as JSON.
 
-Leaves out: layout, such as colors, columns and pages.
+The CLI, the API and the evidence bundles show the same sentences. Layout, such as colors and
+columns, is done elsewhere.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ from reconcile.ledger.vocabulary import ATTEMPT_REASONS, FINDINGS, MANY, REASONS
 from reconcile.money import Money, to_json
 
 UNFILLED: Final = "(missing)"
-"""Placeholder for a fact that a reason lacks. It marks a bug."""
+"""Text shown in place of a fact that a reason lacks. Its appearance is a bug."""
 
 WHAT_WOULD_CHANGE_IT: Final[dict[Outcome, str]] = {
     "unresolved": "This stays so until a person settles it with the provider; do not ship",
@@ -50,7 +51,7 @@ WHAT_WOULD_CHANGE_IT: Final[dict[Outcome, str]] = {
 
 
 def reason_sentence(code: str, facts: Facts) -> str:
-    """Return the sentence of a reason, without cited ids and without a full stop."""
+    """Return the sentence for a reason, without cited ids and without a full stop."""
     known = REASONS.get(code)
     sentence = filled(ATTEMPT_REASONS[code] if known is None else known.sentence, facts)
     refunded = code in BESIDE_REFUNDS and any(name == "refunded" for name, _ in facts)
@@ -58,7 +59,10 @@ def reason_sentence(code: str, facts: Facts) -> str:
 
 
 def finding_sentence(code: FindingCode, facts: Facts) -> str:
-    """Return the sentence of one or several similar findings, without cited ids and full stop."""
+    """Return the sentence for one finding or for several combined findings.
+
+    The sentence has no cited ids and no full stop.
+    """
     count = next((value for name, value in facts if name == ALIKE), None)
     if not isinstance(count, int):
         return filled(FINDINGS[code].sentence, facts)
@@ -83,19 +87,17 @@ _MAY_BE_MISSING: Final = {
 }
 
 _AMOUNTS: Final = frozenset(("disputed", "failed", "lost", "pending", "returned"))
-"""Facts that have their own wording, `an unknown amount`, if their value is not known."""
+"""Names of facts that are shown as `an unknown amount` if their value is not known."""
 
 
 class _Words(dict[str, str]):
-    """Texts of facts by name. UNFILLED stands for a missing fact, and an empty text for a missing
-    optional fact."""
-
     def __missing__(self, name: str) -> str:
         return "" if name in _MAY_BE_MISSING else UNFILLED
 
 
 def filled(template: str, facts: Facts) -> str:
-    """Return a template filled with facts in words."""
+    """Return the template, with each placeholder replaced by the words of the fact with that
+    name."""
     words = _Words()
     for name, value in facts:
         text = _in_words(name, value)
@@ -119,10 +121,11 @@ def _in_words(name: str, value: FactValue) -> str:
 
 
 def facts_document(facts: Facts) -> FactsDocument:
-    """Return facts as JSON values. Money becomes decimal strings, instants become RFC 3339 texts,
-    and durations stay numbers of microseconds.
+    """Return facts as JSON values.
 
-    If a name occurs several times, such as `captured` in several currencies, its value is a list.
+    Money becomes decimal strings, and instants become RFC 3339 texts. Durations stay numbers of
+    microseconds. If a name occurs several times, such as `captured` in several currencies, its
+    value is a list.
     """
     document: FactsDocument = {}
     for name, value in facts:
@@ -143,7 +146,7 @@ def facts_document(facts: Facts) -> FactsDocument:
 
 
 def headline(ledger: Ledger) -> str:
-    """Return the first sentence of the explanation: what happened, with cited ids."""
+    """Return the first sentence of the explanation, which says what happened and cites ids."""
     return _reason(ledger.reasons[0])
 
 
@@ -162,8 +165,10 @@ def _why_moved(ledger: Ledger, heard: list[Heard]) -> str:
 
 
 def explain(ledger: Ledger) -> tuple[str, ...]:
-    """Return sentences on what happened, why, and what would change it, each with cited ids. Many
-    similar findings or attempts share one sentence."""
+    """Return sentences on what happened to the order, why, and what would change the outcome.
+
+    Each sentence cites ids. Many similar findings or attempts share one sentence.
+    """
     sentences = [_reason(reason) for reason in ledger.reasons]
     if len(ledger.attempts) > 1:
         sentences += attempt_sentences(ledger.attempts)
@@ -188,7 +193,8 @@ def explain(ledger: Ledger) -> tuple[str, ...]:
 
 
 def cited(ledger: Ledger) -> frozenset[str]:
-    """Return all ids that the ledger's reasons cite, and the id of the shop's cancellation."""
+    """Return all ids that the ledger's reasons cite, and the id of the shop's cancellation if there
+    is one."""
     reasons = (*ledger.reasons, *ledger.withheld)
     cites = {cite for reason in reasons for cite in reason.cites}
     canceled = ledger.case.filed.canceled
@@ -204,7 +210,10 @@ def _reason(reason: Reason) -> str:
 
 
 def attempt_sentences(attempts: Sequence[Attempt]) -> list[str]:
-    """Return sentences, with cited ids, on how attempts ended. Similar endings share a sentence."""
+    """Return sentences on how the attempts ended, with cited ids.
+
+    Many attempts that ended in a similar way share one sentence.
+    """
     return [
         f"{f'Attempt {names[0]}' if len(names) == 1 else f'Attempts {some(names)}'}: "
         f"{_reason(reason)}"
@@ -213,17 +222,20 @@ def attempt_sentences(attempts: Sequence[Attempt]) -> list[str]:
 
 
 def finding_text(finding: Finding) -> str:
-    """Return the sentence of a finding, with cited ids."""
+    """Return the sentence for a finding, with cited ids."""
     return finding_sentence(finding.code, finding.facts) + _cites(finding.cites)
 
 
 def withheld_text(reason: Reason) -> str:
-    """Return a sentence, with cited ids, on why a paid order must not be shipped."""
+    """Return a sentence on why a paid order must not be shipped, with cited ids."""
     return f"Do not ship: {_reason(reason)}"
 
 
 def ledger_document(ledger: Ledger) -> ledger_documents.FoldedDocument:
-    """Return the ledger as JSON values. The last member, `fingerprint`, covers all but `as_of`."""
+    """Return the ledger as JSON values.
+
+    The last member, `fingerprint`, is a digest of all members except `as_of`.
+    """
     placed = {id(h): a.reference for a in ledger.case.attempts for h in (*a.heard, *a.unconfirmed)}
     document: ledger_documents.FoldedDocument = {
         "order": ledger.order,
@@ -282,7 +294,7 @@ def ledger_document(ledger: Ledger) -> ledger_documents.FoldedDocument:
 
 
 def window_document(window: PaymentWindow) -> ledger_documents.WindowDocument:
-    """Return the time limits of an order's slow payments as JSON values."""
+    """Return the time limits of the order's slow payments as JSON values."""
     return {
         "expected_by": format_known(window.expected_by),
         "method_class": window.method_class,
@@ -344,7 +356,10 @@ def _sides(balance: Balance) -> ledger_documents.BalanceDocument:
 def _timeline_row(
     heard: Heard, ledger: Ledger, attempt: str | None
 ) -> ledger_documents.TimelineRowDocument:
-    """Return a row of the timeline. `attempt` is None if the event could belong to several."""
+    """Return one event as a row of the order's timeline.
+
+    `attempt` is None if the event could belong to several attempts.
+    """
     event = heard.event
     notes = []
     if event.occurred_at is None:

@@ -1,7 +1,7 @@
 """Checks that find unusual facts about an order and add them to its ledger as findings.
 
-Leaves out: decisions. A finding never changes an outcome. Each check is a function listed in
-`CHECKS` or `CHECKS_OF_RECORDS`. Checks read only the Case and its Judgement, so the order of
+A finding never changes the order's outcome. Each check is a function in `CHECKS` or
+`CHECKS_OF_RECORDS`. A check reads only the grouped evidence and its judgement, so the order of
 arrival does not matter.
 """
 
@@ -22,7 +22,7 @@ from reconcile.ledger.vocabulary import FINDING_CODES
 
 _FINAL: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "expired")
 _EXCLUDING: Final = frozenset((*_FINAL, "succeeded", "authorized", "dispute_won", "dispute_lost"))
-"""Claims that can contradict each other on one attempt."""
+"""Claims of events that can contradict each other on one attempt."""
 
 _GIVEN_UP: Final[tuple[ClaimKind, ...]] = ("timed_out", "expired")
 
@@ -31,8 +31,8 @@ _GIVEN_UP: Final[tuple[ClaimKind, ...]] = ("timed_out", "expired")
 
 
 def of_events(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find `redelivered`, `delivered_late`, `dated_in_future` and `unrecognized_event` in one
-    pass."""
+    """Find events that were redelivered, came late, have a date in the future, or are of unknown
+    kind."""
     found: list[Finding] = []
     late_after = case.policy.late_after
     tolerance = case.policy.future_tolerance
@@ -68,7 +68,7 @@ def same_id_different_body(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def of_attempts(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find `out_of_order`, `contradictory_claims` and `success_after_deadline` in one pass."""
+    """Find events out of order, contradicting claims, and successes after the deadline."""
     found: list[Finding] = []
     for evidence, attempt in zip(case.attempts, judgement.attempts, strict=True):
         claims = evidence.claims
@@ -93,8 +93,10 @@ def of_attempts(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def _arrived_late(heard: list[Heard]) -> bool:
-    """Return whether an event arrived before an event with an earlier date. Events with equal dates
-    may arrive in any order."""
+    """Check whether an event arrived before an event with an earlier date.
+
+    Events with equal dates may arrive in any order.
+    """
     date = EARLIEST - TICK
     earlier = same = 0
     for each in heard:
@@ -108,8 +110,10 @@ def _arrived_late(heard: list[Heard]) -> bool:
 
 
 def _early(heard: list[Heard], *, latest: Callable[[Instant, Instant], Instant]) -> set[int]:
-    """Return the `id()` of each event that arrived out of order. Events with equal dates may arrive
-    in any order."""
+    """Return the `id()` of each event that arrived out of order.
+
+    Events with equal dates may arrive in any order.
+    """
     found: set[int] = set()
     reached: Instant | None = None
     for _, same in groupby(heard, key=lambda each: each.at):
@@ -163,8 +167,10 @@ def _after_all(heard: Heard, captured: list[Heard]) -> bool:
 
 
 def _same_end(won: Heard, lost: Heard) -> bool:
-    """Return whether a won and a lost dispute contradict each other. If both are dated and the
-    dates differ, they do not, because the later event decides."""
+    """Check whether a won and a lost dispute contradict each other.
+
+    There is no contradiction if both have different dates, because the later event decides.
+    """
     names = (won.event.movement, lost.event.movement)
     if None not in names and names[0] != names[1]:
         return False
@@ -217,7 +223,7 @@ def _after_deadline(
 
 
 def recovered_on_later_attempt(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find an order paid after an earlier attempt had failed."""
+    """Find an order that was paid after an earlier attempt had failed."""
     attempts = judgement.attempts
     if len(attempts) < 2:
         return []
@@ -235,7 +241,7 @@ def recovered_on_later_attempt(case: Case, judgement: Judgement) -> list[Finding
 
 
 def shared_with_other_order(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find payments and sessions claimed for two orders: `contradictory_claims` across orders."""
+    """Find payments and sessions that evidence claims for this order and for another order."""
     return [
         Finding(
             code="contradictory_claims",
@@ -247,7 +253,8 @@ def shared_with_other_order(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def assignment_contradicted(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find payments assigned to this order that later evidence claims for another order."""
+    """Find payments that were assigned to this order, but that later evidence claims for another
+    order."""
     found: dict[tuple[str, str], list[str]] = {}
     for attempt in case.attempts:
         record = case.filed.assigned.get(attempt.assignment or "")
@@ -276,8 +283,7 @@ Check = Callable[[Case, Judgement], Iterable[Finding]]
 
 
 def find(case: Case, judgement: Judgement) -> tuple[Finding, ...]:
-    """Return all findings, sorted by the order of their codes in the vocabulary. Findings with
-    equal codes keep the order of the checks."""
+    """Run all checks, and return their findings in the order of the vocabulary's finding codes."""
     found: list[Finding] = []
     for check in CHECKS:
         found += check(case, judgement)
@@ -299,8 +305,10 @@ _OURS: Final[frozenset[RecordKind]] = frozenset(("held", "payment_assigned"))
 
 
 def order_unknown(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find an order that only the provider knows.
-    Holds and assignments do not count as statements of the shop."""
+    """Find an order that only the provider knows, because the shop has stated nothing about it.
+
+    Holds and assignments do not count as statements of the shop.
+    """
     filed = case.filed
     stated = () if filed is NOTHING_FILED else filed.records()
     if not case.heard or any(record.kind not in _OURS for record in stated):
@@ -309,7 +317,7 @@ def order_unknown(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def session_unknown(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find requested sessions for which no answer came and none is expected."""
+    """Find requested sessions for which no answer came and none is expected any more."""
     return [
         Finding(
             code="session_unknown",
@@ -325,8 +333,7 @@ def session_unknown(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
-    """Return the instant since which the order is known to be paid and nothing prevents
-    shipping."""
+    """Return when the order became both paid and free of anything that prevents shipping."""
     pieces = [_paid_since(judgement), case.filed.released_at]
     for attempt in case.attempts:
         for claim in _GIVES_BACK:
@@ -360,8 +367,7 @@ def _arrived(payment: Payment) -> Instant:
 
 
 def fulfillment_deadline(case: Case, judgement: Judgement) -> Instant | None:
-    """Return the instant at which an unfulfilled paid order becomes a finding; None if it never
-    does."""
+    """Return when a paid but unfulfilled order becomes a finding; None if it never does."""
     filed = case.filed
     window = case.policy.fulfillment_window
     if window is None or filed.placed is None or filed.fulfilled:
@@ -372,7 +378,7 @@ def fulfillment_deadline(case: Case, judgement: Judgement) -> Instant | None:
 
 
 def paid_but_not_fulfilled(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find an order that could be shipped, but was not shipped in the allowed time."""
+    """Find a paid order that could be shipped, but was not shipped within the allowed time."""
     placed, deadline = case.filed.placed, judgement.ship_by
     if placed is None or deadline is None or case.as_of < deadline:
         return []
@@ -392,7 +398,7 @@ _ALL_GONE: Final = frozenset(("refunded_in_full", "reversal_amount_unclear", "ch
 
 
 def fulfilled_but_not_paid(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find a fulfilled order that was not fully paid, or whose money all went back."""
+    """Find a fulfilled order that was never fully paid, or whose money had all gone back before."""
     fulfilled, price = case.filed.fulfilled, judgement.expected.money
     if fulfilled is None:
         return []
@@ -439,7 +445,8 @@ def price_changed(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def held_back(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find unreleased holds. The order must not be fulfilled until a person releases them."""
+    """Find holds that are not released. The order must not be fulfilled until a person releases
+    them."""
     return [
         Finding(
             code="held_back",
@@ -451,7 +458,7 @@ def held_back(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def maybe_other_shop(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find the open hold for a payment that may belong to another shop."""
+    """Find a hold that was placed because a payment may belong to another shop."""
     record = case.filed.holds.get(MAYBE_OTHERS)
     if record is None:
         return []
@@ -476,8 +483,10 @@ CHECKS: Final[tuple[Check, ...]] = (
     findings_money.amounts_that_are_no_price,
     findings_money.unread_money_event,
 )
-"""Checks that need no merchant's record. List a new check here or in CHECKS_OF_RECORDS, and add its
-code and words to `vocabulary`."""
+"""Checks that need no record from the shop.
+
+Add a new check here or to `CHECKS_OF_RECORDS`, and its code and words to `vocabulary`.
+"""
 
 CHECKS_OF_RECORDS: Final[tuple[Check, ...]] = (
     assignment_contradicted,

@@ -1,8 +1,4 @@
-"""Findings about moved money, such as an amount that is stated twice, stated differently, too large
-or too small.
-
-Leaves out: the outcome of the order; `outcome` decides it.
-"""
+"""Find unusual facts about moved money, such as a contradicting, too large or too small amount."""
 
 from typing import Final
 
@@ -19,7 +15,7 @@ from reconcile.money import Money
 
 
 def semantic_duplicate(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find movements of money that events with different ids state more than once."""
+    """Find captures, refunds or other movements that several events with different ids state."""
     found: list[Finding] = []
     for movement in judgement.movements:
         # Events of a dispute are its steps, not repetitions.
@@ -51,7 +47,7 @@ def conflicting_amounts(case: Case, judgement: outcome.Judgement) -> list[Findin
 def captures(case: Case, judgement: outcome.Judgement) -> list[Finding]:
     """Compare the captures with the price.
 
-    Finds `paid_twice`, `overpaid`, `other_currency_received`, `amount_mismatch`,
+    Returns the findings `paid_twice`, `overpaid`, `other_currency_received`, `amount_mismatch`,
     `amount_off_by_minor_unit` and `currency_mismatch`.
     """
     captured, expected = judgement.captures, judgement.expected
@@ -87,7 +83,8 @@ def captures(case: Case, judgement: outcome.Judgement) -> list[Finding]:
 
 
 def amounts_that_are_no_price(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find payments linked only by the order number whose amounts fit no price."""
+    """Find payments that only the order number links to the order, and whose amount fits no
+    price."""
     return [
         Finding(code="amount_not_price", cites=reason.cites, facts=reason.facts)
         for reasons in (judgement.doubts.values() if case.policy.mismatch_held else ())
@@ -121,7 +118,7 @@ def _under_way(judgement: outcome.Judgement, currency: str) -> Facts:
 
 
 def _surplus(judgement: outcome.Judgement, expected: Money) -> Finding:
-    """Return the finding `paid_twice` or `overpaid`. Captures in doubt are not counted."""
+    """Return the finding `paid_twice` or `overpaid`. Captures in doubt do not count."""
     counting = {id(m) for payment in judgement.sure() for m in payment.captures}
     captured = [m for m in judgement.captures if id(m) in counting]
     owed = Money(minor=judgement.surplus, currency=expected.currency)
@@ -155,7 +152,8 @@ def _mismatch(code: FindingCode, judgement: outcome.Judgement, captured: list[Mo
 
 
 def refunds(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find `refund_standalone`, `refund_without_payment` and `refund_exceeds_capture`."""
+    """Find refunds that belong to no payment, whose payment is unknown, or that exceed the
+    capture."""
     if len(judgement.captures) == len(judgement.movements):
         return []
     found: list[Finding] = []
@@ -187,7 +185,7 @@ def refunds(case: Case, judgement: outcome.Judgement) -> list[Finding]:
 
 
 def disputes(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find `dispute_open`, `dispute_lost` or `dispute_won` for each dispute, by its state."""
+    """Return a finding for each dispute, which says whether the dispute is open, lost or won."""
     if judgement.plain:
         return []
     return [
@@ -226,7 +224,7 @@ def _dispute(payment: movements.Payment, dispute: movements.Dispute) -> Finding:
 
 
 def refunds_under_way(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find `refund_pending`, `refund_overdue` and `refund_failed`."""
+    """Find refunds that are pending, overdue or failed."""
     if judgement.plain:
         return []
     found = []
@@ -266,20 +264,23 @@ _REFUNDS: Final[tuple[ClaimKind, ...]] = ("refund_pending", "refunded")
 
 
 def refund_due(refund: movements.PendingRefund, policy: Policy) -> Instant:
-    """Return when a refund under way becomes overdue."""
+    """Return when a pending refund becomes overdue."""
     return min(refund.begun_at + policy.refund_window, LATEST)
 
 
 def next_refund_due(case: Case, judgement: outcome.Judgement) -> Instant | None:
-    """Return when the next refund under way becomes overdue; None if none will."""
+    """Return when the next pending refund becomes overdue; None if none will."""
     payments = () if judgement.plain else judgement.payments
     due = [refund_due(each, case.policy) for payment in payments for each in payment.pending]
     return min([each for each in due if each > case.as_of], default=None)
 
 
 def reversal_amounts(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find `reversal_amount_mismatch`: the amount of a reversal equals neither the money that it
-    took back, nor the captured total, nor any capture."""
+    """Find reversals whose stated amount fits nothing that is known of the payment.
+
+    An amount fits if it equals the money that the reversal took back, the captured total, or a
+    capture.
+    """
     return [
         Finding(
             code="reversal_amount_mismatch",
@@ -296,7 +297,7 @@ def reversal_amounts(case: Case, judgement: outcome.Judgement) -> list[Finding]:
 
 
 def unread_money_event(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find events of unknown kinds whose names suggest returned money."""
+    """Find events of unknown kinds whose names suggest that money went back."""
     return [
         Finding(
             code="unread_money_event",

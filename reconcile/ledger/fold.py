@@ -1,10 +1,8 @@
 """Compute an order's ledger from its history, as of one instant. This is called a fold.
 
 Every ledger is computed here in three steps: arrange, judge and find. Each step uses only the
-results of earlier steps.
-
-Leaves out: sequence numbers, previous statuses and clocks. A ledger depends only on the history,
-the policy and the instant.
+results of earlier steps. A ledger depends only on the history, the policy and the instant, never on
+the clock or an earlier ledger.
 """
 
 from typing import Final
@@ -25,7 +23,7 @@ from reconcile.money import Money
 
 
 def fold(history: History, *, policy: Policy, as_of: Instant) -> Ledger:
-    """Return the ledger of an order as known at `as_of`."""
+    """Compute the ledger of an order, as known at `as_of`."""
     case = arrange(history, policy=policy, as_of=as_of)
     judgement = decide(case)
     judgement.withheld = withheld(case, judgement)
@@ -88,14 +86,14 @@ FINAL: Final[frozenset[Outcome]] = frozenset(
         "timed_out",
     )
 )
-"""Outcomes that nobody needs to act on."""
+"""Outcomes that need no further action."""
 
 
 def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
-    """Return whether the order is finished at the ledger's instant.
+    """Check whether the order is finished, so that nothing more is expected.
 
     The outcome is final, nothing is open or pending, and no finding is an error. The order shares
-    no evidence with another order, and nothing has arrived during `quiet`.
+    no evidence with another order, and nothing arrived for it during the last `quiet` microseconds.
     """
     return (
         ledger.outcome in FINAL
@@ -111,31 +109,37 @@ def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
 
 
 def is_known(ledger: Ledger) -> bool:
-    """Return whether anything is known about the order itself.
-    Payments of other shops, and refunds without a payment that name the order, do not count."""
+    """Check whether anything is known about the order itself.
+
+    Payments of other shops do not count. Refunds that name the order but no payment do not count
+    either.
+    """
     case = ledger.case
     return bool(case.heard or case.foreign or case.moved or case.filed.records())
 
 
 def is_disputed(ledger: Ledger) -> bool:
-    """Return whether a dispute is open. The outcome need not show this, because other money may
-    make up the price, or all money may be refunded."""
+    """Check whether a dispute of the order is open.
+
+    The outcome need not show the dispute, because other money may pay the price, or all money may
+    be refunded.
+    """
     return any(finding.code == "dispute_open" for finding in ledger.findings)
 
 
 def is_window_open(ledger: Ledger) -> bool:
-    """Return whether a slow payment is under way, overdue, or still revocable."""
+    """Check whether a slow payment of the order is pending, overdue or still revocable."""
     window = ledger.window
     revocable = window.revocable_until
     return window.expected_by is not None or (revocable is not None and revocable > ledger.as_of)
 
 
 def closed_at(ledger: Ledger) -> Instant | None:
-    """Return when the order got its final outcome, by the dates of its evidence; None if its
-    outcome is not final.
+    """Return when the order got its final outcome; None if its outcome is not final.
 
-    This is the first capture, else the end of the last attempt, else the shop's cancellation. Money
-    that goes back later does not reopen an order. The result is never after the ledger's instant.
+    This is the date of the first capture, else the end of the last attempt, else the shop's
+    cancellation. It is never after the ledger's instant. Money that goes back later does not change
+    it.
     """
     if ledger.outcome not in FINAL:
         return None
@@ -152,6 +156,6 @@ def closed_at(ledger: Ledger) -> Instant | None:
 
 
 def last_heard(history: History) -> Instant:
-    """Return when a delivery or record of the order last arrived; 0 if none ever did."""
+    """Return when the last delivery or record of the order arrived; 0 if none ever did."""
     received = [delivery.received_at for delivery in history.deliveries]
     return max(received + [record.recorded_at for record in history.records], default=EARLIEST)

@@ -1,11 +1,11 @@
-"""Reasons why a paid order must not be fulfilled.
+"""Find the reasons why a paid order must not be fulfilled.
 
-Leaves out: whether the order is paid; `outcome` decides that. A shop may ship if `fulfillable` is
-true: the outcome is `succeeded` and there is no reason here.
+The shop may ship if `fulfillable` is true. This means that the outcome is `succeeded` and that no
+reason is found here.
 
-Money is on hold for an open dispute, a refund under way, or an unread event that speaks of returned
-money. The amount on hold is never more than the payment still has. If an unread event names no
-known payment, the money of all payments is on hold.
+Money is on hold for an open dispute, a pending refund, or an event of unknown kind whose name
+suggests returned money. The amount on hold is never more than the money that is left of the
+payment. If such an event names no known payment, the money of all payments is on hold.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,8 @@ from reconcile.money import Money
 
 
 def withheld(case: Case, judgement: Judgement) -> tuple[Reason, ...]:
-    """Return every reason not to fulfill; none if the order is not paid."""
+    """Return every reason not to fulfill a paid order. The result is empty if the order is not
+    paid."""
     if judgement.outcome != "succeeded":
         return ()
     found = []
@@ -40,8 +41,10 @@ def withheld(case: Case, judgement: Judgement) -> tuple[Reason, ...]:
 
 
 def _is_free(case: Case, judgement: Judgement) -> bool:
-    """Return whether both the shop and the provider state that the order is free. An order whose
-    price is paid by tenders, such as gift cards, is not free."""
+    """Check whether both the shop and the provider state that the order is free.
+
+    An order whose price is paid by gift cards or other tenders is not free.
+    """
     placed = case.filed.placed
     return (
         placed is not None
@@ -56,8 +59,10 @@ def _is_free(case: Case, judgement: Judgement) -> bool:
 
 
 def _needs_a_record(case: Case) -> bool:
-    """Return whether the policy requires that the shop stated the order's price. Orders that began
-    before `require_order_record_since` are exempt."""
+    """Check whether the policy demands that the shop has stated the order's price.
+
+    Orders that began before `require_order_record_since` are exempt.
+    """
     since = case.policy.require_order_record_since
     if since is None:
         return False
@@ -71,7 +76,7 @@ def _needs_a_record(case: Case) -> bool:
 
 
 def is_unread(heard: Heard) -> bool:
-    """Return whether a signed or fetched event of unknown kind speaks of money going back."""
+    """Check whether a signed or fetched event of unknown kind suggests that money went back."""
     event = heard.event
     return (
         event.claim == "unrecognized"
@@ -103,8 +108,10 @@ def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
 
 
 def _on_hold(payment: Payment, currency: str) -> tuple[int, list[Heard]]:
-    """Return the money that may still go back, and the events about it. Disputes that state an
-    amount are left out, because `standing` subtracts them already."""
+    """Return the amount of a payment that may still go back, and the events about it.
+
+    Disputes that state an amount are not included, because `standing` subtracts them already.
+    """
     unstated = [d for d in payment.disputes if d.unstated and d.word != "won"]
     if not (payment.pending or payment.unread or unstated or payment.undos):
         return 0, []
@@ -134,8 +141,7 @@ def _unplaced(case: Case, judgement: Judgement) -> list[Heard]:
 
 
 def _reversals_of_others(payment: Payment, judgement: Judgement) -> list[Heard]:
-    """Return the reversals of a payment without a capture. They may in fact concern a payment that
-    was captured."""
+    """Return the reversals of an uncaptured payment that may in fact concern a captured payment."""
     found = []
     captured = [p.attempt for p in judgement.payments if p.captures]
     for heard in payment.attempt.claims.get("reversed", ()):

@@ -1,7 +1,7 @@
 """Combine many similar findings, attempts or ids into one sentence.
 
-Leaves out: the words, which are in `vocabulary`. A ledger lists each finding and attempt
-separately. Code that shows them calls `grouped` or `grouped_reasons` first.
+A ledger lists each finding and attempt separately. Code that shows them combines them here first.
+The words are in `vocabulary`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,21 +11,23 @@ from reconcile.ledger.ledger import Attempt, Facts, FactValue, Finding, Reason
 from reconcile.ledger.vocabulary import MANY
 
 ONE_BY_ONE: Final = 3
-"""Maximum number of findings of one code that get a sentence each."""
+"""Maximum number of findings with one code that get a sentence each."""
 
 NAMED: Final = 8
-"""Maximum number of ids that a sentence names. The JSON document has all of them."""
+"""Maximum number of ids that a sentence names. The JSON document has all ids."""
 
 NAMED_CHARACTERS: Final = 240
-"""Maximum number of characters of the ids in a sentence. This keeps each row of a list below about
-1 KB."""
+"""Maximum total length of the ids in a sentence. It keeps each row of a list below about 1 KB."""
 
 ALIKE: Final = "alike"
 
 
 def some(values: Sequence[str], *, most: int = NAMED) -> str:
-    """Join at most `most` texts, from the first on, with at most NAMED_CHARACTERS characters in
-    total. If texts are left out, append how many."""
+    """Join the first texts with commas, and append how many further texts are left out.
+
+    The result has up to `most` texts with up to NAMED_CHARACTERS characters in total, but always
+    the first text.
+    """
     shown: list[str] = []
     left = NAMED_CHARACTERS
     for each in values[:most]:
@@ -54,7 +56,7 @@ def _alike(each: Sequence[Each], code: Callable[[Each], str]) -> Iterator[list[E
 
 
 def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Combine the findings of each code that has more than ONE_BY_ONE findings."""
+    """Combine findings with equal codes if there are more than ONE_BY_ONE of them."""
     found: list[Finding] = []
     for same in _alike(findings, lambda each: each.code):
         first = same[0]
@@ -67,9 +69,9 @@ def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason]]:
-    """Return pairs of attempt references and the reason why these attempts ended.
+    """Return pairs of attempt references and the reason why the attempts ended.
 
-    Attempts with one reason code share a pair if there are more than ONE_BY_ONE of them.
+    Attempts with equal reason codes share a pair if there are more than ONE_BY_ONE of them.
     """
     found: list[tuple[list[str], Reason]] = []
     for same in _alike(attempts, lambda each: each.reason.code):
@@ -85,8 +87,9 @@ def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason
 def joined(each: Sequence[Facts]) -> Facts:
     """Merge the facts of several findings, so that each name has one value.
 
-    For numbers and deadlines, keep the largest value. For other instants, keep the earliest, and
-    add the latest as `last_…`. Join texts, at most ONE_BY_ONE of them. Omit amounts that differ.
+    Of numbers and deadlines, the largest value is kept. Of other instants, the earliest is kept,
+    and the latest is added as `last_…`. Up to ONE_BY_ONE texts are joined. Amounts that differ are
+    omitted.
     """
     values: dict[str, dict[FactValue, None]] = {}
     for facts in each:

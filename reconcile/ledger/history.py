@@ -1,7 +1,7 @@
-"""History of one order: everything that is known about it, as a set of deliveries and records.
+"""History of one order: the set of all deliveries and records that are known about it.
 
-A history only grows, because new evidence is added by set union. Leaves out: any sequence among the
-members of the set, and any judgement.
+A history only grows, because new evidence is added by set union. The members of the set have no
+sequence.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from reconcile.ledger.records import Record
 class History:
     """Deliveries and records of one order.
 
-    Includes deliveries that name another order but share a reference or id, so that the fold sees
-    the contradiction.
+    Deliveries that name another order are included if they share a reference or id with this order,
+    so that the contradiction is seen.
     """
 
     order: str
@@ -27,7 +27,8 @@ class History:
     records: frozenset[Record] = frozenset()
 
     def __or__(self, other: History) -> History:
-        """Return the union. Raises ValueError for histories of different orders."""
+        """Return the union of two histories. Raises ValueError if they belong to different
+        orders."""
         if self.order != other.order:
             raise ValueError("histories of different orders have no union")
         return History(
@@ -37,7 +38,7 @@ class History:
         )
 
     def known_at(self, as_of: Instant) -> History:
-        """Return the part of the history that was received or recorded at or before an instant."""
+        """Return the part of the history that was received or recorded no later than `as_of`."""
         return History(
             order=self.order,
             deliveries=frozenset(d for d in self.deliveries if d.received_at <= as_of),
@@ -45,30 +46,36 @@ class History:
         )
 
     def instant_at(self, now: Instant) -> Instant:
-        """Return the instant at which to fold.
+        """Return the instant for which the order's ledger should be computed.
 
-        This is `now`, or the latest arrival if that is later because a clock was fast.
+        This is `now`. If a delivery or record has a later arrival because a clock was fast, it is
+        that arrival.
         """
         heard = [d.received_at for d in self.deliveries]
         recorded = [r.recorded_at for r in self.records if r.kind != "redated"]
         return max([now, *heard, *recorded])
 
     def as_stored(self) -> History:
-        """Return a copy in which misdated deliveries and records have their stored, wrong
-        instants."""
+        """Return a copy in which wrongly dated deliveries and records have the wrong instants, as
+        stored."""
         return self._moved((r.replaces, r.expires_at or r.at) for r in self._redatings())
 
     def as_it_counts(self) -> History:
-        """Return a copy in which misdated deliveries and records have their corrected instants.
-        Undoes `as_stored`."""
+        """Return a copy in which wrongly dated deliveries and records have their corrected
+        instants.
+
+        This undoes `as_stored`.
+        """
         return self._moved((r.replaces, r.at) for r in self._redatings())
 
     def _redatings(self) -> list[Record]:
         return [r for r in self.records if r.kind == "redated"]
 
     def _moved(self, moves: Iterable[tuple[str | None, Instant]]) -> History:
-        """Return a copy in which the named deliveries and records have new instants. If an id is
-        named several times, its earliest new instant is used."""
+        """Return a copy in which the named deliveries and records have new instants.
+
+        If an id is named several times, its earliest new instant is used.
+        """
         instants: dict[str | None, Instant] = {}
         for thing, at in moves:
             instants[thing] = min(instants.get(thing, at), at)
@@ -87,7 +94,7 @@ class History:
         )
 
     def only(self, cites: Iterable[str]) -> History:
-        """Return the deliveries and records with these event ids and record ids."""
+        """Return the part of the history that has these event ids and record ids."""
         wanted = frozenset(cites)
         return History(
             order=self.order,
