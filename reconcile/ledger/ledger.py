@@ -1,7 +1,7 @@
-"""Types of a fold's result: one order's ledger and its parts.
+"""Types for one order's ledger and its parts, as a fold computes them.
 
-Leaves out: wording. Reasons and findings carry a code, cited ids and facts, which `vocabulary`,
-`explain` and `plain` turn into sentences.
+Reasons and findings carry a code, cited ids and facts. `vocabulary`, `explain` and `plain` turn
+these into sentences.
 """
 
 from collections.abc import Sequence
@@ -42,16 +42,17 @@ EntryKind = Literal["captured", "refunded", "reversed", "dispute_lost"]
 
 FactValue = str | int | bool | Money | None
 Facts = tuple[tuple[str, FactValue], ...]
-"""Named values. A name that ends in `_at` has an Instant, a name that ends in `_us` a Duration."""
+"""Named values. A name that ends in `_at` has an Instant, and a name that ends in `_us` has a
+Duration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Reason for a conclusion.
+    """Why the ledger concludes something.
 
     code   name of the reason
     cites  ids of the events and records that prove the reason
-    facts  amounts, instants and texts that the sentence of the reason names
+    facts  amounts, instants and texts that the reason's sentence mentions
     """
 
     code: str
@@ -61,7 +62,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Named observation on a ledger."""
+    """Something unusual that was noticed about an order. It never changes the order's outcome."""
 
     code: FindingCode
     cites: tuple[str, ...]
@@ -73,16 +74,16 @@ class Finding:
 
 
 OVERDUE: Final = "overdue_at_provider"
-"""Reason code of an order whose pending payments are all slow and past their windows."""
+"""Reason code of an order whose pending payments are all slow and later than expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One judged attempt of the customer to pay.
+    """One attempt of the customer to pay, with its outcome.
 
-    ended_at         date of its final event, or its deadline; None while it is open
+    ended_at         date of the final event, or the deadline; None while the attempt is open
     method           class of a slow payment method; None if the provider names none
-    expected_by      end of a slow payment's window, while the payment is pending
+    expected_by      when a pending slow payment should have ended
     revocable_until  instant until which the customer can revoke a captured payment; None if the
                      profile does not say
     """
@@ -99,17 +100,18 @@ class Attempt:
 
     @property
     def overdue(self) -> bool:
-        """Return whether a slow payment's window is over without a known end."""
+        """Check whether a slow payment should have ended by now, but its end is unknown."""
         return self.reason.code == OVERDUE
 
 
 @dataclass(slots=True)
 class Movement:
-    """One movement of money.
+    """One movement of money, such as a capture or a refund.
 
-    stated    distinct amounts that its events state, sorted
-    rests_on  events of other movements that were used to compute its amount
-    named     the record from which the amount comes; None if the amount comes from events
+    heard     events that report the movement
+    stated    different amounts that these events state, sorted
+    rests_on  events of other movements that were used to compute the amount
+    named     the record that states the amount; None if events state it
     money     the amount; None unless exactly one amount is stated
     """
 
@@ -132,8 +134,10 @@ class Movement:
 
     @property
     def stating(self) -> Sequence[Heard]:
-        """Return the events that report this movement. For a lost dispute, return only the events
-        that report the loss."""
+        """Return the events that report this movement.
+
+        For a lost dispute, these are only the events that report the loss.
+        """
         if len(self.heard) == 1 or self.kind != "dispute_lost":
             return self.heard
         losses = [each for each in self.heard if each.event.claim == "dispute_lost"]
@@ -142,7 +146,10 @@ class Movement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A movement of money, entered once. Captured money is positive, returned money negative."""
+    """One line of a ledger, for one movement of money.
+
+    Captured money is positive, and returned money is negative.
+    """
 
     at: Instant
     kind: EntryKind
@@ -154,10 +161,9 @@ class Entry:
 class PaymentWindow(NamedTuple):
     """Time limits of an order's slow payments.
 
-    expected_by      when the last slow payment under way should have ended; None if none is under
-                     way
-    method_class     method of the slow payment under way that ends last. If no slow payment is
-                     under way, the method of the payment that can be revoked longest
+    expected_by      when the last pending slow payment should have ended; None if none is pending
+    method_class     method of the pending slow payment that ends last. If none is pending, the
+                     method of the payment that can be revoked longest
     revocable_until  instant until which customers can revoke a captured payment; None if no profile
                      states it
     """
@@ -172,7 +178,7 @@ NO_WINDOW: Final = PaymentWindow()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Balance:
-    """Minor units captured and returned in one currency, all positive.
+    """Money captured and returned in one currency, in minor units. All numbers are positive.
 
     lost  amount lost in disputes, less what a later win returned
     """
@@ -190,29 +196,28 @@ class Balance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """One order as known at `as_of`.
+    """Ledger of one order, as known at `as_of`.
 
     expected          price of the order; None if nobody stated it, or if statements disagree
     balances          balance of each currency, sorted by currency code
-    held              amount in the order's currency that was captured, less returns and open
-                      disputes; None if no money moved
-    owed              amount in the order's currency that must be given back, including amounts that
-                      refunds under way will return. It is the surplus. If the order was canceled,
-                      it is the whole held amount. None if nothing is owed
-    returning         part of `owed` that refunds under way will return; None if there is no such
-                      part
-    returning_more    whether a refund under way states no amount. If so, more of `owed` may be on
-                      its way back than `returning` says
-    on_top            part of `held` that is on top of the price, by kind
-    came_on_top       amount that the customer paid on top of the price, by kind. Some of it may
-                      have been returned
+    held              captured amount, less returns and open disputes, in the order's currency; None
+                      if no money moved
+    owed              amount to give back, in the order's currency; None if nothing is owed. It is
+                      the surplus, or the whole held amount if the order was canceled. It includes
+                      amounts that pending refunds will return
+    returning         part of `owed` that pending refunds will return; None if there is no such part
+    returning_more    whether a pending refund states no amount. If so, more of `owed` may be on its
+                      way back than `returning` says
+    on_top            part of `held` that was paid on top of the price, for each kind
+    came_on_top       amount that the customer paid on top of the price, for each kind. Some of this
+                      amount may have been returned
     discount          amount that provider discounts took off the price in `expected`; None if there
                       were no such discounts
-    movements         movements from which the entries were made
+    movements         movements of money from which the entries were made
     reasons           reasons for the outcome, the deciding reason first
     withheld          reasons not to fulfill a paid order; empty for other orders
     next_decision_at  instant before which the ledger cannot change without new evidence
-    case              the evidence as the fold arranged it; the timeline shows it
+    case              the evidence of the order, grouped by attempt
     """
 
     order: str
@@ -239,12 +244,12 @@ class Ledger:
 
     @property
     def has_captures(self) -> bool:
-        """Return whether a capture counts."""
+        """Check whether the ledger has an entry for captured money."""
         return any(entry.kind == "captured" for entry in self.entries)
 
     @property
     def held_for_price(self) -> Money | None:
-        """Return `held` without the part that is on top of the price."""
+        """Return the held amount without the part that was paid on top of the price."""
         if self.held is None or not self.on_top:
             return self.held
         above = sum([part.money.minor for part in self.on_top])
@@ -252,7 +257,7 @@ class Ledger:
 
     @property
     def window(self) -> PaymentWindow:
-        """Return the known facts about the order's slow payments."""
+        """Return the time limits of the order's slow payments."""
         named = [a for a in self.attempts if a.method is not None]
         if not named:
             return NO_WINDOW

@@ -1,6 +1,7 @@
-"""Types of the documents that `explain` and `plain` build from a ledger.
+"""Types for the JSON documents that are built from a ledger.
 
-Leaves out: later statements of the shop, and data stored beside a ledger. `app` adds both.
+`app` extends some documents with later statements of the shop and with data stored next to a
+ledger.
 """
 
 from typing import Annotated, NotRequired, TypedDict
@@ -114,7 +115,7 @@ class CitedFindingDocument(TypedDict):
 
 
 class LedgerMembers(TypedDict):
-    """Members of a ledger's document for every reader."""
+    """Members that every document about a ledger has."""
 
     order: documents.OrderReference
     as_of: documents.InstantText
@@ -185,7 +186,7 @@ class PlainFindingDocument(TypedDict):
 class PlainDocument(TypedDict):
     """Words that can be read to a customer. The fingerprint does not cover them.
 
-    `answer` has sentences without ids. `findings` has the `plain` words of each finding, by code.
+    `answer` has sentences without ids. `findings` has a sentence for each finding code.
     """
 
     answer: list[str]

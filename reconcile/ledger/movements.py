@@ -1,19 +1,17 @@
-"""Movements of money on each payment. A movement counts once, even if several events state it.
-
-Leaves out: whether an amount is right, and whether other events or orders put a payment in doubt.
-`doubt` and `outcome` judge that.
+"""Compute the movements of money on each payment. A movement counts once, even if several events
+state it.
 
 The movements are:
 
 - one capture per attempt, or per capture reference if the profile names one
 - one refund per refund reference, or per event id if there is no reference
-- a further refund if a running total or an answer states more than these refunds
+- a further refund if a running total or a fetched answer states more than these refunds
 - one reversal
 - the loss of each dispute
 
-If a provider's later answer withdraws an amount that an earlier answer stated, the withdrawal is a
-separate, negative movement. If events state different amounts for one movement, no amount is
-entered.
+If a later answer of the provider withdraws an amount, the withdrawal is a separate, negative
+movement. If events state different amounts for one movement, no amount is entered. Whether an
+amount is right, or in doubt, is judged in `doubt` and `outcome`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,7 +33,7 @@ _WORD: Final[dict[ClaimKind, DisputeWord]] = {
     "dispute_won": "won",
 }
 _RANK: Final[dict[ClaimKind, int]] = {"disputed": 0, "dispute_won": 1, "dispute_lost": 2}
-"""Order of dispute events with equal dates. The highest counts as the latest."""
+"""Rank of dispute events with equal dates. The event with the highest rank counts as the latest."""
 
 _MOVES: Final[frozenset[ClaimKind]] = frozenset(
     (
@@ -59,9 +57,9 @@ _TRIES: Final[frozenset[ClaimKind]] = frozenset(
 class Dispute:
     """One dispute of one payment, in its latest reported state.
 
-    amount    largest amount that its events state; None if the dispute is about the whole payment
+    amount    largest amount that an event states; None if the dispute is about the whole payment
     lost      part of `amount` that was lost; None if all of `amount` was lost
-    returned  amount that a win gave back after a loss; None if it gave back all that was lost
+    returned  amount that a win gave back after a loss; None if the win gave back all that was lost
     reopened  whether the dispute is open again after a loss
     unstated  whether an event states no amount, so that the dispute may cover the whole payment
     """
@@ -76,13 +74,13 @@ class Dispute:
 
     @property
     def was_lost(self) -> bool:
-        """Return whether the dispute was ever lost, even if a later win returned the money."""
+        """Check whether the dispute was ever lost, even if a later win returned the money."""
         return any(each.event.claim == "dispute_lost" for each in self.heard)
 
 
 @dataclass(slots=True)
 class PendingRefund:
-    """A refund under way.
+    """Refund that has been started but is not finished.
 
     amount  part of the refund that has not been paid out yet; None if unknown
     """
@@ -92,20 +90,21 @@ class PendingRefund:
 
     @property
     def begun_at(self) -> Instant:
-        """Return the earliest date or arrival among the refund's events."""
+        """Return the earliest date or arrival of the refund's events."""
         return min([min(each.at, each.first) for each in self.heard])
 
 
 @dataclass(slots=True)
 class Payment:
-    """The money of one attempt.
+    """Money of one payment attempt.
 
-    returns   refunds, parts of running totals that exceed the refunds, reversals, and net losses
+    returns   movements that gave money back: refunds, reversals and lost disputes
     disputes  all disputes, open or closed
-    pending   refunds under way
+    pending   refunds that are not finished
     failed    events of refunds that failed and did not succeed later
-    unread    events of unknown kinds that seem to be about money going back
-    undos     withdrawn amounts (see `Undo`)
+    unread    events of unknown kinds whose names suggest that money went back
+    undos     amounts that an answer of the provider withdrew, and that no later answer has
+              confirmed as withdrawn
     plain     whether the money consists of captures only, as in nearly all payments
     """
 
@@ -121,12 +120,12 @@ class Payment:
 
     @property
     def known(self) -> bool:
-        """Return whether an event reported the payment itself, and not only money going back."""
+        """Check whether an event reported the payment itself, and not only money that went back."""
         return bool(self.captures) or not _TRIES.isdisjoint(self.attempt.claims)
 
     @property
     def moved(self) -> bool:
-        """Return whether money moved or is disputed."""
+        """Check whether the payment has captured, returned or disputed money."""
         return bool(self.captures or self.returns or self.disputes)
 
     @property
@@ -134,12 +133,15 @@ class Payment:
         return [each for each in self.disputes if each.word == "open"]
 
     def captured(self, currency: str) -> int:
-        """Return the minor units captured. Only movements with exactly one stated amount count."""
+        """Return the captured amount in minor units. A capture counts only if exactly one amount is
+        stated."""
         return _sum(self.captures, currency)
 
     def returned(self, currency: str) -> int:
-        """Return the minor units that went back.
-        Only movements with exactly one stated amount count."""
+        """Return the amount that went back, in minor units.
+
+        A movement counts only if exactly one amount is stated for it.
+        """
         return _sum(self.returns, currency)
 
 
@@ -152,7 +154,7 @@ def _sum(movements: Sequence[Movement], currency: str) -> int:
 
 
 def payments_of(attempts: Sequence[AttemptEvidence], filed: Filed) -> list[Payment]:
-    """Return a Payment for every attempt whose evidence mentions money."""
+    """Return the money of each attempt whose evidence mentions money."""
     payments = []
     for attempt in attempts:
         claims = attempt.claims
@@ -212,8 +214,10 @@ def _nothing_left(payment: Payment) -> bool:
 
 
 def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
-    """Return the captures that these events state: one for each reference, or one in all. An event
-    without a reference states the total of all captures."""
+    """Return the captures that the events state: one for each capture reference, or a single one.
+
+    An event without a capture reference states the total of all captures.
+    """
     if len(heard) == 1:
         return [Movement("captured", attempt, heard, _stated(heard))]
     named: dict[str, list[Heard]] = {}
@@ -238,7 +242,7 @@ def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
 def _as_named(
     captures: list[Movement], attempts: Sequence[AttemptEvidence], filed: Filed
 ) -> list[Movement]:
-    """Return the captures, with an amount from the shop's records if no event states one."""
+    """Return the captures. If no event states their amount, it is taken from the shop's records."""
     attempt = captures[0].attempt
     heard = [each for capture in captures for each in capture.heard]
     proved = filed.assigned.get(attempt.assignment or "")
@@ -272,12 +276,12 @@ def _total(captures: list[Movement]) -> Money | None:
 
 
 class Refunds:
-    """Refunds of one attempt: done, under way, failed, and their running totals.
+    """Refunds of one attempt: done, pending and failed, with their running totals.
 
-    A refund is identified by its reference. If it has none, it is identified by its event id. A
-    failed refund counts as done if a later event says that it succeeded. Otherwise its amount is
-    deducted from every running total dated between the refund and its failure. A reversal with the
-    reference of a failed refund does not count.
+    A refund is identified by its reference, or by its event id if there is no reference. A failed
+    refund counts as done if a later event says that the refund succeeded. Otherwise its amount is
+    subtracted from each running total that is dated between the refund and its failure. A reversal
+    does not count if it has the reference of a failed refund.
     """
 
     def __init__(self, attempt: AttemptEvidence, position: Position) -> None:
@@ -306,13 +310,16 @@ class Refunds:
         return [each for each in reversals if each.event.movement not in self._failed]
 
     def undone(self) -> list[Heard]:
-        """Return failures of refunds that did not succeed later."""
+        """Return the events about refunds that failed and did not succeed later."""
         known = (None, *self._failed)
         return [each for each in self.failed if each.event.movement in known]
 
     def movements(self) -> list[Movement]:
-        """Return each refund once, then, by currency, a movement for each amount by which a running
-        total exceeds the known refunds."""
+        """Return the refunds, each once, followed by what running totals state beyond these
+        refunds.
+
+        The additional movements are sorted by currency.
+        """
         done = [heard for name, heard in self._done.items() if name not in self._failed]
         found = [
             Movement("refunded", self._attempt, heard, _stated(heard))
@@ -335,8 +342,10 @@ class Refunds:
         return found + beyond
 
     def _taken_back(self, name: str) -> list[Movement]:
-        """Return a refund and the movement that takes it back. Return nothing if a signed event
-        reports that the refund failed."""
+        """Return a refund and the movement that takes it back.
+
+        The result is empty if a signed event reports that the refund failed.
+        """
         done, failures = self._done.get(name, []), self._failed[name]
         stated = _stated(done)
         if len(stated) != 1 or any(not h.event.states for h in failures):
@@ -348,7 +357,8 @@ class Refunds:
         ]
 
     def not_repeated(self) -> list[Undo]:
-        """Return the failed refunds whose failure no later answer has confirmed."""
+        """Return the withdrawn refunds that no later answer of the provider has confirmed as
+        withdrawn."""
         pairs = [self._taken_back(n) for n in self._failed if n not in self._position.repeated]
         return [
             Undo(pair[0].money, pair[1].heard)
@@ -359,8 +369,10 @@ class Refunds:
     def _rises(
         self, stated: list[tuple[int, Heard]], found: list[Movement]
     ) -> list[tuple[int, list[Heard]]]:
-        """Return the values to which a running total rises, each with its events. If their order is
-        unclear, return only the largest value."""
+        """Return the values to which a running total rises, each with the events that state it.
+
+        If the sequence of the events is unclear, only the largest value is returned.
+        """
         once = len({each.event.event_id for _, each in stated}) == len(stated)
         if found or self.failed or not once or not _all_dated([each for _, each in stated]):
             most = max([so_far for so_far, _ in stated], default=0)
@@ -375,8 +387,7 @@ class Refunds:
         return [*self._done.get(name, ()), *self._started.get(name, ())]
 
     def _so_far(self, each: Heard, currency: str) -> int:
-        """Return an event's running total in minor units. Refunds that failed later are
-        subtracted."""
+        """Return an event's running total in minor units, without the refunds that failed later."""
         total = each.event.refunded_total
         if total is None or total.currency != currency:
             return 0
@@ -390,7 +401,8 @@ class Refunds:
         return max(amount, 0)
 
     def pending(self, refunded: Sequence[Movement]) -> list[PendingRefund]:
-        """Return the refunds under way, each with the part not refunded yet."""
+        """Return the refunds that are not finished, each with the amount that has not been paid out
+        yet."""
         found = []
         for name, heard in self._started.items():
             failures = self._failed.get(name)
@@ -411,8 +423,10 @@ class Refunds:
         return found
 
     def _pending_unnamed(self, refunded: Sequence[Movement]) -> list[PendingRefund]:
-        """Return one pending refund for all refunds under way that have no reference. Refunds that
-        may have ended are subtracted. Return nothing if nothing is left."""
+        """Return one pending refund that combines all pending refunds without a reference.
+
+        Refunds that may have ended are subtracted. The result is empty if no amount is left.
+        """
         heard = [h for group in self._started_unnamed for h in group]
         amounts = [_largest(group) for group in self._started_unnamed]
         known = [money for money in amounts if money is not None]
@@ -461,8 +475,10 @@ def _beyond(
     currency: str,
     undos: list[Undo],
 ) -> list[Movement]:
-    """Return movements for the part of a stated sum that the known movements do not explain. If the
-    sum fell and no later answer confirmed this, add the difference to `undos`."""
+    """Return movements for the part of a stated sum that exceeds the known movements.
+
+    If the sum fell, and no later answer confirmed this, the difference is added to `undos`.
+    """
     same = [m for m in returns if m.kind == kind]
     known, rests_on = _sum(same, currency), [h for m in same for h in m.heard]
     undone = [
@@ -489,8 +505,10 @@ def _beyond(
 
 
 def _capture_sum(payment: Payment, steps: Sequence[Step], currency: str, undos: list[Undo]) -> None:
-    """Add a capture for the part of a stated sum that the known captures do not explain. If the sum
-    falls later, add a reversal."""
+    """Add a capture for the part of a stated sum that exceeds the known captures.
+
+    If the sum falls later, a reversal is added.
+    """
     most, top, gone = _sum(payment.captures, currency), 0, 0
     rests_on = [h for m in payment.captures for h in m.heard]
     returns, falls = [*payment.returns], list[Step]()
@@ -555,7 +573,7 @@ def _by_reference(heard: Iterable[Heard]) -> dict[str, list[Heard]]:
 
 
 def by_movement(heard: Iterable[Heard]) -> list[list[Heard]]:
-    """Group events by refund reference, or by event id if there is no reference."""
+    """Group the events by refund reference, or by event id if there is no reference."""
     events = list(heard)
     return [*_by_reference(events).values(), *_unnamed(events)]
 
@@ -579,8 +597,11 @@ def _largest(heard: Sequence[Heard]) -> Money | None:
 
 
 def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
-    """Group dispute events by reference. Events without a reference belong to the only dispute. If
-    there is none, or more than one, they form their own dispute."""
+    """Group the dispute events by dispute reference.
+
+    Events without a reference belong to the only dispute. If there is none or more than one, they
+    form a dispute of their own.
+    """
     heard = [
         h for claims in (attempt.claims, position.claims) for c in _RANK for h in claims.get(c, ())
     ]
@@ -593,8 +614,10 @@ def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
 
 
 def _dispute(heard: list[Heard]) -> Dispute:
-    """Build a dispute whose state is given by its last event. A win after a loss counts only if
-    both events are dated."""
+    """Build a dispute from its events. The last event gives its state.
+
+    A win after a loss counts only if both events have a date.
+    """
     heard.sort(key=lambda h: (h.at, _RANK[h.event.claim], h.event.event_id, h.event.digest))
     last = heard[-1]
     word = _WORD[last.event.claim]
@@ -633,15 +656,18 @@ def amount_of(dispute: Dispute, payment: Payment) -> Money | None:
 
 
 def lost_of(dispute: Dispute, payment: Payment) -> Money | None:
-    """Return the amount that a loss took; None if unknown."""
+    """Return the amount that was lost in a dispute; None if unknown."""
     return dispute.lost or amount_of(dispute, payment)
 
 
 def _loss(
     payment: Payment, dispute: Dispute, position: Position, undos: list[Undo]
 ) -> list[Movement]:
-    """Return the movements of a lost dispute. If the dispute was won later, the money that came
-    back is subtracted. A win that no later answer confirmed is also added to `undos`."""
+    """Return the movements of a lost dispute.
+
+    If the dispute was won later, the money that came back is subtracted. A win that no later answer
+    confirmed is also added to `undos`.
+    """
     if dispute.word == "open" or not dispute.was_lost:
         return []
     amount, attempt = lost_of(dispute, payment), payment.attempt
@@ -699,8 +725,10 @@ def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
 
 
 def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> bool:
-    """Return whether a reversal may take back a capture. It may not if it names another capture, or
-    if it is dated before this capture."""
+    """Check whether a reversal may take back a capture.
+
+    It may not if the reversal names another capture, or is dated before this capture.
+    """
     own, event = {h.event.capture for h in capture.heard}, reversal.event
     named = event.capture or (event.movement if event.movement in names else None)
     if named is not None and any(own) and named not in own:
@@ -710,8 +738,10 @@ def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> b
 
 
 def at_most_returned(payment: Payment, currency: str) -> int:
-    """Return the largest amount that may have gone back: the largest stated refunds and net dispute
-    losses."""
+    """Return the largest amount that may have gone back.
+
+    It is the sum of the largest amounts stated for each refund and each lost dispute.
+    """
     gone = 0
     for movement in payment.returns:
         if movement.kind != "dispute_lost":
@@ -767,7 +797,7 @@ def movements_of(payments: Sequence[Payment]) -> list[Movement]:
 
 
 def entries_of(movements: Iterable[Movement]) -> tuple[Entry, ...]:
-    """Return one entry for each movement with a known amount, by date."""
+    """Return a ledger entry for each movement with a known amount, sorted by date."""
     entries = []
     for movement in movements:
         money = movement.money
@@ -790,12 +820,12 @@ def entries_of(movements: Iterable[Movement]) -> tuple[Entry, ...]:
 
 
 def movement_date(movement: Movement) -> Instant:
-    """Return the earliest date of the events that state a movement."""
+    """Return the earliest date of the events that report the movement."""
     return min([each.at for each in movement.stating])
 
 
 def balances_of(movements: Sequence[Movement]) -> tuple[Balance, ...]:
-    """Sum up the movements by kind and currency."""
+    """Add up the movements for each currency and kind."""
     if len(movements) == 1 and movements[0].kind == "captured":
         money = movements[0].money
         if money is None:

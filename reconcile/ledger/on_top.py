@@ -1,13 +1,11 @@
-"""Computes which part of a payment was paid on top of the price, and which discounts were given at
-the provider.
-
-Leaves out: which payments count; `outcome` passes them in.
+"""Compute the part of a payment that was paid on top of the price, and the discounts given at the
+provider.
 
 A provider may state a base: the part of the payment that was charged for the price. Money on top is
 then the rest of the captured amount. If no base is stated, money on top is the sum of the tips,
-fees and other parts that the provider names, but never more than the amount by which all captures
-exceed the price. This limit keeps an order from becoming underpaid. Returned money is first
-deducted from what was paid for the price, then from the money on top.
+fees and other parts that the provider names. It is limited to the amount by which all captures
+exceed the price, so that no order becomes underpaid. Returned money is first subtracted from what
+was paid for the price, then from the money on top.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,19 +18,21 @@ from reconcile.money import Money
 
 ON_TOP: Final[tuple[PartKind, ...]] = ("tip", "donation", "surcharge", "fee", "shipping", "tax")
 """Kinds of parts that are paid on top of a price. An amount on top is divided in this order.
-`shipping` and `tax` are last, because prices often include them."""
+
+`shipping` and `tax` are last, because prices often include them.
+"""
 
 
 @dataclass(slots=True)
 class Counted:
-    """A payment's share of the money that counts toward the price, in minor units of one currency.
+    """Share of one payment in the money that pays the price, in minor units of one currency.
 
     captured  amount that came
     kept      amount that came, less returns and open disputes; negative if more went back than came
-    beyond    part of `captured` beyond the base, for captures whose base the provider states
+    beyond    part of `captured` above the base, for captures whose base the provider states
     named     sum of the tips, fees and other parts that the provider names, for captures without a
-              stated base. The price may already include them
-    kinds     sums of the named parts, by kind
+              stated base. The price may already include these parts
+    kinds     sum of the named parts for each kind
     discount  sum of the discounts at the provider that the shop pays for
     financed  sum of the discounts that the provider pays for
     """
@@ -46,16 +46,19 @@ class Counted:
     financed: int = 0
 
     def less(self, minor: int) -> "Counted":
-        """Return a copy with `kept` reduced by an amount."""
+        """Return a copy whose `kept` amount is smaller by `minor`."""
         return replace(self, kept=self.kept - minor)
 
     def surely_on_top(self, price: int) -> int:
-        """Return the amount of this payment that is certainly on top of the price."""
+        """Return the amount of this payment that was certainly paid on top of the price."""
         return self.beyond + min(self.named, max(0, self.captured - self.beyond - price))
 
 
 def counted_of(payment: Payment, currency: str, *, kept: int) -> Counted:
-    """Return a payment's share of the price. Parts in other currencies are skipped."""
+    """Return the share of a payment in the money that pays the price.
+
+    Parts in other currencies are skipped.
+    """
     found = Counted(captured=payment.captured(currency), kept=kept)
     if not payment.attempt.parts:
         return found
@@ -84,8 +87,11 @@ def counted_of(payment: Payment, currency: str, *, kept: int) -> Counted:
 
 
 def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, int]:
-    """Return a capture's parts by kind. If events state different amounts, the smallest amount of
-    `base` is used, and the largest amount of every other kind."""
+    """Return the sum of each kind of part of a capture.
+
+    If events state different sums, the smallest sum of `base` is used, and the largest sum of every
+    other kind.
+    """
     found: dict[PartKind, int] = {}
     for parts in events:
         own: dict[PartKind, int] = {}
@@ -99,11 +105,10 @@ def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, i
 
 
 def counting(shares: Sequence[Counted], price: int | None) -> int:
-    """Return the kept money that counts toward the price.
+    """Return the kept money that pays the price.
 
-    The result is computed twice: with all payments, and only with payments that returned no money.
-    The larger result counts. A refund of a superfluous payment therefore never makes an order
-    underpaid.
+    It is computed with all payments, and again without the payments that returned money. The larger
+    result counts, so that refunding a superfluous payment never makes an order underpaid.
     """
     over_all = _counting(shares, price)
     untouched = [each for each in shares if each.kept == each.captured or each.kept < 0]
@@ -130,10 +135,10 @@ def discounted(shares: Sequence[Counted], price: int, *, percent: int) -> tuple[
     """Return the discount that the provider pays, and the discount that the shop pays.
 
     A fully returned payment counts only if there is no other payment. Discounts of several payments
-    are added up only as far as the payments leave a part of the price uncovered. An order paid
-    twice therefore gets only one discount.
+    are added up only as far as the payments do not cover the price. An order paid twice therefore
+    gets only one discount.
 
-    percent  largest share of the price that the shop's discount may take off
+    percent  largest percentage of the price that the shop's discount may take off
     """
     lacking = price - sum([s.captured - s.beyond for s in shares if s.kept == s.captured])
     taken = []
@@ -150,7 +155,7 @@ def discounted(shares: Sequence[Counted], price: int, *, percent: int) -> tuple[
 
 
 def by_kind(shares: Sequence[Counted], minor: int, currency: str) -> tuple[Part, ...]:
-    """Split an amount that was paid on top of the price by kind, in the order of ON_TOP."""
+    """Divide an amount that was paid on top of the price by kind, in the order of ON_TOP."""
     found = []
     for kind in ON_TOP:
         given = sum([(each.kinds or {}).get(kind, 0) for each in shares])

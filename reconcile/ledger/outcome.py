@@ -1,8 +1,4 @@
-"""Decide the order's outcome from its attempts and movements.
-
-Each decision table is a function that reads the Case. Leaves out: findings, which observe but do
-not decide, and all wording.
-"""
+"""Decide the order's outcome from its attempts and movements of money."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -45,14 +41,15 @@ _LAST_WORD: Final[dict[AttemptOutcome, Outcome]] = {
 
 @dataclass(slots=True)
 class Expectation:
-    """The price of the order, less tenders and discounts, and the ids that state it.
+    """Price of the order without tenders and discounts, with the evidence for the price.
 
     money     amount due at providers; None if nobody stated it, or if statements differ
-    tendered  part of the whole price that was paid otherwise; None if no part was
+    stated    the different amounts, if statements differ
+    tendered  part of the whole price that was paid otherwise; None if there is no such part
     discount  part of the whole price that discounts at providers take off; None if there is no
               discount
-    by_shop   whether the shop itself stated the price, by a record or a session requested through
-              us
+    by_shop   whether the shop itself stated the price, by a record or by a session that it
+              requested here
     """
 
     money: Money | None
@@ -63,7 +60,7 @@ class Expectation:
     discount: Money | None = None
 
     def facts(self) -> Facts:
-        """Return the price's amounts as facts; empty if the price is unknown."""
+        """Return the amounts of the price as facts. The result is empty if the price is unknown."""
         if self.money is None:
             return ()
         less = (("tendered", self.tendered), ("discount", self.discount))
@@ -72,31 +69,32 @@ class Expectation:
 
 @dataclass(slots=True)
 class Judgement:
-    """All conclusions from a Case. `findings` reads them.
+    """All conclusions about the money and the outcome of an order. The checks for findings read it.
 
     payments       money of the attempts whose evidence mentions money
     captures       movements that brought money
-    bodies         result of `contradicting_bodies`
-    doubts         reasons why payments are in doubt, by attempt
+    bodies         groups of events that have one id but different bodies
+    doubts         reasons for doubt about each payment. The keys are the `id()` of the attempt's
+                   evidence
     currency       currency of the price. If there is no price, the currency of all captures, or
-                   None if the captures have no common currency
+                   None if they have no common currency
     held           captured amount in `currency`, less returns and open disputes, in minor units
     shares         shares of the payments not in doubt, in `currency`; empty if no payment names
                    parts
-    came_on_top    amount that came on top of the price on the payments not in doubt
+    came_on_top    amount paid on top of the price on the payments not in doubt
     on_top         part of `came_on_top` that is still held
-    percent        largest share of the price that a discount at a provider may take off
+    percent        largest percentage of the price that a discount at a provider may take off
     refused        part of the discounts at providers that the shop does not accept; None if it
                    accepts all
     lost_in_doubt  money that payments in doubt returned beyond their smallest stated capture
-    counted        amount that is compared with the price. It is the held amount of the payments not
-                   in doubt, less `on_top` and `lost_in_doubt`
+    counted        amount that is compared with the price: the held amount of the payments not in
+                   doubt, less `on_top` and `lost_in_doubt`
     surplus        amount by which `counted` exceeds the price; 0 if there is no price or no excess
-    owed           amount to give back. It is the surplus, or everything held if the shop canceled
-                   the order
-    returning      part of `owed` that refunds under way will return
-    withheld       result of `fulfilling.withheld`, set by `fold`
-    ship_by        instant when an unfulfilled order becomes a finding, set by `fold`
+    owed           amount to give back: the surplus, or everything held if the shop canceled the
+                   order
+    returning      part of `owed` that pending refunds will return
+    withheld       reasons not to fulfill the order, set during the fold
+    ship_by        when an unfulfilled order becomes a finding, set during the fold
     plain          whether there are captures only
     """
 
@@ -129,15 +127,15 @@ class Judgement:
 
     @property
     def worth(self) -> int | None:
-        """Return the price in minor units; None if it is unknown."""
+        """Return the price in minor units; None if the price is unknown."""
         return None if self.expected.money is None else self.expected.money.minor
 
     def is_paid_without(self, on_hold: Mapping[int, int], price: Money) -> bool:
-        """Return whether the order would still be paid if the amounts on hold went back, too.
+        """Check whether the order would still be paid if the amounts on hold went back, too.
 
-        The discounts and the part on top are computed again without this money.
+        Discounts and money on top of the price are computed again without these amounts.
 
-        on_hold  amounts by the `id()` of the attempt
+        on_hold  amount on hold for each payment. The keys are the `id()` of the attempt's evidence
         """
         if not self.shares:
             return self.counted - sum(on_hold.values()) >= price.minor
@@ -156,7 +154,7 @@ class Judgement:
 
 
 def decide(case: Case) -> Judgement:
-    """Decide every attempt. Then decide the order from the evidence of all attempts."""
+    """Decide each attempt, and then the outcome of the order."""
     attempts = tuple([decide_attempt(evidence, case) for evidence in case.attempts])
     payments = payments_of(case.attempts, case.filed)
     movements = movements_of(payments)
@@ -242,9 +240,9 @@ def _expected(case: Case) -> Expectation:
 
 
 class PaymentSum(NamedTuple):
-    """The balance of one payment, in minor units of one currency.
+    """Money that is left of one payment, in minor units of one currency.
 
-    kept     captured less returned; negative if more went back than came
+    kept     captured amount, less the returned amount; negative if more went back than came
     on_hold  part of `kept` that open disputes hold
     """
 
@@ -253,8 +251,11 @@ class PaymentSum(NamedTuple):
 
 
 def standing(payment: Payment, currency: str) -> PaymentSum:
-    """Return a payment's balance. A dispute reopened after a loss holds its whole amount, because
-    reopening returns no money."""
+    """Return the money that is left of a payment, and the part that open disputes hold.
+
+    A dispute that was reopened after a loss holds its whole amount, because reopening returns no
+    money.
+    """
     kept = payment.captured(currency)
     if payment.plain:
         return PaymentSum(kept, 0)
@@ -274,8 +275,7 @@ def standing(payment: Payment, currency: str) -> PaymentSum:
 
 
 def under_way(payment: Payment, currency: str) -> int:
-    """Return the amount that pending refunds will take. It is never more than the payment still
-    has."""
+    """Return the amount that pending refunds will take, limited to the money that is left."""
     if not payment.pending:
         return 0
     kept, on_hold = standing(payment, currency)
@@ -290,8 +290,10 @@ def _returning(judgement: Judgement, payments: Sequence[Payment]) -> int:
 
 
 def _weigh(judgement: Judgement) -> None:
-    """Set the judgement's sums, such as `currency`, `held`, `counted`, `surplus` and `owed`.
-    Payments in doubt are left out of `counted`, `surplus` and `owed`."""
+    """Compute the sums of the judgement, such as `held`, `counted`, `surplus` and `owed`.
+
+    Payments in doubt do not count for `counted`, `surplus` and `owed`.
+    """
     price = judgement.expected.money
     if price is not None:
         currency = price.currency
@@ -345,7 +347,7 @@ def _weigh_parts(judgement: Judgement, currency: str) -> Money | None:
 
 
 def _money_moved(judgement: Judgement) -> Decision:
-    """Decide by the first match in the table in reconcile/README.md."""
+    """Decide the outcome by the first matching row of the table in reconcile/README.md."""
     _weigh(judgement)
     gone = False
     if not judgement.plain:
@@ -359,8 +361,10 @@ def _money_moved(judgement: Judgement) -> Decision:
 
 
 def stands_alone(judgement: Judgement, payment: Payment) -> bool:
-    """Return whether a payment has only standalone refunds, and the order's captures cover all
-    returns in their currencies."""
+    """Check whether a payment has only standalone refunds that the order's captures cover.
+
+    A standalone refund is a refund that belongs to no payment.
+    """
     returned = {m.money.currency for m in payment.returns if m.money is not None}
     return (
         not payment.captures
@@ -442,12 +446,15 @@ def _counting(judgement: Judgement) -> bool:
 
 
 def paid_several_times(judgement: Judgement) -> bool:
-    """Return whether at least two captures that count are each exactly the price."""
+    """Check whether at least two captures that count are each exactly the price."""
     return times_paid(judgement) > 1
 
 
 def times_paid(judgement: Judgement) -> int:
-    """Return how many captures equal the price, without doubtful payments and amounts on top."""
+    """Return the number of captures that equal the price.
+
+    Payments in doubt and amounts on top of the price do not count.
+    """
     price = judgement.expected.money
     if len(judgement.captures) < 2 or price is None:
         return 0
@@ -462,8 +469,10 @@ def times_paid(judgement: Judgement) -> int:
 
 
 def _doubtful(judgement: Judgement) -> Decision | None:
-    """Decide `unresolved` if the outcome depends on a payment in doubt or on excess money. Return
-    None if it does not."""
+    """Decide `unresolved` if the outcome depends on a payment in doubt or on excess returned money.
+
+    Otherwise return None.
+    """
     price, currency = judgement.expected.money, judgement.currency
     assert price is not None
     assert currency is not None
@@ -533,8 +542,10 @@ def _all_given_back(judgement: Judgement) -> Reason:
 
 
 def reversal_mismatch(movement: Movement, judgement: Judgement) -> tuple[Money, ...]:
-    """Return the amounts that a reversal states and that do not fit: each differs from the returned
-    money, the captured total and every capture."""
+    """Return the amounts that a reversal states and that do not fit.
+
+    An amount fits if it equals the returned money, the captured total, or a capture.
+    """
     if movement.kind != "reversed" or movement.money is None:
         return ()
     currency, stated = movement.money.currency, [h.event.money for h in movement.heard]
@@ -616,8 +627,11 @@ def _money_reason(
     extra: tuple[str, ...] = (),
     returned_on: Sequence[Payment] | None = None,
 ) -> Reason:
-    """Return a reason with all amounts of the order. The fact `returned` is the sum for
-    `returned_on`. None means all payments."""
+    """Return a reason that states all amounts of the order.
+
+    The fact `returned` is the sum for the payments in `returned_on`, or for all payments if that is
+    None.
+    """
     expected = judgement.expected
     facts: list[tuple[str, FactValue]] = list(expected.facts())
     if not judgement.balances:
@@ -650,8 +664,10 @@ def _money_reason(
 
 
 def returning_facts(judgement: Judgement) -> Facts:
-    """Return the owed amount that refunds under way will return, as a fact; empty if there are
-    none."""
+    """Return a fact with the owed amount that pending refunds will return.
+
+    The result is empty if there is no such amount.
+    """
     if not judgement.returning or judgement.currency is None:
         return ()
     return (("under_way", Money(minor=judgement.returning, currency=judgement.currency)),)

@@ -1,7 +1,7 @@
-"""Judge one attempt by its highest-ranked claim. If no claim decides, judge it by whether its
-deadline has passed.
+"""Decide the outcome of one payment attempt.
 
-Leaves out: money. `outcome` judges the order from all attempts.
+The strongest claim of its events decides. If no claim decides, the attempt is open until its
+deadline.
 """
 
 from typing import Final
@@ -19,22 +19,25 @@ RANKED: Final[tuple[AttemptOutcome, ...]] = (
     "expired",
     "timed_out",
 )
-"""Claims that decide an attempt, the strongest first. The order in which they arrived does not
-matter."""
+"""Claims that decide an attempt, the strongest first. Their order of arrival does not matter."""
 
 _RELEASES: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "reversed", "expired")
 """Claims that end a reservation of money, if the provider dates the claim after the reservation."""
 
 LONGEST_WINDOW: Final[Duration] = 60 * DAY
-"""Longest time after a slow payment's claim arrived for which the claim keeps an attempt open.
-Without this limit, a date from the provider could keep an order open for ever."""
+"""Maximum time for which a slow payment keeps an attempt open, counted from the claim's arrival.
+
+Without this limit, a date from the provider could keep an order open for ever.
+"""
 
 _SAYS: Final[dict[AttemptOutcome, str]] = {outcome: "event_says_" + outcome for outcome in RANKED}
 
 
 def decide_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
-    """Decide an attempt by its highest-ranked claim, else by its deadline. A reversal without a
-    capture counts as a cancellation."""
+    """Decide an attempt by its strongest claim, or else by its deadline.
+
+    A reversal without a capture counts as a cancellation.
+    """
     claims = evidence.claims
     for outcome in RANKED:
         stated = claims.get(outcome)
@@ -79,8 +82,10 @@ def _slow_until(heard: Heard) -> Instant:
 
 
 def _method(evidence: AttemptEvidence) -> str | None:
-    """Return the slow method that was named last. Return UNKNOWN_METHOD if no event names the
-    method, and None if the payment is not slow."""
+    """Return the slow payment method that an event named last; None if the payment is not slow.
+
+    UNKNOWN_METHOD is returned if the payment is slow but no event names its method.
+    """
     if not evidence.slow:
         return None
     named = [h.event.method for h in evidence.heard if h.event.method is not None]
@@ -89,8 +94,10 @@ def _method(evidence: AttemptEvidence) -> str | None:
 
 
 def _revocable_until(evidence: AttemptEvidence, captures: list[Heard]) -> Instant | None:
-    """Return the instant until which the customer can revoke the last capture. Return None if no
-    event states a time for this."""
+    """Return the instant until which the customer can revoke the last capture.
+
+    The result is None if no event states how long the payment can be revoked.
+    """
     if not evidence.slow:
         return None
     spans = [h for h in evidence.heard if h.event.revocable_days is not None]
@@ -159,14 +166,14 @@ def all_cites(evidence: AttemptEvidence) -> tuple[str, ...]:
 
 
 def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant | None:
-    """Return the instant at which to stop waiting for a final event; None if nothing dates the
-    attempt.
+    """Return when to stop waiting for the attempt's final event; None if no date is known.
 
     The deadline is the session's expiry plus grace, because the final event takes time to arrive.
-    If the expiry is unknown, one payment window is counted from the opening of the session. If no
-    opening is known, it is counted from the attempt's first date, or else from the request.
+    If the expiry is unknown, the deadline is one payment window plus grace after the session was
+    opened. If the opening is unknown too, it is counted from the attempt's first date, or from the
+    request.
 
-    A slow payment under way extends the deadline to the end of the payment's own window, because
+    A pending slow payment extends the deadline to the end of that payment's own time limit, because
     the customer has acted in time.
     """
     heard, grace = evidence.heard, case.policy.grace

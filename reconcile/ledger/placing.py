@@ -1,20 +1,20 @@
-"""Assigns events to orders by records. A record outranks the order number in the event.
+"""Assign events to orders by the records of the shop and of persons.
 
-Leaves out: the order that an event names. This order counts only if no record assigns or names the
-payment.
+A record outranks the order number in the event. That number counts only if no record assigns or
+names the payment.
 
 A person's assignment outranks everything else. If a payment was assigned several times, the latest
-assignment counts. It covers every event that names the payment, and events of its session that name
-no payment.
+assignment counts. The assignment covers every event that names the payment, and the events of its
+session that name no payment.
 
 If there is no assignment, the shop's records decide: the shop may have named the payment or its
-session for an order, or a session may have been opened for the order. If events tie a session to a
-payment, a record about the session also covers the payment. If the shop's records name several
-orders for one payment, none of them counts.
+session for an order, or opened a session for the order. If events connect a session with a payment,
+a record about the session also covers the payment. If the shop's records name several orders for
+one payment, none of these records counts.
 
 Returned money belongs to the order of its payment, even if its event names another order. If events
-name several orders for one payment, the order that the shop placed counts, provided that there is
-only one.
+name several orders for one payment, the order that the shop has placed counts, if there is only
+one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,22 +24,24 @@ from reconcile.ledger.events import FOLLOWS_SUCCESS, UNCONFIRMED, Event
 from reconcile.ledger.records import WITHDRAWN, Record, RecordKind
 
 Key = tuple[str, Literal["payment", "session"], str]
-"""(source, kind of reference, reference)"""
+"""Reference that an event or record names: source, kind of reference, reference."""
 
 
 NAMINGS: Final[frozenset[RecordKind]] = frozenset(("reference_named", "session_opened"))
 
 CLAIMS: Final[frozenset[RecordKind]] = NAMINGS | {"payment_assigned"}
-"""Kinds of records by which the shop or a person says to which order a payment belongs. They are
-stronger than the order that an event names."""
+"""Kinds of records that say which order a payment belongs to.
+
+They are stronger than the order that an event names.
+"""
 
 
 class Placed(NamedTuple):
-    """Order to which an event belongs, by the strongest evidence.
+    """Order to which an event belongs according to the strongest evidence.
 
     order  None if an assignment was withdrawn
     by     ids of the evidence: an assignment, or a record that names the payment or session. If the
-           record names a session, also the events that tie the session to the payment
+           record names a session, also the events that connect the session with the payment
     """
 
     order: str | None
@@ -47,10 +49,10 @@ class Placed(NamedTuple):
 
 
 class Placing:
-    """Index of the records in a history that assign payments to orders or name their sessions."""
+    """Index of the records that say to which orders payments and sessions belong."""
 
     def __init__(self, records: Sequence[Record], events: Iterable[Event]) -> None:
-        """Index the records, which must be in the order in which they were recorded."""
+        """Index the records, which must be sorted by the time of recording."""
         self._shops: Final[dict[str, str]] = {}
         """Id of the record by which the shop placed the order, by order."""
         self._latest: Final[dict[Key, Record]] = {}
@@ -77,7 +79,8 @@ class Placing:
                     known[other] = min(event.event_id, known.get(other, event.event_id))
 
     def placed(self, event: Event) -> Placed | None:
-        """Return the order to which records assign an event; None if none or several do."""
+        """Return the order to which records assign the event; None if there is no such order or
+        several."""
         keys = keys_of(event)
         if not keys:
             return None
@@ -113,10 +116,10 @@ class Placing:
         return Placed(None, by) if by else None
 
     def followed(self, event: Event) -> Placed | None:
-        """Return the order that other events of the payment name; None if it is the event's own
-        order, or unclear.
+        """Return the order that other events of the payment name.
 
-        Call this only for an event that no record assigns.
+        The result is None if that order is the event's own order, or if it is unclear. Call this
+        only for an event that no record assigns.
         """
         keys = keys_of(event)
         if event.standing == UNCONFIRMED or not keys:
@@ -132,14 +135,18 @@ class Placing:
         return Placed(order, (*by, *said[order]))
 
     def contested(self, event: Event, order: str) -> tuple[str, ...]:
-        """Return the ids of events that name this order for the payment of `event`. Return none if
-        all events of the payment name one order."""
+        """Return the ids of events that name `order` for the payment of `event`.
+
+        The result is empty if all events of the payment name the same order.
+        """
         said = self._said(keys_of(event))
         return said.get(order, ()) if len(said) > 1 else ()
 
     def _said(self, keys: list[Key]) -> dict[str, tuple[str, ...]]:
-        """Return the orders that events name for these references. Each order is mapped to the ids
-        of the events that lead from a reference to the order."""
+        """Return the orders that events name for these references.
+
+        Each order has the ids of the events that lead from a reference to that order.
+        """
         said: dict[str, tuple[str, ...]] = {}
         for key, path in self._tied(keys).items():
             for order, event_id in self._saying.get(key, {}).items():
@@ -147,8 +154,10 @@ class Placing:
         return said
 
     def _tied(self, keys: list[Key]) -> dict[Key, tuple[str, ...]]:
-        """Return these references and all references that are connected with them. Each is mapped
-        to the ids of the events that connect it."""
+        """Return the references and all references that events connect with them.
+
+        Each reference has the ids of the events that connect it with the given references.
+        """
         found: dict[Key, tuple[str, ...]] = dict.fromkeys(keys, ())
         wanted = list(keys)
         while wanted:
@@ -161,10 +170,10 @@ class Placing:
 
 
 def may_link(event: Event) -> bool:
-    """Return whether an event links its payment to the order that it names.
+    """Check whether an event links its payment to the order that the event names.
 
-    Events about returned money never do: the order reference in such an event may belong to the
-    refund itself.
+    Events about returned money never do, because their order reference may belong to the refund
+    itself.
     """
     return (
         event.order is not None
@@ -174,7 +183,7 @@ def may_link(event: Event) -> bool:
 
 
 def keys_of(each: Event | Record) -> list[Key]:
-    """Return the references that an event or record names: payment first, then session."""
+    """Return the references that an event or record names: first the payment, then the session."""
     source = each.source or ""
     keys: list[Key] = []
     if each.payment is not None:

@@ -1,11 +1,11 @@
-"""A ledger in plain words, for two readers: a customer, and the shop's people.
+"""Explain a ledger in plain words, for a customer and for the shop's people.
 
-`plain` can be read aloud to a customer: what happened, what is under way and what follows, without
-ids and without a payment service's codes. `staff` says what the shop's people must do. Both are
-made from the outcome and the findings.
+The `plain` words can be read aloud to a customer. They say what happened, what is pending and what
+follows, without ids and without a payment service's codes. The `staff` words say what the shop's
+people must do.
 
-Leaves out: the proof; `explain` gives sentences with cited ids. These words are made whenever a
-ledger is shown. They may change between releases, because no fingerprint covers them.
+The words may change between releases, because no fingerprint covers them. `explain` has sentences
+that cite the evidence.
 """
 
 from collections.abc import Collection
@@ -36,16 +36,20 @@ NEXT: Final[dict[Outcome, str]] = {
     "timed_out": "As far as we have been told, no money was taken. The payment may still come "
     "through.",
 }
-"""Sentence for a customer about what follows, by outcome. An outcome has no entry if its reasons
-already say what follows."""
+"""Sentence that tells a customer what follows, for each outcome.
+
+An outcome has no sentence if its reasons already say what follows.
+"""
 
 WAITING: Final[dict[Outcome, str]] = {
     "disputed": "The order waits until that is decided.",
     "authorized": "The order waits until it is taken.",
     "pending": "The order waits until the payment is finished.",
 }
-"""Sentence that asks the customer to wait, by outcome. It is used for orders that are neither
-shipped nor canceled."""
+"""Sentence that asks the customer to wait, for each outcome.
+
+The sentence is used for orders that are neither shipped nor canceled.
+"""
 
 SHIPPING: Final[dict[Outcome, str]] = {
     "unresolved": "Do not ship.",
@@ -62,8 +66,11 @@ SHIPPING: Final[dict[Outcome, str]] = {
     "timed_out": "Do not ship: no final word of the payment has come.",
     "not_attempted": "Do not ship: no payment for it is known.",
 }
-"""Instruction on shipping, by outcome. It is used for orders that are neither shipped nor canceled,
-if there is no reason to withhold them."""
+"""Instruction on shipping for the shop's people, for each outcome.
+
+The instruction is used for orders that are neither shipped nor canceled, if nothing prevents
+shipping.
+"""
 
 IN_ANSWER: Final[tuple[FindingCode, ...]] = (
     "dispute_open",
@@ -99,7 +106,8 @@ _MOVEMENTS: Final = {
 }
 
 BESIDE_REFUNDS: Final = frozenset(("dispute_open", "charged_back_in_part"))
-"""Reasons whose sentence mentions only disputes, so that a sentence about refunds must be added."""
+"""Reason codes whose sentence mentions only disputes, so that a sentence about refunds must be
+added."""
 
 _OPTIONAL: Final = {
     "disputed": " of {}",
@@ -134,8 +142,10 @@ LOST: Final = (
 UNALLOCATED: Final = (
     "A payment of {money} belongs to no order yet, and may be for this one: we are looking into it."
 )
-"""Sentence on an unallocated payment that may be for the order. Such a payment names the order, or
-it has the amount due and the customer's phone number."""
+"""Sentence about an unallocated payment that may be for the order.
+
+Such a payment names the order, or has the amount due and the customer's phone number.
+"""
 
 NOT_SURELY_FOR_IT: Final = (
     "Money came with the number of this order. We are checking whether it is meant for this order."
@@ -163,8 +173,10 @@ ABSENT: Final = frozenset(
         "last_word_no_final_event_by_deadline",
     )
 )
-"""Reasons which say that no payment or event came. They are not shown if a message may be missing,
-because then this is not known."""
+"""Reason codes which say that no payment or event came.
+
+They are not shown if a message may be missing, because then this is not known.
+"""
 
 
 def with_plain(
@@ -175,10 +187,12 @@ def with_plain(
     unheard: Unheard = NOTHING,
     forgotten: bool = False,
 ) -> PlainLedgerDocument:
-    """Add the sentences for customers and staff to a ledger's document. Its fingerprint stays
-    unchanged.
+    """Add sentences for customers and for the shop's people to a ledger's document.
 
-    behind_s   seconds that an accepted delivery has waited to be read; 0 if none waits
+    The fingerprint stays unchanged.
+
+    behind_s   how long an accepted delivery has been waiting to be read, in seconds; 0 if none
+               waits
     unheard    evidence that may be about the order but is not in the ledger
     forgotten  whether the shop's statements about shipping may be lost
     """
@@ -200,9 +214,11 @@ def with_plain(
 def plain_answer(
     ledger: Ledger, *, behind_s: int = 0, unheard: Unheard = NOTHING, forgotten: bool = False
 ) -> tuple[str, ...]:
-    """Return what happened to the order, what is under way and what follows, for a customer.
+    """Return sentences that tell a customer what happened, what is pending and what follows.
 
-    behind_s, unheard, forgotten  what is missing from the ledger, as in `with_plain`
+    behind_s   how long an accepted delivery has been waiting to be read, in seconds
+    unheard    evidence that may be about the order but is not in the ledger
+    forgotten  whether the shop's statements about shipping may be lost
     """
     filed, codes = ledger.case.filed, {finding.code for finding in ledger.findings}
     concluded = {reason.code for reason in ledger.reasons}
@@ -294,7 +310,9 @@ def staff_answer(
 ) -> tuple[str, ...]:
     """Return the instructions for the shop's people, the most urgent first.
 
-    behind_s, unheard, forgotten  what is missing from the ledger, as in `with_plain`
+    behind_s   how long an accepted delivery has been waiting to be read, in seconds
+    unheard    evidence that may be about the order but is not in the ledger
+    forgotten  whether the shop's statements about shipping may be lost
     """
     filed, sentences = ledger.case.filed, list[str]()
     if filed.fulfilled is not None:
@@ -336,8 +354,10 @@ _STILL_OPEN: Final[dict[Outcome, tuple[str, str]]] = {
         "Cancel the payment at the payment service, so that no money comes after all.",
     ),
 }
-"""Pair of instructions on a payment that is still open, by outcome. The first is used if the order
-was shipped, the second if it was canceled."""
+"""Pair of instructions about a payment that is still open, for each outcome.
+
+The first instruction is for an order that was shipped, the second for an order that was canceled.
+"""
 
 _REFUNDS: Final = frozenset(("refund_pending", "refund_overdue", "refund_failed"))
 
@@ -359,7 +379,7 @@ def _to_settle(ledger: Ledger) -> list[Finding]:
 
 
 def _staff_of(finding: Finding, ledger: Ledger, codes: Collection[FindingCode]) -> str:
-    """Return the instruction about a finding; empty if nothing needs to be done."""
+    """Return the instruction about a finding; an empty text if nothing needs to be done."""
     filed = ledger.case.filed
     if finding.code == "held_back" and (
         filed.fulfilled or filed.canceled or ("hold", MAYBE_OTHERS) in finding.facts
@@ -395,7 +415,8 @@ def _staff_of(finding: Finding, ledger: Ledger, codes: Collection[FindingCode]) 
 
 
 def _of_code(ledger: Ledger, code: FindingCode) -> list[Finding]:
-    """Return a code's findings, without each `refund_pending` whose refund is overdue."""
+    """Return the findings with one code. A `refund_pending` is left out if that refund is
+    overdue."""
     found = [each for each in ledger.findings if each.code == code]
     if code == "refund_pending":
         overdue = {each.cites for each in ledger.findings if each.code == "refund_overdue"}
@@ -444,14 +465,17 @@ def _owed_by_staff(ledger: Ledger) -> str:
 
 
 def plain_outcome(ledger: Ledger, unheard: Unheard = NOTHING) -> tuple[str, ...]:
-    """Return what happened to the order, without next steps and without unallocated payments."""
+    """Return sentences that tell a customer what happened to the order.
+
+    They mention neither next steps nor unallocated payments.
+    """
     doubts = _unheard_by_customer(ledger, replace(unheard, payments=()))
     said = [each for each in ledger.reasons if not (doubts and each.code in ABSENT)]
     return tuple(dict.fromkeys([*doubts, *map(plain_reason, said)]))
 
 
 def plain_headline(ledger: Ledger) -> str:
-    """Return the first sentence of the answer."""
+    """Return the first sentence that a customer is told about the order."""
     if ledger.reasons[0].code in ABSENT and UNREADABLE in ledger.case.filed.holds:
         return UNREAD
     if MAYBE_OTHERS in ledger.case.filed.holds:
@@ -460,7 +484,7 @@ def plain_headline(ledger: Ledger) -> str:
 
 
 def plain_reason(reason: Reason) -> str:
-    """Return a reason as a sentence for a customer, who never hears a payment service's code."""
+    """Return a reason as a sentence for a customer. It contains no code of a payment service."""
     facts = reason.facts
     words = _words(facts, optional=frozenset(("on_top", "not_given_back")))
     if ("hold", UNREADABLE) in facts:
@@ -492,7 +516,7 @@ _NOT_PAID: Final = frozenset(
         "last_word_session_refused",
     )
 )
-"""Reasons that may carry a payment service's own code."""
+"""Reason codes whose facts may contain a payment service's own code."""
 
 
 def _code_of(reason: Reason) -> str | None:
@@ -501,7 +525,8 @@ def _code_of(reason: Reason) -> str | None:
 
 
 def staff_reason(reason: Reason) -> str:
-    """Return the instruction that follows from a reason; an empty text if nothing must be done."""
+    """Return what the shop's people must do because of a reason; an empty text if there is nothing
+    to do."""
     code = _code_of(reason) if reason.code in _NOT_PAID else None
     if ("hold", MAYBE_OTHERS) in reason.facts:
         return FINDINGS["maybe_other_shop"].staff
@@ -515,7 +540,7 @@ def staff_reason(reason: Reason) -> str:
 
 
 def plain_finding(finding: Finding) -> str:
-    """Return one or many similar findings as a sentence for a customer."""
+    """Return a sentence for a customer about one finding or several similar findings."""
     if _count(finding) > 1 and finding.code in MANY:
         return _filled(MANY[finding.code].plain, finding)
     if finding.code == "success_after_deadline":
@@ -529,7 +554,10 @@ def plain_finding(finding: Finding) -> str:
 
 
 def staff_finding(finding: Finding) -> str:
-    """Return the instruction about one or many similar findings; an empty text if there is none."""
+    """Return what the shop's people must do about one finding or several similar findings.
+
+    The text is empty if there is nothing to do.
+    """
     return _with_more(_staff_words(finding), finding)
 
 
@@ -584,8 +612,10 @@ def _after_deadline(finding: Finding) -> str:
 
 
 def _words(facts: Facts, *, optional: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Return the text of each fact, by name. The texts of all facts named `amount_…` are joined
-    under the name `amounts`."""
+    """Return the text of each fact. The keys are the names of the facts.
+
+    The texts of all facts named `amount_…` are joined under the key `amounts`.
+    """
     words = dict.fromkeys(optional, "")
     for name, value in facts:
         text = _in_words(name, value)

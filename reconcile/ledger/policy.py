@@ -1,4 +1,4 @@
-"""The merchant's settings that a fold depends on. Durations and instants are microseconds."""
+"""Settings of the shop that the computation of a ledger depends on."""
 
 from dataclasses import dataclass, fields
 from typing import Final
@@ -7,32 +7,33 @@ from reconcile.canonical import canonical_json
 from reconcile.instants import DAY, MINUTE, Duration, Instant
 
 FORM: Final = 4
-"""Version of `policy_text`. Increase it if a setting gets another meaning or a fold another result.
-Every order is then folded again. Increase it at most once a release, and not before the first
-release."""
+"""Version number of the policy text and of the folding rules.
+
+Increase it if a setting gets another meaning, or if a fold gives another result. All orders are
+then folded again. Increase it no more than once a release, and not before the first release.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Deadlines and tolerances of a fold.
+    """Deadlines and tolerances for computing a ledger. Durations and instants are microseconds.
 
-    payment_window              time from the start of an attempt to its end, if the provider gave
-                                no expiry
+    payment_window              time that an attempt may take if the provider gave no expiry
     grace                       time added to the window, because the final event takes time to
                                 arrive
     late_after                  delay of arrival beyond which an event is `delivered_late`
     future_tolerance            time by which an event may be dated after its arrival. Beyond it,
                                 the event is `dated_in_future`
-    fulfillment_window          how long a placed order may be fulfillable without being fulfilled;
-                                None if the shop does not report when it ships
-    refund_window               how long a refund may be under way before it is overdue at the
+    fulfillment_window          how long a placed order may be ready for fulfillment without being
+                                fulfilled; None if the shop does not report when it ships
+    refund_window               how long a refund may be pending before it is overdue at the
                                 provider
     require_order_record_since  instant from which the shop must state the price itself. An order
                                 whose evidence all came later is fulfillable only if the shop has
                                 stated its price. None if a price in events is enough
     mismatch_held               sources that are checked for strangers' payments. A payment of such
-                                a source is in doubt if two things are true: only the order number
-                                links it to the order, and its amount is no price of the order
+                                a source is in doubt if only the order number links it to the order,
+                                and its amount is no price of the order
     provider_discount_percent   largest percentage of the price, from 0 to 100, that the shop's
                                 discount at the provider may take off
     """
@@ -49,6 +50,6 @@ class Policy:
 
 
 def policy_text(policy: Policy) -> str:
-    """Return a policy as one line of text. Different policies have different texts."""
+    """Return the policy as one line of text. Different policies have different texts."""
     choices = {each.name: getattr(policy, each.name) for each in fields(policy)}
     return f"v{FORM} {canonical_json(choices).decode()}"

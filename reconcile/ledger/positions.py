@@ -1,12 +1,12 @@
-"""Amounts of a payment according to its provider's answers: sums, refunds and chargebacks.
+"""Compute the sums, refunds and chargebacks of a payment from the answers of its provider.
 
-Leaves out: signed events. If events and answers state different sums, `movements` uses the greater
-one.
+Signed events are not used here. If events and answers state different sums, `movements` uses the
+greater sum.
 
 Every answer describes one version of the payment. For each sum, refund and chargeback, the answer
 with the latest version counts. An answer can withdraw only what earlier answers stated, for example
-a refund. A withdrawal makes no order fulfillable until a second answer, at least REPEATED_AFTER
-later, confirms it. The first answer may come from a copy of the provider's data that lags behind.
+a refund. A withdrawal makes no order fulfillable until a second answer, at least one hour later,
+confirms it. The first answer may come from a copy of the provider's data that lags behind.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,7 @@ from reconcile.ledger.events import ANSWERS, STATE_WORDS, ClaimKind, State, Stat
 from reconcile.money import Money
 
 REPEATED_AFTER: Final[Duration] = HOUR
-"""Minimum time between an answer that withdraws a statement and an answer that confirms the
-withdrawal."""
+"""Minimum time between an answer that withdraws an amount and the answer that confirms this."""
 
 _MEANS: Final[dict[tuple[StateMember, str], ClaimKind]] = {
     ("refund", "done"): "refunded",
@@ -35,7 +34,9 @@ _MEANS: Final[dict[tuple[StateMember, str], ClaimKind]] = {
 class Step(NamedTuple):
     """Sum that the provider states for one version of a payment.
 
-    said  answers that state the sum, each with the sum's date
+    version  date of the payment's version
+    minor    the sum in minor units
+    said     answers that state the sum, each with the date of the sum
     """
 
     version: Instant
@@ -45,8 +46,9 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class Undo:
-    """Amount that an earlier answer of the provider stated and a later one withdrew. No further
-    answer has confirmed the withdrawal yet.
+    """Amount that an earlier answer of the provider stated and a later answer withdrew.
+
+    No further answer has confirmed the withdrawal yet.
 
     heard  events of the answers that withdrew the amount
     """
@@ -56,10 +58,10 @@ class Undo:
 
 
 class Position:
-    """Position of one attempt's payment according to the provider's answers.
+    """What the provider's answers state about the payment of one attempt.
 
     claims    single refunds and chargebacks from the answers, converted into events
-    repeated  references of refunds and chargebacks that an answer withdrew and a later answer
+    repeated  references of refunds and chargebacks that one answer withdrew and a later answer
               confirmed as withdrawn
     """
 
@@ -115,18 +117,18 @@ class Position:
             self.repeated.add(reference)
 
     def currencies(self, member: StateMember) -> list[str]:
-        """Return the currencies in which a sum is stated, sorted."""
+        """Return the currencies in which the answers state this kind of sum, sorted."""
         return sorted({s.money.currency for _, s in self._states if s.member == member and s.money})
 
     def states_capture(self, answer: Heard) -> bool:
-        """Return whether an answer states the captured sum."""
+        """Check whether an answer states the captured sum."""
         return any(
             each is answer and state.member == "captured" and state.money
             for each, state in self._states
         )
 
     def steps(self, member: StateMember, currency: str) -> list[Step]:
-        """Return what the answers state for a sum, one step for each version of the payment.
+        """Return the sum that the answers state, one step for each version of the payment.
 
         If answers on one version differ, the greatest amount counts. An answer that names no
         version or no payment may be about another payment. Its amount is therefore only a minimum
@@ -156,12 +158,15 @@ class Position:
 
 
 NO_POSITION: Final = Position(AttemptEvidence("", ""))
-"""Empty position that all payments without answers share. Nothing may be added to it."""
+"""Empty position that all payments without answers share. Add nothing to this object."""
 
 
 def still_stated(steps: Sequence[Step]) -> int:
-    """Return the greatest amount that is still valid. An amount is no longer valid if a later
-    answer states another amount and a further answer confirms that."""
+    """Return the greatest amount that is still valid.
+
+    An amount is no longer valid if a later answer states another amount, and a further answer
+    confirms that other amount.
+    """
     return max(
         [
             step.minor

@@ -1,7 +1,6 @@
-"""Facts from the merchant's side about an order. A record never changes; a later record corrects
-it.
+"""Types for records: facts that the merchant's side states about an order.
 
-Leaves out: any judgement.
+A record never changes. A later record corrects it.
 """
 
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ RecordKind = Literal[
     "finding_accepted",
     "redated",
 ]
-"""Closed vocabulary of facts that the merchant's side can state.
+"""Kinds of facts that the merchant's side can state.
 
 order_not_canceled    the shop withdraws the cancellation that it stated before
 order_not_fulfilled   the shop withdraws the fulfillment that it stated before
@@ -45,8 +44,10 @@ redated               corrects the instant of the delivery, record or revision t
 HoldReason = Literal[
     "rules_changed", "poisoned_delivery", "unreadable_delivery", "maybe_other_shop", "gap_accepted"
 ]
-"""Reason for which an order is held. For `poisoned_delivery`, a delivery was set aside because
-reading it failed repeatedly."""
+"""Why an order is held, so that it must not be fulfilled.
+
+`poisoned_delivery` means that a delivery was set aside because reading it failed repeatedly.
+"""
 
 UNREADABLE: Final[HoldReason] = "unreadable_delivery"
 
@@ -57,18 +58,21 @@ GAP_ACCEPTED: Final[HoldReason] = "gap_accepted"
 HOLD_REASONS: Final[tuple[HoldReason, ...]] = get_args(HoldReason)
 
 STILL_ASKING: Final = "still_asking"
-"""Reason of a `session_unknown` while the provider is still being asked automatically."""
+"""Reason of a `session_unknown` record while the provider is still being asked automatically."""
 
 WITHDRAWN: Final = "withdrawn"
-"""Reason of a `payment_assigned` that withdraws the payment from its order."""
+"""Reason of a `payment_assigned` record that withdraws the payment from its order."""
 
 DismissedAs = Literal["to_refund", "other_business"]
 
 DISMISSED_AS: Final[tuple[DismissedAs, ...]] = get_args(DismissedAs)
 
 NO_ORDER: Final = ""
-"""Value of `order` in records without an order. Every `payment_dismissed` has it. A `redated` has
-it if what it corrects belongs to no order."""
+"""Value of `order` in a record that belongs to no order.
+
+Every `payment_dismissed` record has this value. A `redated` record has it if the corrected delivery
+or record belongs to no order.
+"""
 
 PLACINGS: Final[frozenset[RecordKind]] = frozenset(("payment_assigned", "payment_dismissed"))
 
@@ -77,7 +81,8 @@ RECORD_KINDS: Final[tuple[RecordKind, ...]] = get_args(RecordKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tender:
-    """A part of the price that no provider receives, such as `gift_card` or `store_credit`."""
+    """Part of the price that is not paid through a provider, such as `gift_card` or
+    `store_credit`."""
 
     kind: str
     money: Money
@@ -85,8 +90,8 @@ class Tender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One fact from the merchant's side. Brackets name the kinds of records that a meaning applies
-    to.
+    """One fact from the merchant's side. Parentheses name the kinds of records that a meaning
+    applies to.
 
     recorded_at  when the record was stored here
     at           when the fact happened, according to the merchant
@@ -94,21 +99,22 @@ class Record:
                  payments of a session (reference_named); amount of a payment that a statement line
                  proves, if the provider's answer states none (payment_assigned)
     source       provider account of the session or payment
-    key          idempotency key of the logical payment (session records); the account that the
+    key          idempotency key of the payment's session (session records); the account that the
                  money goes to (payment_dismissed)
     session      the provider's reference of the session
     payment      the provider's reference of the payment (reference_named, payment_assigned,
                  payment_dismissed)
     expires_at   expiry of the session, if the provider gave one; the wrong instant before the
                  correction (redated)
-    reason       the provider's reason for a refusal; STILL_ASKING (session_unknown); a HoldReason
-                 (held, released); WITHDRAWN or None (payment_assigned); a FindingCode
+    reason       the provider's reason for a refusal; `still_asking` (session_unknown); the reason
+                 of a hold (held, released); `withdrawn` or None (payment_assigned); a finding code
                  (finding_accepted); a DismissedAs (payment_dismissed)
     author       who stated the fact, such as `token:shop` or `import:3`; None if unknown
     replaces     id of the last decision about the payment that the author had seen
                  (payment_assigned, payment_dismissed); id of the delivery or record with the wrong
                  instant, or `revision:` and a number (redated)
-    tenders      parts of the price that are not due at a provider (order_placed), in its currency
+    tenders      parts of the price that are not due at a provider, in the currency of the price
+                 (order_placed)
     free         whether the shop says that the order costs nothing (order_placed)
     dated        whether the shop stated `at` (order_placed); else `at` is when the shop first
                  reported the order
@@ -137,7 +143,7 @@ class Record:
 
     @property
     def tendered(self) -> Money | None:
-        """Return the sum of the tenders; None if there are none."""
+        """Return the sum of the tenders; None if there are no tenders."""
         if self.money is None or not self.tenders:
             return None
         minor = sum([each.money.minor for each in self.tenders])
@@ -145,7 +151,7 @@ class Record:
 
     @property
     def due(self) -> Money | None:
-        """Return the amount due at providers: the price less the tenders, never below zero."""
+        """Return the amount due at providers: the price less the tenders, but never below zero."""
         tendered = self.tendered
         if self.money is None or tendered is None:
             return self.money

@@ -1,7 +1,6 @@
-"""Differences between a published ledger and the previous one, with reasons.
+"""Find out what changed between a published ledger and a new ledger of the order, and why.
 
-Leaves out: where published ledgers are stored. Late events need no special code: the new fold
-simply differs from the published one.
+Late events need no special code: the new ledger simply differs from the published ledger.
 """
 
 from collections import Counter
@@ -19,12 +18,12 @@ from reconcile.money import Money
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Content of a published ledger, without the counts that change with every redelivery.
+    """Content of a published ledger that decides whether a new ledger must be published.
 
-    substance  one line of text; ledgers with equal substance need no revision. It has the outcome,
-               the money, the attempts, and the codes of findings, except those in _COUNTS_ONLY. It
-               also has the number of findings for each code in _EACH_BY_ITSELF, and the present
-               amount of each open dispute whose amount has changed
+    substance  one line of text; ledgers with equal substance need no revision. The text has the
+               outcome, the money, the attempts, and the codes of most findings. For findings about
+               refunds and disputes it has their number, and it has the present amount of each open
+               dispute whose amount has changed
     """
 
     outcome: Outcome
@@ -36,7 +35,7 @@ class Position:
 class Revision:
     """One published change of an order's ledger.
 
-    before   the position published before; None for the first
+    before   content that was published before; None for the first revision
     because  sentences with cited ids: what the ledger says now, then what differs
     """
 
@@ -57,8 +56,10 @@ _EACH_BY_ITSELF: Final[tuple[FindingCode, ...]] = (
     "refund_failed",
     "unread_money_event",
 )
-"""Codes of findings that are counted. A further finding of such a code makes a revision, because
-each of these findings has its own deadline."""
+"""Codes of findings that are counted, so that a further finding of such a code makes a revision.
+
+Each of these findings has its own deadline.
+"""
 
 
 def position_of(ledger: Ledger) -> Position:
@@ -81,11 +82,11 @@ def position_of(ledger: Ledger) -> Position:
 
 
 _Amounts = Mapping[str, tuple[int, Money]]
-"""Position of an event in the ledger and the amount that it states, by event id."""
+"""For each event id, the event's place in the ledger and the amount that the event states."""
 
 
 def _amounts(ledger: Ledger) -> _Amounts:
-    """Return each event's position and amount; empty if no dispute is open."""
+    """Return the place and amount of each event, or nothing if no dispute is open."""
     found: dict[str, tuple[int, Money]] = {}
     if any(each.code == "dispute_open" for each in ledger.findings):
         for place, heard in enumerate(ledger.case.heard):
@@ -95,8 +96,10 @@ def _amounts(ledger: Ledger) -> _Amounts:
 
 
 def _restated(finding: Finding, amounts: _Amounts) -> str:
-    """Return a text with an open dispute's name and its present amount, if the amount has changed.
-    Return an empty text for other findings."""
+    """Return the name and present amount of an open dispute if its amount has changed.
+
+    The text is empty for all other findings.
+    """
     if finding.code != "dispute_open":
         return ""
     stated = [amounts[cited] for cited in finding.cites if cited in amounts]
@@ -108,8 +111,10 @@ def _restated(finding: Finding, amounts: _Amounts) -> str:
 
 
 def _counts_in(parts: Iterable[str]) -> Counter[str]:
-    """Return the number of findings for each code in _EACH_BY_ITSELF. A part without a number
-    stands for one finding."""
+    """Return the number of findings for each code that is counted.
+
+    A part without a number stands for one finding.
+    """
     counts = Counter[str]()
     for part in parts:
         number, _, code = part.rpartition(" ")
@@ -129,11 +134,11 @@ def _attempt_part(attempt: Attempt) -> str:
 def revise(
     before: Position | None, ledger: Ledger, *, after: Position | None = None
 ) -> Revision | None:
-    """Return the revision from `before` to this ledger; None if the substance is equal.
+    """Return the revision from `before` to this ledger; None if nothing important changed.
 
-    An order that is only `not_attempted` needs no first revision.
+    An order that has only been placed needs no first revision.
 
-    after  the ledger's own position, if the caller already has it
+    after  content of the new ledger, if the caller already has it
     """
     after = after or position_of(ledger)
     if before is None:

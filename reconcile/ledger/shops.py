@@ -1,15 +1,12 @@
-"""Assigns a payment to its shop if several shops share a provider account.
-
-Leaves out: which order an event belongs to (`placing`), and how an event states its shop; the
-source's settings decide that.
+"""Decide which shop a payment belongs to, if several shops share a provider account.
 
 Payments are judged, not events. All events that name one payment or session belong to one shop.
 Events that name a payment and its session connect the two.
 
-Events that open or pay the payment decide. If one of them states another shop, the payment belongs
-to that shop. Otherwise, if one of them states our shop, the payment is ours. If none of them states
-a shop, all other events of the payment are judged in the same way. If no event states a shop, but
-the source's settings ask for it, the shop is unknown.
+Events that open or pay the payment decide. If one of these events states another shop, the payment
+belongs to that shop. Otherwise, if one of them states our shop, the payment is ours. If none of
+them states a shop, all other events of the payment are judged in the same way. If no event states a
+shop, but the source's settings ask for it, the shop is unknown.
 """
 
 from collections import defaultdict
@@ -24,20 +21,23 @@ Aside = Literal["other", "unknown"]
 OPENS: Final[frozenset[ClaimKind]] = frozenset(
     ("pending", "authorized", "succeeded", "declined", "expired", "timed_out")
 )
-"""Kinds of claims about the start or the success of a payment. They decide to which shop the
-payment belongs."""
+"""Claims about the start or the success of a payment. They decide which shop the payment belongs
+to."""
 
 EventKey = tuple[str, str, str]
 Mark = tuple[str, str, str]
-"""Source, kind of reference, and reference. An event without a reference has a mark with its own
-id."""
+"""Reference that an event names: source, kind of reference, reference.
+
+An event without a reference has its own id in place of the reference.
+"""
 
 
 class Shops(NamedTuple):
-    """Events that belong to no payment of our shop, and evidence for the other events.
+    """Events that do not belong to our shop, and evidence for the events that do.
 
-    aside     reason why each event of another or unknown shop is set aside, by event key
-    rests_on  ids that prove that an event is ours, by its key, if the event does not name our shop
+    aside     whether the event belongs to another or to an unknown shop. The keys are event keys
+    rests_on  ids that prove that an event is our shop's, for events that do not name our shop. The
+              keys are event keys
     """
 
     aside: Mapping[EventKey, Aside]
@@ -48,7 +48,7 @@ NOBODY_ASKS: Final = Shops({}, {})
 
 
 def judge_shops(events: Collection[Event]) -> Shops:
-    """Decide which shop each event's payment belongs to."""
+    """Decide which shop the payment of each event belongs to."""
     if all(event.shop is None for event in events):
         return NOBODY_ASKS
     stated: dict[Mark, list[Event]] = defaultdict(list)
@@ -97,8 +97,10 @@ def _marks(event: Event) -> list[Mark]:
 def _reached(
     marks: Iterable[Mark], ties: Mapping[Mark, Mapping[Mark, str]]
 ) -> dict[Mark, tuple[str, ...]]:
-    """Return these marks and all marks that are connected with them. Each is mapped to the ids of
-    the events that connect it."""
+    """Return the references and all references that events connect with them.
+
+    Each reference has the ids of the events that connect it with the given references.
+    """
     found: dict[Mark, tuple[str, ...]] = dict.fromkeys(marks, ())
     wanted = list(found)
     for mark in wanted:

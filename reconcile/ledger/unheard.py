@@ -1,8 +1,7 @@
-"""Evidence that may be about an order but is in no ledger: unread, refused or lost messages, and
-unallocated payments.
+"""Types for evidence that may be about an order but is in no ledger.
 
-Leaves out: how this evidence is found. While such evidence exists, no sentence may say that nothing
-came for the order.
+Such evidence is unread, refused or lost messages, and unallocated payments. While it exists, no
+sentence may say that nothing came for the order.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from reconcile.money import Money, from_major, to_json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageNotRead:
-    """A message that came from its provider and could not be read.
+    """Message that came from its provider and could not be read.
 
     problem      one sentence on why the message could not be read; it contains no text of the
                  message
@@ -33,7 +32,7 @@ class MessageNotRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceHeard:
-    """Arrivals of one source of an order.
+    """What has arrived lately from one source of an order.
 
     last_read_at    arrival of the last delivery that was read
     refusing_since  time of the first refusal since the last accepted delivery; None if nothing was
@@ -49,11 +48,11 @@ class SourceHeard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentOfNoOrder:
-    """An unallocated payment that may be for this order.
+    """Unallocated payment that may be for this order.
 
-    The payment names the order, or has the amount due and the customer's number.
+    The payment names the order, or has the amount due and the customer's phone number.
 
-    money  amount of the payment that is left; None if it is unclear
+    money  amount that is left of the payment; None if it is unclear
     """
 
     id: str
@@ -62,7 +61,7 @@ class PaymentOfNoOrder:
 
     @property
     def amount(self) -> str:
-        """Return the amount in words."""
+        """Return the amount as text, or words that say that the amount is unclear."""
         return "an unclear amount" if self.money is None else str(self.money)
 
 
@@ -70,8 +69,8 @@ class PaymentOfNoOrder:
 class LostSpan:
     """Time span of an accepted gap in which messages may be lost. Both ends are included.
 
-    looked_at  whether someone has looked at the order since the gap: providers were asked about its
-               money, or a person released the order
+    looked_at  whether the order was checked after the gap: providers were asked about its money, or
+               a person released the order
     """
 
     gap: str
@@ -85,13 +84,13 @@ class Unheard:
     """Everything that may be about an order and was not read.
 
     sources   the sources of the order; all sources if the order's sources are not known
-    messages  unreadable messages, by arrival
+    messages  unreadable messages, sorted by arrival
     payments  unallocated payments that may be for this order
     refused   number of deliveries that these sources refused since the order became known; anyone
               can send such deliveries
     not_kept  number of unsigned requests to these sources that exceeded the limit since the order
               became known; some may be genuine
-    gaps      accepted gaps that overlap the order's time, the first accepted first
+    gaps      accepted gaps that overlap the order's time, the first accepted gap first
     """
 
     sources: tuple[SourceHeard, ...] = ()
@@ -103,12 +102,12 @@ class Unheard:
 
     @property
     def may_lack(self) -> bool:
-        """Return whether messages may be missing, so that absence proves nothing."""
+        """Check whether messages may be missing. If so, the lack of a message proves nothing."""
         return bool(self.refusing or self.not_kept or self.gaps)
 
     @property
     def refusing(self) -> tuple[SourceHeard, ...]:
-        """Return the sources that have accepted nothing since their refusals began."""
+        """Return the sources that have refused deliveries and have accepted none since."""
         return tuple(each for each in self.sources if each.refusing_since is not None)
 
 
@@ -153,7 +152,7 @@ class UnheardDocument(TypedDict):
 
 
 def unheard_document(unheard: Unheard) -> UnheardDocument:
-    """Return the evidence as JSON values."""
+    """Return everything that was not read as JSON values."""
     return {
         "sources": [
             {
@@ -197,7 +196,7 @@ def unheard_document(unheard: Unheard) -> UnheardDocument:
 
 
 def unheard_of_document(document: Mapping[str, Any]) -> Unheard:
-    """Parse the result of `unheard_document`. Raises ValueError and LookupError for other input."""
+    """Parse the result of `unheard_document`. Raises ValueError or LookupError for other input."""
     return Unheard(
         sources=tuple(
             SourceHeard(
