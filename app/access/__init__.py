@@ -1,4 +1,4 @@
-"""Access: operators with their roles, tokens, sessions, proposals, and the audit trail."""
+"""Operators and their access: roles, tokens, sessions, proposals and the audit trail."""
 
 __all__ = (
     "bookmarks",

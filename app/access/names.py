@@ -1,5 +1,5 @@
-"""Check names of operators: whether a name is valid, and whether it looks like another name
-(Unicode's UTS 39)."""
+"""Check operators' names: whether a name is valid, and whether two names look alike (Unicode's UTS
+39)."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -14,7 +14,7 @@ _ALPHABETS: Final = ("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "COPTIC", "CHEROK
 
 
 def checked(name: str) -> str:
-    """Return the name if it is valid. Raise UsageError otherwise."""
+    """Return the name unchanged if it is valid. Raise UsageError otherwise."""
     if not (0 < len(name) <= NAME_MAX and is_human_text(name) and name == name.strip()):
         raise UsageError(f"an operator's name must have 1 to {NAME_MAX} printable characters")
     from confusable_homoglyphs.categories import unique_aliases  # reads a file of 1 MB
@@ -30,7 +30,7 @@ def checked(name: str) -> str:
 
 
 def refuse_taken(name: str, taken: Iterable[str]) -> None:
-    """Raise UsageError if the name looks like the name of a present or former operator."""
+    """Raise UsageError if the name looks like one of the taken names."""
     wanted = skeleton(name)
     for each in taken:
         if skeleton(each) == wanted:
@@ -41,14 +41,14 @@ def refuse_taken(name: str, taken: Iterable[str]) -> None:
 
 
 def skeleton(name: str) -> str:
-    """Return a key that is equal for names that look alike."""
+    """Return a comparison key for a name. Names that look alike have equal keys."""
     plain = normalize("NFKC", name).replace(NON_JOINER, "").replace(JOINER, "")
     alike = "".join(map(_prototype, " ".join(plain.split()))).casefold()
     return "".join(map(_prototype, alike))
 
 
 def _prototype(character: str) -> str:
-    """Return one representative for all characters that look alike."""
+    """Return one character that represents all characters that look like the given character."""
     from confusable_homoglyphs.confusables import confusables_data
 
     alike: list[str] = [each["c"] for each in confusables_data.get(character, ())]

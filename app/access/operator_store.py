@@ -1,7 +1,7 @@
-"""Rows of operators, API tokens, the audit trail, and operators' bookmarks.
+"""Database rows of operators, API tokens, the audit trail and operators' bookmarks.
 
-A name is never given to a second person. Only a token's hash is stored: a token has 256 random
-bits, so SHA-256 is enough. Rows of the audit trail are only added.
+A name is never given to a second person. A token is stored only as a SHA-256 hash, which is enough
+because a token has 256 random bits. Rows of the audit trail are never changed or deleted.
 """
 
 import hashlib
@@ -22,10 +22,10 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """Person who can have a role.
+    """Person who works with the service in a role.
 
     account  account of the machine's owner, if the owner acts in this person's name; else None
-    company  id of the person's company account; None if they use a password
+    company  id of the person's company account; None if the person uses a password
     """
 
     name: str
@@ -37,7 +37,7 @@ class Operator:
 
 
 async def add_operator(connection: AsyncConnection, operator: Operator) -> None:
-    """Insert a person. The name must not be taken."""
+    """Insert an operator. The operator's name must not be taken."""
     await connection.execute(
         text(
             "INSERT INTO operators (name, role, created_at, company) "
@@ -59,7 +59,7 @@ async def set_role(connection: AsyncConnection, name: str, role: str) -> None:
 
 
 async def set_company(connection: AsyncConnection, name: str, company: str) -> None:
-    """Store the company account with which a person signs in."""
+    """Store the id of the company account with which a person signs in."""
     await connection.execute(
         text("UPDATE operators SET company=:company WHERE name=:name"),
         {"name": name, "company": company},
@@ -67,7 +67,7 @@ async def set_company(connection: AsyncConnection, name: str, company: str) -> N
 
 
 async def disable_operator(connection: AsyncConnection, name: str, *, now: Instant) -> bool:
-    """Disable a person. Return False if no active operator has this name."""
+    """Disable an operator. Return False if no active operator has this name."""
     result = await connection.execute(
         text(
             "UPDATE operators SET disabled_at=:now WHERE name=:name AND disabled_at IS NULL "
@@ -79,7 +79,7 @@ async def disable_operator(connection: AsyncConnection, name: str, *, now: Insta
 
 
 async def operators(connection: AsyncConnection) -> list[Operator]:
-    """Return all operators by name, including disabled ones."""
+    """Return all operators, including disabled operators, sorted by name."""
     rows = await connection.execute(
         text("SELECT name, role, created_at, disabled_at, company FROM operators ORDER BY name")
     )
@@ -99,9 +99,9 @@ class AuditEntryDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """Act of a person in the audit trail.
+    """Entry of the audit trail: one act of a person.
 
-    subject  the order, break, file or period; never a phone number
+    subject  the order, break, file or period that the act concerns; never a phone number
     reason   the person's own words; may be empty
     facts    named values such as counts and digests; never personal data
     order    the order under which the transparency log lists the entry; usually None
@@ -126,7 +126,8 @@ async def add_entry(connection: AsyncConnection, entry: AuditEntry) -> int:
 
 
 def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
-    """Append an audit entry and return its number. Numbers follow the order of commits."""
+    """Append an entry to the audit trail and return its number. Later commits get higher
+    numbers."""
     ((number,),) = connection.ask(
         "INSERT INTO counters (name, value) VALUES ('audit', 1) "
         "ON CONFLICT (name) DO UPDATE SET value=counters.value+1 RETURNING value"
@@ -142,7 +143,7 @@ def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
 
 
 async def acting_alone(connection: AsyncConnection) -> None:
-    """Lock the audit trail until the transaction ends. Take this lock before any other."""
+    """Lock the audit trail until the transaction ends. Take this lock before any other lock."""
     await connection.execute(
         text(
             "INSERT INTO counters (name, value) VALUES ('audit', 0) "
@@ -167,9 +168,9 @@ async def audit_entries(
     action: str | None = None,
     before: int | None = None,
 ) -> list[AuditEntry]:
-    """Return audit entries by number, optionally filtered.
+    """Return entries of the audit trail that match the given filters, sorted by number.
 
-    before  number below which all entries lie. If given, the newest entries come first
+    before  a number; only entries with lower numbers are returned, newest first
     """
     number = _AUDIT.c.number
     listing = select(_AUDIT).where(number > after).limit(limit)
@@ -190,7 +191,8 @@ _ABOUT: Final = (
 
 
 async def entries_about(connection: AsyncConnection, subjects: Iterable[str]) -> list[AuditEntry]:
-    """Return the audit entries about these subjects, by number."""
+    """Return the entries of the audit trail that concern one of these subjects, sorted by
+    number."""
     names = [each.name for each in _AUDIT.c]
     found = [
         dict(zip(names, row, strict=True))
@@ -203,7 +205,8 @@ async def entries_about(connection: AsyncConnection, subjects: Iterable[str]) ->
 async def acts_since(
     connection: AsyncConnection, since: Instant, *, who: str, actions: Sequence[str]
 ) -> list[AuditEntry]:
-    """Return a person's audit entries with these actions since an instant, by number."""
+    """Return a person's entries in the audit trail with one of these actions since an instant,
+    sorted by number."""
     column = _AUDIT.c
     listing = select(_AUDIT).where(column.who == who, column.at >= since)
     listing = listing.where(column.action.in_(actions)).order_by(column.number)
@@ -212,9 +215,11 @@ async def acts_since(
 
 
 async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tuple[str, str]]:
-    """Return (creator, holder) of each invitation and personal token since an instant.
+    """Return who gave access to whom since an instant: a pair of names for each invitation and
+    personal token.
 
-    Leaves out pairs of founders if the machine's owner has vouched that they are different persons.
+    The first name is the creator's; the second is the holder's. Two founders are left out if the
+    machine's owner has confirmed that they are different persons.
     """
     rows = await connection.execute(
         text(
@@ -234,7 +239,8 @@ async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tupl
 
 
 VOUCHED: Final = "founders_vouched"
-"""Action by which the machine's owner vouches that two founders are different persons."""
+"""Name of the audit action by which the machine's owner confirms that two founders are different
+persons."""
 
 
 class TokenDocument(TypedDict):
@@ -248,10 +254,10 @@ class TokenDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEntry:
-    """A token's stored data, without the token.
+    """Stored data of an API token, without the token itself.
 
-    until     instant at which the token expires; None for never
-    operator  person who owns the token; None for a program's token
+    until     instant at which the token expires; None if the token never expires
+    operator  person who owns the token; None if the token belongs to a program
     """
 
     name: str
@@ -284,7 +290,7 @@ _ENTRY: Final = (
 
 
 def hashed(token: str) -> str:
-    """Return the hash under which a token, link or cookie is stored."""
+    """Return the SHA-256 hash under which the secret of a token, link or cookie is stored."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -301,7 +307,8 @@ async def add_token(connection: AsyncConnection, entry: TokenEntry, *, token: st
 async def revoke_token(
     connection: AsyncConnection, *, name: str, now: Instant
 ) -> TokenEntry | None:
-    """Revoke a token and return it; None if no active token has this name."""
+    """Revoke a token and return its stored data. Return None if no unrevoked token has this
+    name."""
     result = await connection.execute(
         text(
             "UPDATE tokens SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "
@@ -314,7 +321,7 @@ async def revoke_token(
 
 
 async def revoke_tokens_of(connection: AsyncConnection, operator: str, *, now: Instant) -> int:
-    """Revoke all of a person's own tokens. Return their number."""
+    """Revoke all tokens that a person owns. Return the number of revoked tokens."""
     rows = await connection.execute(
         text(
             "UPDATE tokens SET revoked_at=:now WHERE operator=:operator AND revoked_at IS NULL "
@@ -331,7 +338,8 @@ async def list_tokens(connection: AsyncConnection) -> list[TokenEntry]:
 
 
 def token_entry(connection: PlainConnection, token: str) -> TokenEntry | None:
-    """Return a token's stored data, even if it is revoked or expired; None if unknown."""
+    """Return a token's stored data, even if the token is revoked or expired. Return None for an
+    unknown token."""
     rows = connection.ask(_ENTRY, (hashed(token),))
     return _entry(rows[0]) if rows else None
 
@@ -347,9 +355,9 @@ def _entry(row: Sequence[Any]) -> TokenEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bookmark:
-    """Pinned order or saved list.
+    """Bookmark of an operator: a pinned order or a filtered list.
 
-    kind   `order`, or the page of the list
+    kind   `order`, or the name of the list's page
     label  the order's reference, or the operator's name for the list
     query  the list's filters, as in the page's address
     """
@@ -361,7 +369,8 @@ class Bookmark:
 
 
 async def bookmarks(connection: AsyncConnection, operator: str) -> list[Bookmark]:
-    """Return an operator's bookmarks by kind and label, without restricted orders."""
+    """Return an operator's bookmarks, sorted by kind and label. Orders whose personal data is
+    restricted are left out."""
     rows = await connection.execute(
         text(
             "SELECT kind, label, query, at FROM bookmarks WHERE operator = :operator "
@@ -374,7 +383,7 @@ async def bookmarks(connection: AsyncConnection, operator: str) -> list[Bookmark
 
 
 async def put_bookmark(connection: AsyncConnection, operator: str, kept: Bookmark) -> None:
-    """Insert or replace a bookmark."""
+    """Insert a bookmark. A bookmark with an equal kind and label is replaced."""
     await connection.execute(
         text(
             "INSERT INTO bookmarks (operator, kind, label, query, at) "
@@ -388,7 +397,7 @@ async def put_bookmark(connection: AsyncConnection, operator: str, kept: Bookmar
 async def delete_bookmark(
     connection: AsyncConnection, operator: str, *, kind: str, label: str
 ) -> bool:
-    """Delete a bookmark. Return whether it existed."""
+    """Delete a bookmark. Return False if no such bookmark existed."""
     rows = await connection.execute(
         text(
             "DELETE FROM bookmarks WHERE operator = :operator AND kind = :kind "

@@ -1,11 +1,11 @@
 """Operators, the permissions of their roles, and the audit trail.
 
-Without operators, everybody who can run the command may do everything. The trail then names the
-account with which a person is logged in to the machine. With operators, every action in MAY needs a
-permitted role.
+Without any operators, everybody who can run the command may do everything. The audit trail then
+names the account with which a person is logged in to the machine. With operators, every action in
+MAY needs a permitted role.
 
 Operators prove their identity by a session or a token. The machine's owner may act in any
-operator's name. The trail then also names the owner's account, which never counts as a second
+operator's name. The audit trail then also names the owner's account, which never counts as a second
 person.
 """
 
@@ -26,8 +26,7 @@ from app.database.engine import Connection
 from reconcile.instants import EARLIEST, Instant
 
 OWNER: Final = "owner"
-"""Author of records that a command makes without an operator. It stands for the owner of the
-machine."""
+"""Author of records that a command makes without an operator: the owner of the machine."""
 
 SERVICE_AUTHOR: Final = "service"
 
@@ -254,12 +253,12 @@ MAY_READ: Final[Mapping[Reading, frozenset[Role]]] = {
 }
 
 ASKED_BY: Final = "TALLYHOOK_OPERATOR"
-"""Environment variable that names the operator of commands without `--by`."""
+"""Environment variable that names the acting operator for commands without `--by`."""
 
 
 class Proven(str):
-    """Name of an operator who proved their identity. A plain string is an unproven name that the
-    machine's owner stated."""
+    """Name of an operator who has proved their identity. A plain string is a name that the
+    machine's owner merely stated."""
 
     __slots__ = ()
 
@@ -269,7 +268,7 @@ _BY_TOKEN: Final[ContextVar[Proven | None]] = ContextVar("by_token", default=Non
 
 @contextmanager
 def asking_by_token(name: Proven | None) -> Iterator[None]:
-    """Make the owner of a token the acting operator inside the block."""
+    """Make a token's owner the acting operator inside the `with` block."""
     before = _BY_TOKEN.set(name)
     try:
         yield
@@ -281,19 +280,19 @@ SERVICE: Final = operator_store.Operator(name="tallyhook", role="service", creat
 
 
 def author_of_token(name: str) -> str:
-    """Return the author of facts that a program states with this token."""
+    """Return the author's name for facts that a program states with the named token."""
     return f"token:{name}"
 
 
 def author_of_import(number: int) -> str:
-    """Return the author of facts from an imported file."""
+    """Return the author's name for facts that come from an imported file."""
     return f"import:{number}"
 
 
 def _asking(by: str | None) -> str | None:
-    """Return the name of the acting operator. This is a proven `by`, else the token's owner, else
-    `by`, else the value of ASKED_BY. Raise UsageError if an unproven `by` differs from the token's
-    owner."""
+    """Return the name of the acting operator. A proven `by` comes first, then the token's owner,
+    then a stated `by`, then the environment variable. Raise UsageError if an unproven `by` differs
+    from the token's owner."""
     holder = _BY_TOKEN.get()
     if holder is None or isinstance(by, Proven):
         return by or os.environ.get(ASKED_BY)
@@ -303,7 +302,8 @@ def _asking(by: str | None) -> str | None:
 
 
 async def author_of_command(context: DatabaseContext, *, by: str | None = None) -> str:
-    """Return the author of facts that a command states. Raise UsageError for an unknown `by`."""
+    """Return the author's name for facts that a command states. Raise UsageError if `by` is not an
+    active operator."""
     async with context.database.reading() as connection:
         everybody = await operator_store.operators(connection)
     named = _asking(by)
@@ -317,10 +317,11 @@ async def author_of_command(context: DatabaseContext, *, by: str | None = None) 
 async def vouch_for_founders(
     connection: Connection, founders: tuple[str, str], *, reason: str, at: Instant
 ) -> None:
-    """Record in the audit trail that two operators are different persons.
+    """Record in the audit trail that two operators are different persons, so that each may approve
+    the other's proposals.
 
-    They may then approve each other's proposals. Raise UsageError unless the machine's owner calls,
-    for the first time, and both operators are active.
+    Raises UsageError unless the machine's owner calls, for the first time, and both operators are
+    active.
     """
     await operator_store.acting_alone(connection)
     if _BY_TOKEN.get() is not None:
@@ -351,16 +352,18 @@ async def vouch_for_founders(
 
 
 def owner() -> operator_store.Operator:
-    """Return the machine's owner as an operator, without looking into the database."""
+    """Return the machine's owner as an operator, without a look into the database."""
     return operator_store.Operator(name=_account(), role="account", created_at=EARLIEST)
 
 
 async def permitted(
     connection: Connection, *, by: str | None, action: Action
 ) -> operator_store.Operator:
-    """Return the acting person if their role permits this action. Raise UsageError otherwise.
+    """Return the acting person if the person's role permits the action. Raise UsageError otherwise.
 
-    by  as in `_asking`. Without any operators, the owner of the machine account acts
+    by  the operator's name; None for the token's owner or the operator from the environment
+
+    Without any operators in the database, the owner of the machine's account acts.
     """
     known = {each.name: each for each in await operator_store.operators(connection)}
     named = _asking(by)
@@ -382,7 +385,8 @@ async def permitted(
 async def who_may(
     context: DatabaseContext, *, by: str | None, action: Action
 ) -> operator_store.Operator:
-    """Run `permitted` in its own transaction."""
+    """Return the acting person if the person's role permits the action. Raise UsageError
+    otherwise."""
     async with context.database.reading() as connection:
         return await permitted(connection, by=by, action=action)
 
@@ -405,10 +409,11 @@ async def note_in_trail(
     facts: Mapping[str, str | int] | None = None,
     order: str | None = None,
 ) -> int:
-    """Append an audit entry in the transaction of its action. Return the entry's number.
+    """Append an audit entry in the transaction that does the act. Return the entry's number.
 
     order  the order under which the transparency log lists the entry
-    at     an instant read inside the transaction, so that it cannot fall into a closed month
+    at     an instant read inside the transaction, so that the instant cannot fall into a closed
+           month
     """
     entry = entry_of(who, action=action, subject=subject, at=at, reason=reason, facts=facts)
     return await operator_store.add_entry(connection, replace(entry, order=order))
@@ -423,7 +428,8 @@ def entry_of(
     reason: str = "",
     facts: Mapping[str, str | int] | None = None,
 ) -> operator_store.AuditEntry:
-    """Build an audit entry. If the machine's owner acts in the person's name, add their account."""
+    """Build an audit entry. If the machine's owner acts in the person's name, the entry also names
+    the owner's account."""
     return operator_store.AuditEntry(
         at=at,
         who=who.name,
@@ -438,7 +444,8 @@ def entry_of(
 async def register_operator(
     context: DatabaseContext, *, name: str, role: Role, by: str | None
 ) -> None:
-    """Add an operator. Raise UsageError for a bad or taken name, or if `by` may not add anybody."""
+    """Add an operator. Raise UsageError for an invalid or taken name, or if `by` may not add
+    operators."""
     names.checked(name)
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -463,8 +470,10 @@ def no_operator(name: str) -> NotFoundError:
 
 
 async def retire_operator(context: DatabaseContext, *, name: str, by: str | None) -> None:
-    """Disable an operator. Raise NotFoundError for an unknown operator, and UsageError for the last
-    admin."""
+    """Disable an operator and end the operator's sessions and tokens.
+
+    Raises NotFoundError for an unknown operator, and UsageError for the last admin.
+    """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -482,7 +491,7 @@ async def retire_operator(context: DatabaseContext, *, name: str, by: str | None
 
 
 AFTER_ALL: Final = 2**62
-"""Number that is greater than the number of every audit entry."""
+"""Number that is higher than the number of every audit entry."""
 
 
 async def trail(
@@ -495,7 +504,8 @@ async def trail(
     before: int | None = None,
     limit: int,
 ) -> list[operator_store.AuditEntry]:
-    """Return audit entries by number, optionally filtered. With `before`, the newest come first."""
+    """Return entries of the audit trail that match the filters, sorted by number. With `before`,
+    the newest entries come first."""
     async with context.database.reading() as connection:
         return await operator_store.audit_entries(
             connection,
@@ -509,7 +519,7 @@ async def trail(
 
 
 async def last_done(context: DatabaseContext) -> str:
-    """Return a text that changes with every new audit entry."""
+    """Return a text that differs after every new entry of the audit trail."""
     return str([each.number for each in await trail(context, before=AFTER_ALL, limit=1)])
 
 

@@ -4,7 +4,8 @@
 2 verify  check its answer: challenge, origin, the console's name, presence, signature, count
 
 The library `webauthn` checks answers by W3C Web Authentication Level 3, sections 7.1 and 7.2.
-Leaves out: where passkeys are stored (`session_store.py`), and who may sign in (`sessions.py`).
+Storage of passkeys (`session_store.py`) and permission to sign in (`sessions.py`) are handled
+elsewhere.
 """
 
 from collections.abc import Callable, Collection
@@ -19,14 +20,14 @@ from app.core.strict_json import parse
 from reconcile.instants import Instant
 
 MOST: Final = 10
-"""Maximum number of passkeys per person."""
+"""Maximum number of passkeys that a person may have."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PasskeyAnswer:
-    """A browser's answer to a challenge, in JSON.
+    """A browser's answer to a passkey challenge, as JSON text.
 
     origin  the console's address, as `passkey_origin` returns it
     """
@@ -37,12 +38,14 @@ class PasskeyAnswer:
 
 
 def passkey_origin(origin: str) -> str:
-    """Return the console's address with a host name. Passkeys belong to a domain."""
+    """Return the console's address with a host name instead of a loopback IP address, because
+    passkeys belong to a domain."""
     return origin.replace("//127.0.0.1", "//localhost")
 
 
 def request_options(origin: str, challenge: str) -> str:
-    """Return the JSON options of `navigator.credentials.get` for any passkey."""
+    """Return the JSON options for the browser's `navigator.credentials.get`. Any passkey may
+    answer."""
     import webauthn  # few requests need it
 
     return webauthn.options_to_json(
@@ -51,9 +54,9 @@ def request_options(origin: str, challenge: str) -> str:
 
 
 def creation_options(origin: str, challenge: str, *, name: str, known: Collection[Passkey]) -> str:
-    """Return the JSON options of `navigator.credentials.create`.
+    """Return the JSON options for the browser's `navigator.credentials.create`.
 
-    known  passkeys of the person, which are excluded
+    known  the person's existing passkeys, which must not be created again
     """
     import webauthn
     from webauthn.helpers import structs
@@ -81,7 +84,7 @@ def creation_options(origin: str, challenge: str, *, name: str, known: Collectio
 
 
 def made_passkey(answer: PasskeyAnswer, *, name: str, label: str, now: Instant) -> Passkey | None:
-    """Return the newly created passkey; None for an invalid answer."""
+    """Return the passkey that the browser has newly created. Return None for an invalid answer."""
     import webauthn
 
     made = _verified(
@@ -108,8 +111,8 @@ def made_passkey(answer: PasskeyAnswer, *, name: str, label: str, now: Instant) 
 
 
 def signed_count(answer: PasskeyAnswer, known: Collection[Passkey]) -> tuple[Passkey, int] | None:
-    """Return the passkey that signed, with its new count. Return None if the answer is invalid, or
-    if the passkey may be a copy."""
+    """Return the passkey that signed the answer, with its new signature count. Return None if the
+    answer is invalid, or if the passkey may be a copy."""
     import webauthn
 
     def verified(credential: dict[str, Any]) -> tuple[Passkey, int] | None:
@@ -131,7 +134,7 @@ def signed_count(answer: PasskeyAnswer, known: Collection[Passkey]) -> tuple[Pas
 
 def _verified(verify: Callable[[dict[str, Any]], T], answer: PasskeyAnswer) -> T | None:
     """Return the result of `verify`. Return None if the answer cannot be parsed, or if the library
-    refuses it."""
+    refuses the answer."""
     from webauthn.helpers.exceptions import WebAuthnException
 
     try:

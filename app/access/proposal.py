@@ -1,7 +1,4 @@
-"""Proposals: acts that one operator requests, and the decisions on them.
-
-Leaves out: who may propose and decide (`proposals`).
-"""
+"""Data types of proposals: acts that one operator requests, and the decisions about them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +13,7 @@ STANDINGS: Final[tuple[Standing, ...]] = get_args(Standing)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """Decision on a proposal."""
+    """Decision of an operator about a proposal."""
 
     decision: Decision
     who: str
@@ -27,16 +24,16 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """Act that one operator requests and another must approve.
+    """Act that one operator requests and another operator must approve.
 
-    kind      the name of a ProposalKind
-    subject   the break, month or import; never a phone number
-    sentence  the act, with its money and consequence
+    kind      name of the kind of act
+    subject   the break, month or import that the act concerns; never a phone number
+    sentence  the act in words, with its money and consequence
     given     the act's other arguments; never personal data
-    subject_state  the result of `ProposalKind.subject_state` at the time of the proposal
-    role      the proposer's role at that time
+    subject_state  text that described the subject's state when the proposal was made
+    role      the proposer's role when the proposal was made
     until     instant at which the proposal expires
-    decided   None while the proposal waits
+    decided   the decision; None while the proposal waits
     """
 
     id: str
@@ -53,7 +50,7 @@ class Proposal:
     decided: Decided | None = None
 
     def standing(self, now: Instant) -> Standing:
-        """Return `waiting`, `expired`, or the name of the decision."""
+        """Return `waiting`, `expired` or the name of the decision."""
         if self.decided is not None:
             return self.decided.decision
         return "waiting" if now < self.until else "expired"

@@ -1,4 +1,4 @@
-"""Rows of proposals and of decisions on proposals. Rows are only added."""
+"""Database rows of proposals and of the decisions about them. Rows are never changed or deleted."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -26,7 +26,7 @@ async def add_proposal(connection: AsyncConnection, proposal: Proposal) -> None:
 
 
 async def add_decision(connection: AsyncConnection, proposal: str, decided: Decided) -> bool:
-    """Insert a proposal's decision. Return False if the proposal was already decided."""
+    """Insert the decision about a proposal. Return False if the proposal was already decided."""
     rows = await connection.execute(
         text(
             "INSERT INTO proposal_decisions (proposal, decision, who, role, reason, at) "
@@ -65,7 +65,8 @@ async def proposal_of(connection: AsyncConnection, identity: str) -> Proposal | 
 
 
 async def waiting_proposals(connection: AsyncConnection, *, now: Instant) -> list[Proposal]:
-    """Return all waiting proposals. The first to expire comes first."""
+    """Return all proposals that wait for a decision. The proposal that expires first comes
+    first."""
     waiting = _ALL.where(_waiting(now)).order_by(_PROPOSED.until, _PROPOSED.id)
     rows = await connection.execute(waiting)
     return [_proposal(tuple(row)) for row in rows]
@@ -84,7 +85,8 @@ async def waiting_proposal_of(
 async def approved_proposal_of(
     connection: AsyncConnection, *, kind: str, subject: str
 ) -> Proposal | None:
-    """Return the newest approved proposal of this kind about this subject."""
+    """Return the newest approved proposal of this kind about this subject. Return None if there is
+    none."""
     approved = _ALL.where(
         _DECIDED.decision == "approved", _PROPOSED.kind == kind, _PROPOSED.subject == subject
     )
@@ -101,7 +103,10 @@ async def past_proposals(
     limit: int,
     kinds: Collection[str] | None = None,
 ) -> list[Proposal]:
-    """Return decided and expired proposals with ids below `before`, newest first."""
+    """Return decided and expired proposals with ids below `before`, newest first.
+
+    kinds  kinds of act that are returned; None for all kinds
+    """
     over = or_(_DECIDED.decision.is_not(None), _PROPOSED.until <= now)
     past = _ALL.where(_PROPOSED.id < before, over)
     if kinds is not None:
@@ -111,7 +116,7 @@ async def past_proposals(
 
 
 def withdraw_later(connection: PlainConnection, decided: Decided, *, after: Instant) -> None:
-    """Close, with this decision, all waiting proposals that are dated later than `after`."""
+    """Store the given decision for every waiting proposal that is dated later than `after`."""
     rows = connection.ask(
         "SELECT id FROM proposals WHERE at > ? AND until > ? "
         "AND id NOT IN (SELECT proposal FROM proposal_decisions)",

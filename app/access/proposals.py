@@ -1,14 +1,15 @@
-"""Proposals: acts that need two operators. One operator proposes the act; another approves it.
+"""Proposals: acts that need two operators. One operator proposes the act; another operator approves
+it.
 
     1 propose  an operator who has proved their identity requests an act
-    2 look     others see the proposal and its subject
+    2 look     other operators see the proposal and its subject
     3 decide   once: another operator approves or rejects, or the proposer withdraws
     4 act      the transaction that stores the approval also does the act, in the proposer's
-               name; the trail names the approver too
+               name; the audit trail names the approver too
 
-A package defines such an act as a `ProposalKind`, which `wiring/work.py` lists. `subject_state`
-describes the subject's present state, and `perform` does the act. An approval is refused if the
-subject has changed since the proposal, or if the approver may be the proposer under another name.
+A package defines such an act as a `ProposalKind`, which `wiring/work.py` lists. An approval is
+refused if the subject has changed since the proposal. An approval is also refused if the approver
+may be the proposer under another name.
 """
 
 import json
@@ -30,7 +31,7 @@ from reconcile.documents import InstantText, NextText
 from reconcile.instants import DAY, Duration, Instant, format_instant, format_known
 
 STANDS_FOR: Final[Duration] = 7 * DAY
-"""Time for which a proposal can be approved. After that, the books may have changed too much."""
+"""Time for which a proposal can be approved. Afterwards the books may have changed too much."""
 
 REASON_MAX: Final = 2_000
 
@@ -78,20 +79,20 @@ class Agreed:
 
     @property
     def facts(self) -> dict[str, str | int]:
-        """Return the agreement's facts for the act's audit entry."""
+        """Return the values that the act's audit entry states about the agreement."""
         return {"second": self.second, "proposal": self.proposal}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agree:
-    """Approval that is not stored yet. Calling the object stores the approval in the given
+    """Approval that is not stored yet. A call of this object stores the approval in the given
     transaction.
 
     The call raises UsageError if the approval is refused. The caller must then end the transaction
     without doing the act.
 
     second  the approver's name
-    typed   text that the approver typed again, if the kind asks for it
+    typed   text that the approver typed again, if the kind of act asks for a text
     """
 
     second: str
@@ -104,28 +105,28 @@ class Agree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposalKind:
-    """An act that may be proposed.
+    """Kind of act that may be proposed.
 
     name     permanent identifier, which rows store
     title    a heading
     action   the permission that both persons' roles need
     proposing  the permission that the proposer's role needs, if it differs from `action`
-    subject_state  function that returns a text on the present state of the subject. If it later
-                   returns the same text, nothing has changed that matters to the second person. It
+    subject_state  function that describes the subject's present state in a text. An equal text
+                   later means that nothing important to the approver has changed. The function
                    raises NotFoundError or UsageError for an unknown subject
-    perform  function that carries out the act in the name of `Agreed.who`. It calls `agree` exactly
-             once, as the first step of the transaction that writes. It raises UsageError if the act
-             is impossible; the proposal then still waits
+    perform  function that carries out the act in the name of `Agreed.who`. The function calls
+             `agree` exactly once, as the first step of the transaction that writes. It raises
+             UsageError if the act is impossible; the proposal then still waits
     takes_long  whether `perform` may take minutes. If so, the receiver of webhooks never runs it
     for_good    whether the act is irreversible. If so, the approver must type their password again
     where       function that returns the list and the item whose page shows the subject, such as
                 ("orders", "ORD-1"); it returns None if no page shows the subject
     particulars  headings of the members of `given` that the sentence omits
-    tables      headings of the members of `given` that are rows of a table, as JSON. Each row has
+    tables      headings of the members of `given` that hold a table's rows as JSON. Each row has
                 four cells: the thing that changes, its old value, its new value, and a note
     unfinished  function that returns a sentence if the act was begun but not finished, and None
-                otherwise. The sentence names the command that finishes the act. This function is
-                omitted if the act is one transaction
+                otherwise. The sentence names the command that finishes the act. An act of one
+                transaction needs no such function
     typed       heading of a value that the approver types again, because no proposal may store it
     must_fit    function that raises UsageError if the approver typed another value than the
                 proposer
@@ -154,8 +155,8 @@ class ProposalKind:
         return operators.MAY[self.proposing or self.action]
 
     def open_until(self, proposal: Proposal) -> Instant | None:
-        """Return until when the proposer may carry out the approved act; None if the kind sets no
-        such time."""
+        """Return the instant until which the proposer may carry out the approved act. Return None
+        if no such time is set or the proposal is not approved."""
         decided = proposal.decided
         if self.open_for is None or decided is None or decided.decision != "approved":
             return None
@@ -165,7 +166,7 @@ class ProposalKind:
 def must_be_open(
     kind: ProposalKind, proposal: Proposal, *, who: operator_store.Operator, now: Instant
 ) -> None:
-    """Raise UsageError unless this person may now see an approved proposal's result."""
+    """Raise UsageError unless this person may now see the result of an approved proposal."""
     if proposal.kind != kind.name:
         raise UsageError(f"{proposal.id} is not a proposal of the kind {kind.title!r}")
     if not proved(who) or who.name != proposal.who:
@@ -189,12 +190,13 @@ def must_be_open(
 
 
 async def always_same(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-    """Return a constant state, for acts that do not depend on changes of their subject."""
+    """Return a constant text as the subject's state, for acts that stay valid when the subject
+    changes."""
     return ""
 
 
 def only_agreed(context: DatabaseContext) -> Callable[[Proposal, Agree], Awaitable[None]]:
-    """Return a `perform` that only stores the approval."""
+    """Return a `perform` function for acts whose approval is only stored."""
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
         async with context.database.writing() as connection:
@@ -204,7 +206,8 @@ def only_agreed(context: DatabaseContext) -> Callable[[Proposal, Agree], Awaitab
 
 
 def shown_in(pages: str) -> Callable[[Proposal], tuple[str, str]]:
-    """Return a `ProposalKind.where` for subjects on one page of the console."""
+    """Return a `ProposalKind.where` function for subjects that the given list of the console
+    shows."""
     return lambda proposal: (pages, proposal.subject)
 
 
@@ -231,11 +234,11 @@ async def propose(
     given: Mapping[str, str] | None = None,
     reason: str,
 ) -> Proposal:
-    """Insert a proposal and its audit entry in the caller's transaction.
+    """Insert a proposal and its audit entry in the caller's transaction. Return the proposal.
 
     who       the proposer, as returned by `permitted`
-    because   clause that says why one person may not do the act alone; it ends the sentence
-    sentence  the act, with its money and consequence
+    because   clause that says why one person may not do the act alone; added to the sentence
+    sentence  the act in words, with its money and consequence
 
     Raises UsageError if the proposer has not proved their identity, or if an equal proposal waits.
     """
@@ -277,9 +280,10 @@ def check_reason(
     needed: bool = True,
     countries: Collection[str] = (),
 ) -> None:
-    """Raise UsageError for a text that cannot be stored as a reason.
+    """Raise UsageError if a text cannot be stored as a person's reason.
 
     of         the thing that needs the reason, such as `a proposal`
+    needed     whether an empty text is refused
     countries  calling codes, to find phone numbers written without a plus sign
     """
     length = len(reason.strip())
@@ -327,19 +331,23 @@ class Proposals:
         *,
         countries: Collection[str] = (),
     ) -> None:
-        """Prepare the proposals of a database. `check_reason` explains `countries`."""
+        """Prepare access to the proposals of a database.
+
+        countries  calling codes, to find phone numbers in reasons
+        """
         self._context = context
         self._countries = countries
         self.kinds: Final[Mapping[str, ProposalKind]] = {each.name: each for each in kinds}
 
     def shown_to(self, role: str) -> frozenset[str] | None:
-        """Return the kinds that a role may propose and see; None for all kinds."""
+        """Return the kinds of proposals that a role may make and see. Return None for all kinds."""
         if role in operators.MAY_READ["all_proposals"]:
             return None
         return frozenset(name for name, kind in self.kinds.items() if role in kind.may_propose)
 
     async def waiting(self, *, kinds: frozenset[str] | None = None) -> list[Proposal]:
-        """Return the waiting proposals of these kinds. The first to expire comes first."""
+        """Return the proposals of these kinds that wait for a decision. The proposal that expires
+        first comes first."""
         async with self._context.database.reading() as connection:
             found = await proposal_store.waiting_proposals(
                 connection, now=self._context.clock.now()
@@ -349,14 +357,16 @@ class Proposals:
     async def past(
         self, *, before: str = LAST, limit: int, kinds: frozenset[str] | None = None
     ) -> list[Proposal]:
-        """Return decided and expired proposals of these kinds, newest first."""
+        """Return decided and expired proposals of these kinds with ids below `before`, newest
+        first."""
         async with self._context.database.reading() as connection:
             return await proposal_store.past_proposals(
                 connection, now=self._context.clock.now(), before=before, limit=limit, kinds=kinds
             )
 
     async def one(self, identity: str, *, kinds: frozenset[str] | None = None) -> Proposal:
-        """Return a proposal by its id. Raise NotFoundError if the proposal is unknown."""
+        """Return a proposal by its id. Raise NotFoundError if the proposal is unknown or of another
+        kind."""
         async with self._context.database.reading() as connection:
             found = await _known(connection, identity)
         if kinds is not None and found.kind not in kinds:
@@ -364,7 +374,8 @@ class Proposals:
         return found
 
     async def why_not(self, proposal: Proposal, *, by: str) -> str | None:
-        """Return why this person cannot approve the proposal now; None if they can."""
+        """Return the reason why this person cannot approve the proposal now. Return None if the
+        person can."""
         kind = self.kinds.get(proposal.kind)
         look = kind is None or not kind.takes_long
         async with self._context.database.reading() as connection:
@@ -375,7 +386,7 @@ class Proposals:
         return None
 
     def check_typed(self, proposal: Proposal, typed: str) -> None:
-        """Raise UsageError if the approver typed another value than was proposed."""
+        """Raise UsageError if the approver typed another value than the proposer."""
         kind = self.kinds.get(proposal.kind)
         if kind is not None and kind.must_fit is not None:
             kind.must_fit(proposal, typed)
@@ -383,8 +394,10 @@ class Proposals:
     async def approve(
         self, identity: str, *, by: str | None, reason: str, typed: str = ""
     ) -> Proposal:
-        """Approve a proposal and carry out its act. Raise NotFoundError if the proposal is unknown,
-        and UsageError if the approval is refused."""
+        """Approve a proposal and carry out its act. Return the approved proposal.
+
+        Raises NotFoundError if the proposal is unknown, and UsageError if the approval is refused.
+        """
         check_reason(reason, countries=self._countries)
         async with self._context.database.reading() as connection:  # before a long act begins
             proposal, approver, _ = await self._may_approve(connection, identity, by=by)
@@ -400,8 +413,11 @@ class Proposals:
         return await self.one(identity)
 
     async def reject(self, identity: str, *, by: str | None, reason: str) -> Proposal:
-        """Reject a proposal. Raise NotFoundError if the proposal is unknown, and UsageError if the
-        person may not reject it."""
+        """Reject a proposal. Return the rejected proposal.
+
+        Raises NotFoundError if the proposal is unknown, and UsageError if the person may not reject
+        it.
+        """
         check_reason(reason, countries=self._countries)
         async with self._context.database.writing() as connection:
             proposal = await self._open(connection, identity)
@@ -410,8 +426,11 @@ class Proposals:
         return await self.one(identity)
 
     async def withdraw(self, identity: str, *, by: str | None, reason: str) -> Proposal:
-        """Withdraw one's own proposal. Raise NotFoundError if the proposal is unknown, and
-        UsageError if the person may not withdraw it."""
+        """Withdraw a proposal that the person made. Return the withdrawn proposal.
+
+        Raises NotFoundError if the proposal is unknown, and UsageError if the person may not
+        withdraw it.
+        """
         check_reason(reason, countries=self._countries)
         async with self._context.database.writing() as connection:
             proposal = await self._open(connection, identity)
@@ -427,8 +446,8 @@ class Proposals:
         self, connection: Connection, identity: str, *, by: str | None, look: bool = True
     ) -> tuple[Proposal, operator_store.Operator, operator_store.Operator]:
         """Return the proposal, the operator who approves it, and the operator who made it. Raise
-        UsageError if it may not be approved. If `look`, also refuse a proposal whose subject has
-        changed."""
+        UsageError if the approval is refused. With `look`, a changed subject is a reason for
+        refusal, too."""
         proposal = await self._open(connection, identity)
         second = await self._second(connection, proposal, by=by, action="proposal_approved")
         await _two_persons(connection, proposal, second)
@@ -550,7 +569,8 @@ def _unknown(identity: str) -> NotFoundError:
 
 
 def newcomer_notice(name: str, *, now: Instant) -> str:
-    """Return a notice on a new operator: which proposals they cannot approve, and until when."""
+    """Return a notice about a new operator: which proposals the operator cannot approve, and until
+    when."""
     return (
         f"{name} and the person who invited them cannot approve each other's proposals that are "
         f"made before {format_instant(Instant(now + STANDS_FOR))}; a third operator must decide "
@@ -567,9 +587,9 @@ VOUCHING: Final = (
 async def _two_persons(
     connection: Connection, proposal: Proposal, second: operator_store.Operator
 ) -> None:
-    """Raise UsageError if the two operators may be one person. They may be if one of them invited
-    the other, directly or through others, not long before the proposal. They also may be if only
-    one of them uses the company's account."""
+    """Raise UsageError if the two operators may be one person. An invitation shortly before the
+    proposal links them, even through others. A company account on one side only also raises the
+    suspicion."""
     known = {each.name: each for each in await operator_store.operators(connection)}
     proposer = known.get(proposal.who)
     if proposer is not None and (proposer.company is None) != (second.company is None):

@@ -1,7 +1,7 @@
-"""Rows of credentials, invitations, sessions and used forms. Leaves out their rules.
+"""Database rows of credentials, invitations, sessions and used forms.
 
-Secrets are stored as hashes. Only the secrets of one-time codes are stored as they are, because the
-codes are computed from them.
+Secrets are stored as hashes. Secrets of one-time codes are stored unhashed, because the codes are
+computed from these secrets.
 """
 
 from collections.abc import Collection
@@ -19,12 +19,12 @@ from reconcile.instants import Instant
 LinkKind = Literal["invite", "enter"]
 
 Way = Literal["password", "company", "link"]
-"""Way in which a session began. The machine's owner makes links."""
+"""Way in which a session began. A link is made by the machine's owner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """Operator's password and one-time secret, as stored."""
+    """Stored password hash and one-time-code secret of an operator."""
 
     name: str
     password: str
@@ -38,7 +38,7 @@ class Passkey:
 
     id          id of the credential, in base64url
     label       the operator's own name for the passkey
-    public_key  in COSE
+    public_key  public key in the COSE format
     sign_count  count at the last signature; 0 if the authenticator does not count
     """
 
@@ -53,7 +53,7 @@ class Passkey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInLink:
-    """Usable link that sets a password or begins a session."""
+    """Link that is still usable and lets a person set a password or begin a session."""
 
     kind: LinkKind
     name: str
@@ -63,7 +63,7 @@ class SignInLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSession:
-    """Active session, with the operator's present role."""
+    """Active session of an operator, with the operator's present role."""
 
     name: str
     role: str
@@ -76,9 +76,9 @@ class OperatorSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnSession:
-    """Session in the list of a person's account page.
+    """Session as an operator's own account page lists it.
 
-    id  start of the cookie's hash
+    id  first characters of the hash of the session's cookie
     """
 
     id: str
@@ -88,7 +88,7 @@ class OwnSession:
 
 
 ID_CHARS: Final = 16
-"""Hexadecimal digits of a session's id."""
+"""Number of hexadecimal digits in a session's id."""
 
 
 async def credential_of(connection: AsyncConnection, name: str) -> Credential | None:
@@ -101,7 +101,7 @@ async def credential_of(connection: AsyncConnection, name: str) -> Credential | 
 
 
 async def any_credential(connection: AsyncConnection) -> bool:
-    """Return whether any active operator can sign in."""
+    """Return whether at least one active operator can sign in."""
     rows = await connection.execute(
         text(
             "SELECT 1 FROM operators LEFT JOIN credentials ON credentials.name = operators.name "
@@ -142,7 +142,7 @@ async def passkeys_of(connection: AsyncConnection, name: str) -> list[Passkey]:
 
 
 async def add_passkey(connection: AsyncConnection, passkey: Passkey) -> bool:
-    """Insert a passkey. Return False if it is already stored."""
+    """Insert a passkey. Return False if the passkey is already stored."""
     rows = await connection.execute(
         text(
             "INSERT INTO passkeys (id, name, label, public_key, sign_count, made_at) "
@@ -157,7 +157,8 @@ async def add_passkey(connection: AsyncConnection, passkey: Passkey) -> bool:
 async def note_signature(
     connection: AsyncConnection, passkey: Passkey, *, count: int, now: Instant
 ) -> bool:
-    """Store a passkey's new signature count. Return False if it was used or deleted meanwhile."""
+    """Store a passkey's new signature count. Return False if the passkey was used or deleted in the
+    meantime."""
     rows = await connection.execute(
         text(
             "UPDATE passkeys SET sign_count=:count, used_at=:now "
@@ -171,7 +172,8 @@ async def note_signature(
 async def delete_passkeys(
     connection: AsyncConnection, name: str, identity: str | None = None
 ) -> int:
-    """Delete one or all of a person's passkeys. Return their number."""
+    """Delete one passkey of a person, or all passkeys if no id is given. Return the number of
+    deleted passkeys."""
     rows = await connection.execute(
         text(
             "DELETE FROM passkeys WHERE name=:name AND (id=:id OR :id IS NULL) RETURNING id"
@@ -182,7 +184,8 @@ async def delete_passkeys(
 
 
 async def use_step(connection: AsyncConnection, name: str, step: int) -> bool:
-    """Mark a time step as used. Return False if this or a later step was used before."""
+    """Mark a time step of a person's one-time codes as used. Return False if this step or a later
+    step was used before."""
     rows = await connection.execute(
         text(
             "UPDATE credentials SET totp_step=:step WHERE name=:name "
@@ -196,7 +199,7 @@ async def use_step(connection: AsyncConnection, name: str, step: int) -> bool:
 async def add_link(
     connection: AsyncConnection, link: SignInLink, *, token: str, now: Instant
 ) -> None:
-    """Insert a link. Delete the person's earlier links of this kind."""
+    """Insert a sign-in link. The person's earlier links of this kind are deleted."""
     await connection.execute(
         text("DELETE FROM invitations WHERE name=:name AND kind=:kind"),
         {"name": link.name, "kind": link.kind},
@@ -213,7 +216,7 @@ async def add_link(
 async def open_link(
     connection: AsyncConnection, token: str, *, kind: LinkKind, now: Instant
 ) -> SignInLink | None:
-    """Return the usable link of a token; None if there is none."""
+    """Return the sign-in link of a secret token. Return None if there is no usable link."""
     rows = await connection.execute(
         text(
             "SELECT kind, invitations.name, until, totp FROM invitations "
@@ -227,14 +230,13 @@ async def open_link(
 
 
 async def delete_invitations(connection: AsyncConnection, name: str) -> None:
-    """Delete a person's invitations."""
     await connection.execute(
         text("DELETE FROM invitations WHERE name=:name AND kind='invite'"), {"name": name}
     )
 
 
 async def use_link(connection: AsyncConnection, token: str, *, now: Instant) -> bool:
-    """Mark the link as used. Return False if it was already used."""
+    """Mark a sign-in link as used. Return False if the link was already used or has expired."""
     rows = await connection.execute(
         text(
             "UPDATE invitations SET used_at=:now, totp=NULL WHERE hash=:hash AND used_at IS NULL "
@@ -254,7 +256,7 @@ async def add_session(
     until: Instant,
     way: Way = "password",
 ) -> None:
-    """Insert a session under the hash of its cookie. Also delete expired sessions."""
+    """Insert a session, stored under the hash of its cookie. Expired sessions are deleted."""
     await connection.execute(text("DELETE FROM sessions WHERE until <= :now"), {"now": now})
     await connection.execute(
         text(
@@ -266,15 +268,16 @@ async def add_session(
 
 
 def _times(now: Instant, used_after: Instant) -> dict[str, Instant]:
-    """Return the limits for the time of a session's last use. The upper limit excludes times that a
-    fast clock stated."""
+    """Return the limits between which a session's last use must lie. The upper limit excludes times
+    that a fast clock has stored."""
     return {"now": now, "used_after": used_after, "used_before": Instant(now + CLOCKS_DIFFER)}
 
 
 async def session_in_force(
     connection: AsyncConnection, token: str, *, now: Instant, used_after: Instant
 ) -> OperatorSession | None:
-    """Return the active session of a cookie, with the operator's present role."""
+    """Return the active session of a cookie, with the operator's present role. Return None if there
+    is no such session."""
     rows = await connection.execute(
         text(
             "SELECT sessions.name, role, sessions.created_at, used_at, until, way, proved_at "
@@ -290,8 +293,8 @@ async def session_in_force(
 
 
 async def name_of_session(connection: AsyncConnection, token: str) -> str | None:
-    """Return the name of the person whose session has this cookie, even if the session has expired;
-    None if a person ended it."""
+    """Return the name of the person whose session has this cookie, even if the session has expired.
+    Return None for an unknown or ended session."""
     rows = await connection.execute(
         text("SELECT name FROM sessions WHERE hash=:hash AND revoked_at IS NULL"),
         {"hash": hashed(token)},
@@ -315,7 +318,8 @@ async def revoke_session(connection: AsyncConnection, token: str, *, now: Instan
 
 
 async def renew_session(connection: AsyncConnection, token: str, *, new: str, now: Instant) -> bool:
-    """Replace a session's cookie after an identity check. Return False if the session has ended."""
+    """Give a session a new cookie after the person has proved their identity again. Return False if
+    the session has ended."""
     rows = await connection.execute(
         text(
             "UPDATE sessions SET hash=:new, proved_at=:now "
@@ -327,13 +331,13 @@ async def renew_session(connection: AsyncConnection, token: str, *, new: str, no
 
 
 async def with_credentials(connection: AsyncConnection) -> set[str]:
-    """Return the names of all persons who have set a password."""
+    """Return the names of all persons who have a stored password."""
     rows = await connection.execute(text("SELECT name FROM credentials"))
     return {row[0] for row in rows}
 
 
 async def invited(connection: AsyncConnection, *, now: Instant) -> set[str]:
-    """Return the names of all persons with a usable invitation."""
+    """Return the names of all persons who have a usable invitation."""
     rows = await connection.execute(
         text(
             "SELECT name FROM invitations WHERE kind='invite' AND used_at IS NULL AND until > :now"
@@ -346,7 +350,8 @@ async def invited(connection: AsyncConnection, *, now: Instant) -> set[str]:
 async def sessions_by_name(
     connection: AsyncConnection, *, now: Instant, used_after: Instant
 ) -> dict[str, tuple[int, Instant]]:
-    """Return each person's number of active sessions and their latest use."""
+    """Return, for each person with active sessions, the number of sessions and the time of their
+    latest use."""
     rows = await connection.execute(
         text(
             "SELECT name, count(*), max(used_at) FROM sessions WHERE revoked_at IS NULL "
@@ -359,7 +364,7 @@ async def sessions_by_name(
 
 
 async def revoke_sessions_of(connection: AsyncConnection, name: str, *, now: Instant) -> int:
-    """End all sessions of a person. Return their number."""
+    """End all sessions of a person. Return the number of ended sessions."""
     rows = await connection.execute(
         text(
             "UPDATE sessions SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "
@@ -390,7 +395,8 @@ async def sessions_of(
 async def revoke_own_sessions(
     connection: AsyncConnection, name: str, ids: Collection[str], *, now: Instant
 ) -> int:
-    """End the person's sessions with these ids. Return how many were ended."""
+    """End those of a person's sessions that have the given ids. Return the number of ended
+    sessions."""
     rows = await connection.execute(
         text(
             "UPDATE sessions SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "
@@ -402,13 +408,13 @@ async def revoke_own_sessions(
 
 
 async def end_everything(connection: AsyncConnection) -> None:
-    """End every session and invitation, because a restored backup may contain revoked ones."""
+    """Delete all sessions and invitations, because a restored backup may contain revoked ones."""
     for name in ("sessions", "invitations"):
         await connection.execute(delete(table(name)))
 
 
 def end_access(connection: PlainConnection, *, after: Instant, now: Instant) -> None:
-    """End sessions and invitations dated later than `after` by a fast clock."""
+    """End sessions and invitations that a fast clock has dated later than `after`."""
     connection.ask("DELETE FROM sessions WHERE used_at > ?", (after,))
     connection.ask(
         "UPDATE invitations SET until=? WHERE until > ? AND made_at > ?", (now, now, after)
@@ -420,7 +426,7 @@ async def use_form(
 ) -> bool:
     """Mark a form's id as used. Return False if the id was used before.
 
-    kept_since  instant before which ids are deleted
+    kept_since  instant before which used ids are deleted
     """
     await connection.execute(text("DELETE FROM used_forms WHERE at < :at"), {"at": kept_since})
     rows = await connection.execute(
