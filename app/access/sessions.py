@@ -1,11 +1,11 @@
-"""Signing in to the console: invitations, passwords with one-time codes, and sessions.
+"""Sign-in to the console: invitations, passwords with one-time codes, and sessions.
 
 1 invite   `operators invite` makes a link that works once within a day
-2 set up   the person sets a password, and a one-time code if their role needs one
-3 sign in  a session begins: a row under the hash of a random cookie
+2 set up   the person sets a password, and a one-time code if the person's role needs one
+3 sign in  a session begins, which is stored under the hash of a random cookie
 
-Signing in with the company's account (`company_account.py`) needs only step 3: the provider states
-the person and the role each time.
+A sign-in with the company's account (`company_account.py`) needs only step 3, because the provider
+states the person and the role each time.
 """
 
 from collections.abc import Awaitable, Callable, Collection
@@ -29,9 +29,9 @@ ENTERED_WITHIN: Final[Duration] = 10 * MINUTE
 IDLE: Final[Duration] = 8 * HOUR
 LONGEST: Final[Duration] = 7 * DAY
 LET_IN_FOR: Final[Duration] = HOUR
-"""Duration of a session that begins with a link of the machine's owner."""
+"""Duration of a session that begins with a link from the machine's owner."""
 NOTED_EVERY: Final[Duration] = 5 * MINUTE
-"""Minimum time between two updates of a session's last use."""
+"""Minimum time between two updates of the time at which a session was last used."""
 
 WITH_CODE: Final = frozenset({"admin", "finance", "support"})
 """Roles that need a second factor, because they see customers' data."""
@@ -42,14 +42,15 @@ DEMO: Final = "demo"
 
 
 class SignInRefused(TallyhookError):
-    """Refusal of a sign-in, with one text for all reasons."""
+    """Error for a refused sign-in. The text is equal for all reasons, so that it reveals
+    nothing."""
 
     def __init__(self) -> None:
         super().__init__("Sign-in failed. Check the name, the password and the code.")
 
 
 class LinkRefused(TallyhookError):
-    """Refusal of an unknown, used or expired link."""
+    """Error for a link that is unknown, used or expired."""
 
     def __init__(self) -> None:
         super().__init__("This link was already used, is too old, or was never issued.")
@@ -58,9 +59,10 @@ class LinkRefused(TallyhookError):
 async def invite_operator(
     context: DatabaseContext, *, name: str, role: operators.Role | None, by: str | None
 ) -> str:
-    """Return the token of an invitation. Add the person if they are new.
+    """Create an invitation for an operator and return its secret token. An unknown person is added
+    as an operator.
 
-    Raise UsageError if `by` may not invite, or if the person has another role.
+    Raises UsageError if `by` may not invite, or if the person has another role.
     """
     token = new_token("")
     async with context.database.writing() as connection:
@@ -101,7 +103,8 @@ async def invite_operator(
 
 
 async def demo_link(context: DatabaseContext) -> str:
-    """Add the demo's operator and return the token of their link."""
+    """Return the secret token of a sign-in link for the demo's operator, who is added if missing.
+    Raise UsageError if the database has other operators."""
     token = new_token("")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -125,7 +128,7 @@ async def demo_link(context: DatabaseContext) -> str:
 async def read_link(
     context: DatabaseContext, token: str, *, kind: session_store.LinkKind
 ) -> session_store.SignInLink:
-    """Return the usable link with this token. Raise LinkRefused if there is none."""
+    """Return the usable link that has this secret token. Raise LinkRefused if there is none."""
     async with context.database.reading() as connection:
         link = await session_store.open_link(connection, token, kind=kind, now=context.clock.now())
     if link is None:
@@ -144,8 +147,10 @@ async def accept_invitation(
 ) -> str:
     """Set an invited person's password and begin a session. Return the session's cookie.
 
-    Raise LinkRefused for an unusable link, and UsageError for a bad password or code. `_begin`
-    explains `old`.
+    old  the browser's previous cookie, whose session ends
+
+    Raises LinkRefused for an unusable link, and UsageError for an unsuitable password or a wrong
+    code.
     """
     link = await read_link(context, token, kind="invite")
     credentials.check_password(password, names=(merchant, link.name))
@@ -170,11 +175,11 @@ async def accept_invitation(
 
 
 async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: str | None) -> str:
-    """Return the token of a link that opens one short session of an operator.
+    """Return the secret token of a link that opens one short session of an operator.
 
-    Only the machine's owner may create such a link, if nobody can sign in. The link counts as an
-    invitation (see `proposals`). Raise UsageError if the permission is missing, and NotFoundError
-    for an unknown operator.
+    Only the machine's owner may create such a link, for the case that nobody can sign in. When
+    approvers of proposals are checked, the link counts as an invitation. Raises UsageError if the
+    permission is missing, and NotFoundError for an unknown operator.
     """
     token = new_token("")
     async with context.database.writing() as connection:
@@ -198,10 +203,10 @@ async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: s
 async def enter(
     context: DatabaseContext, token: str, *, demo: bool, old: str = ""
 ) -> tuple[str, str]:
-    """Begin a session with a link. Return the session's cookie and the operator's name.
+    """Begin a session with a sign-in link. Return the session's cookie and the operator's name.
 
     demo  whether the demo operator's link is accepted
-    old   as in `_begin`
+    old   the browser's previous cookie, whose session ends
 
     Raises LinkRefused for an unusable link.
     """
@@ -220,10 +225,12 @@ async def enter(
 async def sign_in_by_company(
     context: DatabaseContext, account: CompanyAccount, *, old: str = ""
 ) -> tuple[str, str]:
-    """Begin a session for a company account. Return its cookie and the operator's name.
+    """Begin a session for a company account. Return the session's cookie and the operator's name.
 
-    The person is added if they are new, and gets the provider's role. Raise CompanyRefused if they
-    may not sign in. `_begin` explains `old`.
+    old  the browser's previous cookie, whose session ends
+
+    An unknown person is added as an operator. The operator gets the role that the provider states.
+    Raises CompanyRefused if the person may not sign in.
     """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -254,8 +261,8 @@ async def _take_role(
     *,
     now: Instant,
 ) -> None:
-    """Set an operator's role to the role that the provider states. If the provider states none, end
-    the operator's sessions and tokens."""
+    """Give an operator the role that the provider states. If the provider states no role, end the
+    operator's sessions and tokens."""
     if account.role is None:
         sessions = await session_store.revoke_sessions_of(connection, who.name, now=now)
         tokens = await operator_store.revoke_tokens_of(connection, who.name, now=now)
@@ -279,9 +286,9 @@ async def _new_of_company(
     *,
     now: Instant,
 ) -> operator_store.Operator | None:
-    """Add an operator for an unknown company account and return it. Return None if the account has
-    no role. Raise CompanyRefused if its name is invalid or taken, or if the first operator would
-    not be an admin."""
+    """Add an operator for an unknown company account. Return None if the account has no role. Raise
+    CompanyRefused if the account's name is invalid or taken, or if the first operator would not be
+    an admin."""
     if account.role is None:
         return None
     try:
@@ -309,9 +316,10 @@ async def _new_of_company(
 async def prove_by_company(
     context: DatabaseContext, account: CompanyAccount, *, name: str, token: str
 ) -> str:
-    """Renew a session after a new sign-in with the company's account. Return the new cookie.
+    """Give a session a new cookie after the person has signed in again with the company's account.
+    Return the new cookie.
 
-    Raise CompanyRefused if the account is another person's or has no role.
+    Raises CompanyRefused if the account belongs to another person or has no role.
     """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -330,10 +338,11 @@ async def prove_by_company(
 async def link_company(
     context: DatabaseContext, account: CompanyAccount, *, name: str, token: str
 ) -> str:
-    """Switch a signed-in person to the company's account. Return a new session's cookie.
+    """Make a signed-in person use the company's account from now on. Return the cookie of a new
+    session.
 
-    The person's password, invitation and sessions end. Raise CompanyRefused if the account has no
-    role, or if the account or the person is already linked.
+    The person's password, invitation and earlier sessions end. Raises CompanyRefused if the account
+    has no role, or if the account or the person is already linked.
     """
     if account.role is None:
         raise CompanyRefused(_NO_ROLE)
@@ -370,7 +379,9 @@ async def sign_in(
 ) -> str:
     """Begin a session with a password and a second factor. Return the session's cookie.
 
-    Raise SignInRefused if anything is wrong. `_begin` explains `old`.
+    old  the browser's previous cookie, whose session ends
+
+    Raises SignInRefused if the name, the password or the second factor is wrong.
     """
     async with context.database.reading() as connection:
         known = {each.name: each for each in await operator_store.operators(connection)}
@@ -421,8 +432,8 @@ async def _begin(
     way: Way = "password",
     lasts: Duration = LONGEST,
 ) -> str:
-    """Begin a session and return its token. If `old`, the token in the previous cookie, has a
-    session, end that session."""
+    """Begin a session and return its cookie. The session of the browser's previous cookie, `old`,
+    ends."""
     token = new_token("")
     await session_store.revoke_session(connection, old, now=now)
     await session_store.add_session(
@@ -439,12 +450,12 @@ async def _begin(
 CONSOLE: Final = "the console"
 
 SOMEBODY: Final = operator_store.Operator(name="somebody", role="unknown", created_at=EARLIEST)
-"""Operator in the audit entry of a failed sign-in. The typed name is not recorded, because it may
-be a password."""
+"""Operator named in the audit entry of a failed sign-in. The typed name is not recorded, because a
+person may have typed a password there."""
 
 
 async def note_failure(context: DatabaseContext, *, name: str | None = None) -> None:
-    """Write an audit entry for a wrong password.
+    """Record a wrong password in the audit trail.
 
     name  the signed-in operator; None if somebody failed to sign in
     """
@@ -458,7 +469,8 @@ async def note_failure(context: DatabaseContext, *, name: str | None = None) -> 
 
 
 async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bool:
-    """Return whether the password is the person's own. The demo accepts any text."""
+    """Return whether a person has typed their own password correctly. A person without a password,
+    as in the demo, may type any text."""
     async with context.database.reading() as connection:
         credential = await session_store.credential_of(connection, name)
     return credential is None or await credentials.password_fits(password, credential.password)
@@ -467,9 +479,11 @@ async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bo
 async def session_of(
     context: DatabaseContext, token: str, *, used: bool = True
 ) -> session_store.OperatorSession | None:
-    """Return the active session with this cookie, and note its use.
+    """Return the active session that has this cookie, and record the session's use. Return None if
+    there is no such session.
 
-    used  whether a person made the request. Requests that a page makes by itself do not count
+    used  whether a person made the request; requests that a page makes by itself do not count as
+          use
     """
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -484,13 +498,13 @@ async def session_of(
 
 async def name_of_session(context: DatabaseContext, token: str) -> str | None:
     """Return the name of the person whose session has this cookie, even if the session has expired.
-    The result never grants access."""
+    The name must not be used to grant access."""
     async with context.database.reading() as connection:
         return await session_store.name_of_session(connection, token)
 
 
 async def renew_session(context: DatabaseContext, token: str) -> str | None:
-    """Replace a session's cookie and return the new one; None if the session has ended."""
+    """Give a session a new cookie and return the cookie. Return None if the session has ended."""
     new = new_token("")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -505,9 +519,10 @@ async def sign_out(context: DatabaseContext, token: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInState:
-    """An operator's means of signing in, and their sessions.
+    """An operator's means of signing in, and the operator's active sessions.
 
-    used_at  last use of any session, accurate to a few minutes
+    used_at  time at which any of the sessions was last used, accurate to a few minutes; None
+             without sessions
     """
 
     operator: operator_store.Operator
@@ -523,7 +538,8 @@ class SignInState:
 
 
 async def sign_in_states(context: DatabaseContext) -> list[SignInState]:
-    """Return the sign-in state of all operators by name, including disabled ones."""
+    """Return every operator's means of signing in, sorted by name. Disabled operators are
+    included."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         known = await operator_store.operators(connection)
@@ -544,13 +560,14 @@ async def sign_in_states(context: DatabaseContext) -> list[SignInState]:
 
 
 async def account_of(context: DatabaseContext, name: str) -> session_store.Credential | None:
-    """Return a person's credential; None if they have no password."""
+    """Return a person's stored password and one-time secret. Return None if the person has no
+    password."""
     async with context.database.reading() as connection:
         return await session_store.credential_of(connection, name)
 
 
 def session_id(token: str) -> str:
-    """Return the id of a session on the account page."""
+    """Return the id by which the account page identifies a session."""
     return operator_store.hashed(token)[: session_store.ID_CHARS]
 
 
@@ -563,10 +580,11 @@ async def own_sessions(context: DatabaseContext, name: str) -> list[OwnSession]:
 async def change_password(
     context: DatabaseContext, *, name: str, password: str, here: str, merchant: str = ""
 ) -> None:
-    """Replace a person's password and end their other sessions. Raise UsageError if the new
-    password is refused.
+    """Replace a person's password and end all sessions of the person except one.
 
-    here  cookie of the session that stays. The caller has checked the old password
+    here  cookie of the session that stays; the caller has checked the old password
+
+    Raises UsageError if the new password is refused.
     """
     credentials.check_password(password, names=(merchant, name))
     kept = await credentials.password_text(password)
@@ -576,10 +594,11 @@ async def change_password(
 async def set_second_factor(
     context: DatabaseContext, *, name: str, totp: str, code: str, here: str
 ) -> None:
-    """Replace a person's one-time secret and end their other sessions. Raise UsageError if the
-    change is refused.
+    """Replace a person's secret for one-time codes and end all sessions of the person except one.
 
-    here  cookie of the session that stays. The caller has checked the password
+    here  cookie of the session that stays; the caller has checked the password
+
+    Raises UsageError if the secret or the code is refused.
     """
     step = None
     if credentials.is_totp_secret(totp):
@@ -597,10 +616,11 @@ async def own_passkeys(context: DatabaseContext, name: str) -> list[Passkey]:
 async def add_passkey(
     context: DatabaseContext, answer: passkeys.PasskeyAnswer, *, name: str, label: str, here: str
 ) -> None:
-    """Store a new passkey and end the person's other sessions. Raise UsageError if the passkey is
-    refused.
+    """Store a new passkey and end all sessions of the person except one.
 
     here  cookie of the session that stays
+
+    Raises UsageError if the passkey is refused.
     """
     if not (0 < len(label) <= names.NAME_MAX and is_human_text(label)):
         raise UsageError(f"give the passkey a name of 1 to {names.NAME_MAX} characters")
@@ -621,12 +641,12 @@ async def add_passkey(
 
 
 async def remove_passkey(context: DatabaseContext, identity: str, *, name: str, here: str) -> None:
-    """Delete a passkey and end the person's other sessions.
+    """Delete a passkey and end all sessions of the person except one.
 
     here  cookie of the session that stays
 
-    Raise NotFoundError if the passkey does not exist, and UsageError if the person would lack a
-    second factor.
+    Raises NotFoundError if the passkey does not exist, and UsageError if the person would have no
+    second factor left.
     """
 
     async def change(connection: Connection) -> None:
@@ -645,8 +665,8 @@ async def _set_own(
     change: Callable[[Connection], Awaitable[None]] | None = None,
     **changed: Any,
 ) -> None:
-    """Change a person's credential and end the person's other sessions, in one transaction.
-    `change` runs in this transaction, too."""
+    """Change a person's credential and end the person's other sessions, in one transaction. The
+    function `change` runs in the transaction, too."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -686,8 +706,10 @@ async def end_own_sessions(context: DatabaseContext, *, name: str, ids: Collecti
 
 
 async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: str) -> int:
-    """End all sessions of a person and return their number. Raise NotFoundError for an unknown
-    person, and UsageError if the permission is missing."""
+    """End all sessions of a person. Return the number of ended sessions.
+
+    Raises NotFoundError for an unknown person, and UsageError if `by` may not end sessions.
+    """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -708,7 +730,7 @@ async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: 
 
 
 async def somebody_can_sign_in(context: DatabaseContext) -> bool:
-    """Return whether an active operator has a password or a company account."""
+    """Return whether at least one active operator has a password or a company account."""
     async with context.database.reading() as connection:
         return await session_store.any_credential(connection)
 

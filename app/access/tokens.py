@@ -1,7 +1,7 @@
-"""API tokens: shown once, stored as hashes, with scopes and an expiry.
+"""API tokens. A token is shown once, is stored as a hash, and has scopes and an expiry.
 
-A program's token acts for the program. A personal token acts with its owner's role, always expires,
-and stops working when the owner is disabled.
+A program's token acts for the program. A personal token acts with its owner's role and always
+expires. A personal token stops working when its owner is disabled.
 """
 
 import hashlib
@@ -21,15 +21,15 @@ from reconcile.instants import DAY, HOUR, LATEST, Duration, Instant, format_inst
 from reconcile.periods import Calendar
 
 TokenScope = Literal["read", "orders", "checkout", "finance", "evidence"]
-"""Permission of a token. `checkout` allows a program to start payments."""
+"""Permission that a token can have. `checkout` allows a program to start payments."""
 
 TOKEN_SCOPES: Final[tuple[TokenScope, ...]] = get_args(TokenScope)
 
 UNNAMED: Final[tuple[TokenScope, ...]] = ("read", "orders", "checkout")
-"""Scopes of a new token for which no scopes are named. A shop's program needs them."""
+"""Scopes of a new token if the caller names no scopes: the scopes that a shop's program needs."""
 
 ENDS_SOON: Final[Duration] = 14 * DAY
-"""Time before a token's expiry at which the expiry is first reported."""
+"""Time before a token's expiry at which warnings about the expiry begin."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,60}")
 _DAY_ALONE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -45,9 +45,11 @@ async def issue_token(
     zone: tzinfo = UTC,
     by: str | None = None,
 ) -> str:
-    """Issue a token. Raise UsageError for a bad name or expiry, or a missing permission.
+    """Create a token for a program and return the token.
 
     until  an RFC 3339 moment, a last day in the time zone `zone`, or a time from now such as 90d
+
+    Raises UsageError for an invalid name or expiry, or if `by` may not create tokens.
     """
     if not _NAME.fullmatch(name):
         raise UsageError("a token's name has 1 to 60 letters, digits, dots, dashes or underscores")
@@ -81,18 +83,18 @@ async def issue_token(
 OWN_SCOPES: Final[tuple[TokenScope, ...]] = ("read",)
 
 OWN_BY_ROLE: Final[Mapping[TokenScope, operators.Reading]] = {"finance": "bank"}
-"""Scopes that a personal token has in addition to OWN_SCOPES. Each requires that the owner's role
-may read the named page."""
+"""Scopes that a personal token may have in addition to OWN_SCOPES. The owner's role must be allowed
+to read the page that stands beside the scope."""
 
 
 async def issue_own_token(
     context: DatabaseContext, *, operator: str, until: str, by: str | None, zone: tzinfo = UTC
 ) -> tuple[str, operator_store.TokenEntry]:
-    """Issue a personal token. Return the token and its stored data.
+    """Create a personal token for an operator. Return the token and its stored data.
 
-    until, zone  as in `issue_token`
+    until  an RFC 3339 moment, a last day in the time zone `zone`, or a time from now such as 90d
 
-    Raises NotFoundError for an unknown operator, and UsageError for a bad expiry or a missing
+    Raises NotFoundError for an unknown operator, and UsageError for an invalid expiry or a missing
     permission.
     """
     token = new_token(f"tho_{context.database.environment}_")
@@ -134,8 +136,11 @@ def _free_name(operator: str, taken: Collection[str]) -> str:
 
 
 def ending(text: str, *, now: Instant, zone: tzinfo) -> Instant:
-    """Parse a token's expiry. A day without a time means the end of that day. Raise UsageError for
-    invalid text and for a time in the past."""
+    """Return the instant at which a token with this stated expiry ends. A day without a time means
+    the end of the day.
+
+    Raises UsageError for invalid text and for a time in the past.
+    """
     length = _LENGTH.fullmatch(text)
     if length is not None:
         end = now + int(length[1]) * (DAY if length[2] == "d" else HOUR)
@@ -161,8 +166,8 @@ def _facts(entry: operator_store.TokenEntry) -> dict[str, str | int]:
 
 
 def _mark(token: str) -> dict[str, str]:
-    """Return a digest of the stored hash of a token. The audit trail records it, so that a replaced
-    hash is detected."""
+    """Return a digest of a token's stored hash for the audit trail. The digest reveals if somebody
+    replaces the stored hash."""
     kept = operator_store.hashed(token)
     return {"hash_sha256": hashlib.sha256(kept.encode()).hexdigest()}
 
@@ -174,8 +179,8 @@ def no_token(name: str) -> NotFoundError:
 
 
 async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None = None) -> None:
-    """Revoke a token by name. Raise NotFoundError if the token is unknown, and UsageError if the
-    permission is missing."""
+    """Revoke the token with this name. Raise NotFoundError if no active token has the name, and
+    UsageError if `by` may not revoke tokens."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -189,13 +194,15 @@ async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None 
 
 
 async def known_tokens(context: DatabaseContext) -> list[operator_store.TokenEntry]:
-    """Return the stored data of all tokens by name; never the tokens themselves."""
+    """Return the stored data of all tokens, sorted by name. The tokens themselves are not
+    stored."""
     async with context.database.reading() as connection:
         return await operator_store.list_tokens(connection)
 
 
 async def token_of(context: DatabaseContext, token: str) -> operator_store.TokenEntry | None:
-    """Return a token's stored data, even if it is revoked or expired; None if unknown."""
+    """Return a token's stored data, even if the token is revoked or expired. Return None for an
+    unknown token."""
     return await context.database.on_snapshot(operator_store.token_entry, token)
 
 
@@ -204,12 +211,12 @@ class TokenNotInForce(TallyhookError):
 
 
 class ScopeMissing(TallyhookError):
-    """Error for an active token without the needed scope."""
+    """Error for an active token that lacks the needed scope."""
 
 
 async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> str:
-    """Return a token's name if the token may be used for this scope. Raise TokenNotInForce if the
-    token is not active, and ScopeMissing otherwise."""
+    """Return the name of a token that may be used for this scope. Raise TokenNotInForce if the
+    token is not active, and ScopeMissing if the token lacks the scope."""
     entry = await _token_in_force(context, token)
     if scope in entry.scopes:
         return entry.name
@@ -237,15 +244,15 @@ async def _token_in_force(context: DatabaseContext, token: str) -> operator_stor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """An operator who has proved their identity with a token of their own."""
+    """Operator who has proved their identity with a personal token."""
 
     name: operators.Proven
     role: str
 
 
 async def holder_of(context: DatabaseContext, token: str) -> Holder:
-    """Return the operator who owns this token. Raise TokenNotInForce if the token is not active,
-    and ScopeMissing if it is a program's token."""
+    """Return the operator who owns a personal token. Raise TokenNotInForce if the token is not
+    active, and ScopeMissing if the token belongs to a program."""
     entry = await _token_in_force(context, token)
     if entry.operator is None:
         raise ScopeMissing(
@@ -259,7 +266,7 @@ async def holder_of(context: DatabaseContext, token: str) -> Holder:
 async def _holding(
     context: DatabaseContext, entry: operator_store.TokenEntry
 ) -> operator_store.Operator:
-    """Return the owner of a personal token. Raise TokenNotInForce if they are disabled."""
+    """Return the owner of a personal token. Raise TokenNotInForce if the owner is disabled."""
     try:
         async with context.database.reading() as connection:
             return await _in_force(connection, entry.operator or "")
@@ -276,7 +283,7 @@ def _refused(entry: operator_store.TokenEntry | None) -> TokenNotInForce:
 
 
 async def ending_soon(context: DatabaseContext) -> list[operator_store.TokenEntry]:
-    """Return active tokens that expire within ENDS_SOON, by expiry."""
+    """Return the active tokens that expire within the next 14 days, sorted by expiry."""
     now = context.clock.now()
     return sorted(
         (

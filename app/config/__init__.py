@@ -1,5 +1,5 @@
-"""The configuration: reads every setting once, checks its bounds, and reports all mistakes
-together."""
+"""The service's configuration. Every setting is read once and checked, and all mistakes are
+reported together."""
 
 __all__ = (
     "config_file",

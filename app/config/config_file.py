@@ -1,12 +1,12 @@
-"""The configuration: reads variables and files, and adds settings to a file on request.
+"""Read the configuration's variables and files, and add settings to a file on request.
 
     variables, dotenv file, files of secrets ──▶ `SettingsReading`, with the mistakes found
     file, wanted ──▶ added: written at the end │ same: there already │ differing: only reported
 
-If a line of the file has a name without a value, the value is added to that line. The file is
+If a line of the file has a name without a value, the value is added to the line. The file is
 replaced in one step. A new file can be read only by its owner, because it contains secrets. An
-existing file keeps its owner and group, and nobody else may read it. Leaves out: the meaning of
-values (`load.py`). The message about a mistake never quotes a value.
+existing file keeps its owner and group, and nobody else may read it. The message about a mistake
+never quotes a value. The module `load.py` interprets the values.
 """
 
 import difflib
@@ -30,7 +30,7 @@ ENVIRONMENT: Final = PREFIX + "ENVIRONMENT"
 DATABASE_URL: Final = PREFIX + "DATABASE_URL"
 
 MAX_FILE_BYTES: Final = 256 * 1024
-"""Maximum size of a file in bytes. A larger file was probably named by mistake."""
+"""Maximum size of a configuration file in bytes. A larger file was probably named by mistake."""
 
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 _SECRET = re.compile(r"__(CLIENT_SECRET|SECRETS?|TOKEN)\Z")
@@ -38,7 +38,7 @@ _SECRET = re.compile(r"__(CLIENT_SECRET|SECRETS?|TOKEN)\Z")
 
 @dataclass(kw_only=True)
 class SettingsReading:
-    """Result of reading the configuration so far: given variables, problems and warnings."""
+    """Variables that were read so far, with the problems and warnings found."""
 
     serving: bool
     given: dict[str, str] = field(default_factory=dict)
@@ -48,27 +48,29 @@ class SettingsReading:
 
     @property
     def live(self) -> bool:
-        """Return whether the environment is live, even if other settings are unreadable."""
+        """Return whether the environment is stated to be live, even if other settings are
+        unreadable."""
         return self.given.get(ENVIRONMENT, "").strip().lower() == "live"
 
     def problem(self, variable: str, sentence: str) -> None:
-        """Report a problem: a line with the variable's name and the sentence."""
+        """Report a problem with a variable. The report is a line with the variable's name and the
+        sentence."""
         sentences = self.problems.setdefault(variable, [])
         if sentence not in sentences:
             sentences.append(sentence)
 
     def only_in_sandbox(self, variable: str, sentence: str) -> None:
-        """Report a problem if the environment is live, and otherwise a warning."""
+        """Report a problem if the environment is live. Otherwise add a warning."""
         if self.live:
             self.problem(variable, sentence)
         else:
             self.warnings.append(f"{variable}: {sentence}")
 
     def has_reported(self, line: str) -> bool:
-        """Return whether a problem was reported for the variable of this line, for its `_FILE`
-        variant, or for a variable that can replace it.
+        """Return whether a problem was already reported for the variable in this line. A report for
+        its `_FILE` variant, or for a variable that can replace it, also counts.
 
-        line  text of a problem, beginning with the variable's name and a colon
+        line  text of a problem, which begins with the variable's name and a colon
         """
         variable = line.partition(":")[0]
         stem = variable.removesuffix("SECRETS")
@@ -76,7 +78,7 @@ class SettingsReading:
         return any(name in self.problems for name in (variable, f"{variable}_FILE", *keys))
 
     def lines(self) -> list[str]:
-        """Return every problem as a line, sorted by variable."""
+        """Return each problem as a line of text, sorted by variable."""
         return [
             f"{printable(variable)}: {sentence}"
             for variable in sorted(self.problems)
@@ -88,16 +90,17 @@ _ONE_SECRET = re.compile(r"-----BEGIN [^-]+-----.*?-----END [^-]+-----|\S[^\r\n]
 
 
 def printable(name: str) -> str:
-    """Return a name from outside in printable form: ASCII, at most 100 characters."""
+    """Return a name from outside in printable ASCII, cut to 100 characters."""
     return name[:100].encode("ascii", "backslashreplace").decode().translate(_CONTROLS)
 
 
 def given_variables(
     environ: Mapping[str, str], *, known: Sequence[str], reading: SettingsReading
 ) -> dict[str, str]:
-    """Return the values of known variables by upper-case name. The environment overrides the file.
+    """Return the values of all known variables by their upper-case names. The environment overrides
+    the file.
 
-    An empty value counts as missing, but an empty secret is a mistake.
+    An empty value counts as missing. An empty secret is reported as a mistake.
     """
     own = _ours(environ.items(), reading)
     path = own.pop(CONFIG, "").strip()
@@ -123,7 +126,8 @@ def given_variables(
 
 
 def _ours(items: Iterable[tuple[str, str]], reading: SettingsReading) -> dict[str, str]:
-    """Return Tallyhook's variables by upper-case name. Report each that is set twice."""
+    """Return Tallyhook's variables by their upper-case names. Report each variable that is set
+    twice."""
     found: dict[str, str] = {}
     names = set[str]()
     for name, value in items:
@@ -141,7 +145,7 @@ def _ours(items: Iterable[tuple[str, str]], reading: SettingsReading) -> dict[st
 
 
 _OPTIONS: Final = {f"{PREFIX}HOST": "--host", f"{PREFIX}PORT": "--port"}
-"""Variables that look like settings, and for each the command option to use instead."""
+"""Command option to use instead of each variable that merely looks like a setting."""
 
 
 def _is_known(name: str, known: Sequence[str], reading: SettingsReading) -> bool:
@@ -174,12 +178,14 @@ def _dotenv(path: Path, reading: SettingsReading) -> list[tuple[str, str]]:
 
 
 def secrets_in(text: str) -> list[str]:
-    """Split a text into its lines, but keep each PEM block in one piece."""
+    """Split a text into its secrets: each line is one secret, but a PEM block stays in one
+    piece."""
     return [found.group().strip() for found in _ONE_SECRET.finditer(text)]
 
 
 def read_secret_file(path: Path, variable: str, reading: SettingsReading) -> list[str]:
-    """Return the secrets in a file, one on each line, newest first. A PEM key is one secret.
+    """Return the secrets in a file, newest first. Each line is one secret; a PEM key is one secret,
+    too.
 
     A file that cannot be read, has no secrets, or is accessible to everyone is reported under
     `variable`.
@@ -225,11 +231,15 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.,:/@%+=-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsPlan:
-    """Result of comparing a configuration file with wanted settings. All members except `before`
-    and `after` contain names of variables.
+    """Plan for adding settings to a configuration file. All members except `before` and `after`
+    contain names of variables.
 
-    values     values in the file after writing, by name; never shown
+    added      names that the file does not contain yet
+    same       names that already have the wanted value in the file
     differing  names that have another value in the file; if there are any, nothing may be written
+    values     values in the file after writing, by name; never shown
+    before     text of the file before writing
+    after      text of the file after writing
     """
 
     added: tuple[str, ...]
@@ -243,7 +253,7 @@ class SettingsPlan:
 def plan_settings(
     path: Path, wanted: Mapping[str, str], *, changing: Collection[str] = ()
 ) -> SettingsPlan:
-    """Compare wanted settings with a file, which may be missing.
+    """Return a plan for adding wanted settings to a file, which may be missing.
 
     changing  names of settings that may replace another value in the file
 
@@ -275,8 +285,9 @@ def plan_settings(
 def write_plan(path: Path, plan: SettingsPlan) -> None:
     """Replace the file with the planned content.
 
-    A new file has mode 0600. An existing file keeps owner, group and mode, without permissions of
-    others. Raises ConfigurationError if the file has changed meanwhile, or cannot be written now.
+    A new file has mode 0600. An existing file keeps its owner, group and mode, but loses
+    permissions for other users. Raises ConfigurationError if the file has changed since the plan
+    was made, or cannot be written.
     """
     real = Path(os.path.realpath(path))
     beside = real.with_name(f".{real.name}.new")
@@ -326,8 +337,8 @@ def _content(path: Path) -> str:
 
 
 def _lines(path: Path, text: str) -> list[tuple[str, str, str]]:
-    """Split a file into parts, each with a name, a value and the original text. The name of a
-    comment is empty."""
+    """Split a file into parts, each with a name, a value and the original text. A comment's name is
+    empty."""
     found: dict[str, int] = {}
     parts = []
     for binding in parse_stream(io.StringIO(text)):

@@ -1,4 +1,4 @@
-"""Checks of the place of the database file: its file system, its folder, and who may use it."""
+"""Check where the database file lies: its file system, its folder, and who can access the file."""
 
 import re
 import stat
@@ -14,28 +14,29 @@ from app.config.settings import Settings
 VARIABLE: Final = PREFIX + "DATABASE_URL"
 
 MOUNTS = Path("/proc/self/mounts")
-"""The kernel's table of mounts (proc(5), fstab(5)); exists only on Linux."""
+"""Path of the kernel's table of mounts (proc(5), fstab(5)). The table exists only on Linux."""
 
 NETWORK: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afs", "ceph", "coda", "lustre",
      "beegfs", "gpfs", "gfs2", "glusterfs", "ncpfs", "ocfs2", "orangefs", "pvfs2", "davfs"}
 )  # fmt: skip
-"""File systems of several machines, where SQLite's locks fail (https://www.sqlite.org/wal.html)."""
+"""Network file systems, on which SQLite's locks fail (https://www.sqlite.org/wal.html)."""
 
 MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
-"""File systems that are emptied by a restart of the machine."""
+"""File systems in memory, which lose their content when the machine restarts."""
 
 FOREIGN: Final = frozenset({"fuse", "fuseblk", "9p"})
-"""File systems that a program serves. Such a program may ignore requests to sync."""
+"""File systems that a program serves. Such a program may ignore requests to write data to disk."""
 
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def filesystem_kind(path: Path, table: str) -> str:
-    """Return the kind of the file system of a path, which need not exist; "" if unknown.
+    """Return the kind of file system on which a path lies. The path need not exist. Return "" if
+    the kind is unknown.
 
     table  lines of /proc/self/mounts: device, mount point, kind, and more. If a mount point has
-           several lines, the last one counts
+           several lines, the last line counts
     """
     place, found, longest = path.absolute(), "", -1
     for line in table.splitlines():
@@ -106,7 +107,8 @@ _OF_A_FILE: Final[tuple[Callable[[Path, SettingsReading], None], ...]] = (
 
 
 def database_lies_well(settings: Settings, reading: SettingsReading) -> None:
-    """Check the location of the SQLite file, if this process serves webhooks."""
+    """Report problems with the location of the SQLite file. A process that serves no webhooks
+    reports none."""
     path = sqlite_file(settings.database_url)
     if not reading.serving or path is None:
         return

@@ -1,4 +1,4 @@
-"""Validation of the database's URL: an SQLite file or a PostgreSQL server, with the driver."""
+"""Check the database's URL. It must name an SQLite file or a PostgreSQL server, and the driver."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -12,16 +12,17 @@ OPTIONS: Final = frozenset(
      "servicefile", "krbsrvname", "gsslib", "prepared_statement_cache_size",
      "direct_tls"}
 )  # fmt: skip
-"""URL options that the driver accepts. Its option `ssl` is called `sslmode` in other programs."""
+"""URL options that the PostgreSQL driver accepts. The option `ssl` is called `sslmode` in other
+programs."""
 
 MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 
 
 def database_url(value: Any) -> Any:
-    """Validate the URL of an SQLite file or a PostgreSQL server, with the driver's name.
+    """Return the database's URL if it names an SQLite file or a PostgreSQL server, with the driver.
 
-    Raises ValueError, which says what to write instead, for other databases, drivers and options,
-    and for SQLite in memory, which would lose acknowledged deliveries.
+    Raises ValueError for other databases, drivers and options; the error says what to write
+    instead. SQLite in memory is refused, too, because acknowledged deliveries would be lost.
     """
     if not isinstance(value, str):
         return value
@@ -41,7 +42,8 @@ def database_url(value: Any) -> Any:
 
 
 def _known(scheme: str) -> str:
-    """Return a URL's scheme if it cannot contain a secret, otherwise a neutral text."""
+    """Return a URL's scheme if the scheme cannot contain a secret. Otherwise return a neutral
+    text."""
     plain = scheme.replace("+", "").replace("_", "")
     return f"{scheme}://" if plain.isalnum() and len(scheme) <= 24 else "what is there"
 
@@ -87,6 +89,6 @@ def _check_server(value: str) -> None:
 
 
 def sqlite_file(url: str) -> Path | None:
-    """Return the file that an SQLite URL names; None for another database."""
+    """Return the path of the file that an SQLite URL names. Return None for another database."""
     scheme, _, rest = url.partition("://")
     return Path(unquote(rest.partition("?")[0][1:])) if scheme.startswith("sqlite") else None

@@ -1,4 +1,4 @@
-"""Text of config.example.env, generated from the declarations of all settings.
+"""Generate the text of config.example.env from the declarations of all settings.
 
 The docstring below a setting explains the setting. A section's docstring is its heading.
 """
@@ -42,15 +42,16 @@ GROUPS: Final = {
 
 
 def example_text() -> str:
-    """Return the text of config.example.env. Raises ValueError if a setting is not explained."""
+    """Return the text of config.example.env. Raise ValueError if a setting has no explanation."""
     return "\n\n".join([HEAD, *setting_blocks(Settings, PREFIX)]) + "\n"
 
 
 def setting_blocks(group: type[BaseModel], prefix: str) -> Iterator[str]:
-    """Yield a block for each setting and heading of a group. Raises ValueError if a setting is not
-    explained.
+    """Yield one block of text for each setting and heading of a group.
 
-    prefix  begin of the variables' names
+    prefix  beginning of the variables' names
+
+    Raises ValueError if a setting has no explanation.
     """
     explained = dict(_docstrings(group))
     for name, field in group.model_fields.items():
@@ -76,8 +77,8 @@ def setting_blocks(group: type[BaseModel], prefix: str) -> Iterator[str]:
 
 
 def _docstrings(group: type[BaseModel]) -> Iterator[tuple[str, str]]:
-    """Yield each field with its docstring. Pydantic can collect these docstrings, too, but that
-    would slow every start."""
+    """Yield each setting's name with the docstring below its declaration. Pydantic could collect
+    the docstrings, too, but would slow every start."""
     (tree,) = ast.parse(inspect.getsource(group)).body
     assert isinstance(tree, ast.ClassDef)
     for pair in pairwise(tree.body):

@@ -1,9 +1,8 @@
 """Load the settings once, check them together, and report every mistake.
 
-A mistake states the variable, what is wrong, and what would be right, but never a value, because
-any value could be a secret in the wrong place. Small functions in one tuple check secrets, and
-settings that depend on each other. A check is skipped if a setting that it needs has a reported
-mistake.
+A mistake names the variable and says what is wrong and what would be right. A mistake never quotes
+a value, because any value could be a misplaced secret. If a setting is wrong, the checks that
+depend on the setting are skipped.
 """
 
 import os
@@ -41,11 +40,12 @@ def load_settings(
     serving: bool = False,
     also: Callable[[Settings], list[str]] | None = None,
 ) -> Settings:
-    """Load the settings. Variables in `environ` (by default, the process's environment) override
-    the file that TALLYHOOK_CONFIG names.
+    """Load the settings from the environment and from the file that TALLYHOOK_CONFIG names. The
+    environment overrides the file.
 
+    environ  the variables; None for the process's environment
     serving  whether webhooks will be received. If so, the settings must name an environment
-    also     returns further problems, one line each, to report with the others
+    also     function that returns further problems, one line each, to report with the others
 
     Raises ConfigurationError with every problem, one line each.
     """
@@ -75,19 +75,18 @@ def load_settings(
 
 
 OF_COMMANDS: Final = ("CONFIG", "OPERATOR", "OPERATOR_TOKEN", "PLAY_TOKEN")
-"""Names, without their prefix, of variables that are defaults of command options. They are not
-settings."""
+"""Variables that are defaults of command options and no settings. The names have no prefix."""
 
 
 def known_variables() -> tuple[str, ...]:
-    """Return the names of all variables. `<NAME>` stands for a source's name."""
+    """Return the names of all variables. `<NAME>` stands for the name of a source."""
     of_source = [f"SOURCES__<NAME>__{name.upper()}" for name in SourceSettings.model_fields]
     others = [name for name, _ in declared()]
     return (*(PREFIX + name for name in (*OF_COMMANDS, *of_source)), *others)
 
 
 def declared() -> Iterator[tuple[str, FieldInfo]]:
-    """Yield the variable and the declaration of each setting, except the settings of sources."""
+    """Yield each setting's variable and declaration. The settings of sources are left out."""
     for name, field in Settings.model_fields.items():
         if name in SECTIONS:
             for inner, each in SECTIONS[name].model_fields.items():
@@ -102,7 +101,8 @@ _SECRETS_OF_SECTIONS: Final = tuple(
     for name in kind.model_fields
     if f"{name}_file" in kind.model_fields
 )
-"""Secrets of sections that can also come from a file, named by a variable with `_FILE`."""
+"""Secrets in sections that can also be read from a file. The variable that names the file ends with
+`_FILE`."""
 
 
 def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
@@ -123,8 +123,8 @@ def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
 
 
 def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
-    """Validate the settings. Report wrong settings, and use their defaults instead, so that later
-    checks can run."""
+    """Return the validated settings. A wrong setting is reported and replaced with its default, so
+    that later checks can run."""
     try:
         return Settings(**tree)
     except ValidationError as error:
@@ -139,8 +139,8 @@ def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
 
 
 def _sentence(mistake: Any, field: str) -> str:
-    """Return a sentence on the values that a setting may have. Pydantic's own message is not used,
-    because it may contain the wrong value, which may be a secret."""
+    """Return a sentence that says which values a setting may have. Pydantic's own message could
+    reveal the wrong value, which may be a secret."""
     context = mistake.get("ctx", {})
     if mistake["type"] == "value_error":
         return str(context["error"])
@@ -160,7 +160,7 @@ def _sentence(mistake: Any, field: str) -> str:
 
 
 SIMULATOR_SECRET: Final = "whsec_dGFsbHlob29rLXNhbmRib3gtbm90LWEtc2VjcmV0IQ=="  # noqa: S105
-"""Secret of the simulated provider. It is public, because its documentation shows it."""
+"""Secret of the simulated provider. The secret is public, because the documentation shows it."""
 
 _TRYING_OUT: Final = frozenset({"sandbox", "staging", "test", "uat", "demo", "dev"})
 
@@ -269,8 +269,8 @@ def _files_of_settings_are_safe(settings: Settings, reading: SettingsReading) ->
 
 
 def _others_write(path: Path) -> bool:
-    """Return whether other users may write to a path. Return False for a sticky folder, because in
-    it they cannot replace a file."""
+    """Return whether other users may write to a path. A sticky folder is safe, because other users
+    cannot replace files in it."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):
@@ -293,7 +293,10 @@ def _files_suffice_for_connections(settings: Settings, reading: SettingsReading)
 
 def _is_whole(reading: SettingsReading, *, url: str, secret: str, missing: str) -> None:
     """Report an address that is set without its secret, and a secret that is set without its
-    address. `missing` is the sentence for the second case."""
+    address.
+
+    missing  the sentence for a missing address
+    """
     given = {secret, secret + "_FILE"} & reading.given.keys()
     if len(given) == 2:
         reading.problem(secret, f"is set together with {secret}_FILE; keep one of the two")
@@ -401,7 +404,7 @@ def _witnesses_fit_together(settings: Settings, reading: SettingsReading) -> Non
 
 
 MIN_SECRET_CHARS: Final = 16
-"""Minimum length of a secret in characters. Even 16 hex digits are 64 bits."""
+"""Minimum number of characters in a secret. Even 16 hexadecimal digits are only 64 bits."""
 
 _MIN_DISTINCT: Final = 5
 """Minimum number of different characters in a secret."""
@@ -424,7 +427,8 @@ _PLACEHOLDERS: Final = (
     "1234567890",
     "abcdefghij",
 )
-"""Parts of example secrets in guides, compared without case and punctuation."""
+"""Typical parts of example secrets in guides. Upper case and punctuation do not count in
+comparisons."""
 
 _PUBLISHED: Final = frozenset(
     {
@@ -433,7 +437,7 @@ _PUBLISHED: Final = frozenset(
         "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD",
     }
 )
-"""Secrets that were published in documents, such as the Standard Webhooks specification."""
+"""Secrets that documents such as the Standard Webhooks specification have published."""
 
 _QUOTES: Final = "\"'`\u2018\u2019\u201c\u201d"
 
@@ -525,7 +529,7 @@ def _addresses_are_no_other_name(settings: Settings, reading: SettingsReading) -
 
 
 def is_public(secret: str) -> bool:
-    """Return whether a secret is a public key or a certificate in PEM."""
+    """Return whether a text is a public key or a certificate in PEM, and therefore no secret."""
     return secret.startswith(("-----BEGIN PUBLIC", "-----BEGIN CERT"))
 
 
