@@ -1,7 +1,7 @@
 """All routes of the API and of the published log.
 
-Loading this module also loads most of finance and evidence. The receiver therefore loads the module
-only at the first request to one of these routes.
+Loading this module also loads most of the finance and evidence packages. The receiver therefore
+loads it only at the first request to one of these routes.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ from app.context.context import AppContext, Elsewhere
 
 
 class _Whole(Convertor[str]):
-    """Path converter that accepts the whole rest of a path. Starlette's own converter accepts no
-    line breaks."""
+    """Path converter that accepts the whole rest of a path, including line breaks. Starlette's own
+    converter rejects line breaks."""
 
     regex = r"(?s:.*)"
 
@@ -54,12 +54,13 @@ def api_routes(
     proposals: Callable[[], Proposals],
     elsewhere: Elsewhere,
 ) -> list[Route]:
-    """Return the routes.
+    """Return all routes of the API and of the published log.
 
-    checkout   client that opens sessions; None if checkout is not configured
-    alarms     function that returns a sentence for each active alarm
-    proposals  function that loads the proposals at the first request
-    elsewhere  runner of long work in separate processes
+    checkout  client that opens payment sessions; None if checkout is not configured
+    alarms  function that returns a sentence for each active alarm
+    proposals  function that loads the code of proposals; called at the first request that needs the
+               code
+    elsewhere  runner that does long work in separate processes
     """
     api, settings = Api(context, alarms=alarms), context.settings
     deciding = _once(proposals)

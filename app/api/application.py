@@ -1,5 +1,5 @@
-"""The ASGI application. It serves deliveries and probes from the start, and loads the rest of the
-API at the first request that needs it."""
+"""The ASGI application. It answers deliveries and probes from the start. The rest of the API is
+loaded at the first request that needs it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-stor
 
 
 class AnswerMiddleware:
-    """ASGI middleware for all answers except those to deliveries.
+    """ASGI middleware for all answers except the answers to deliveries.
 
-    Sets HEADERS, counts the API's answers 401 and 403, and logs them at most once a minute.
+    It adds the fixed headers `nosniff` and `no-store`. It counts the API's answers 401 and 403, and
+    logs them at most once a minute.
     """
 
     def __init__(self, application: ASGIApp, *, count_refused: Callable[[int], None]) -> None:
@@ -58,11 +59,11 @@ class AnswerMiddleware:
 
 
 class _Application(Starlette):
-    """Starlette application that tries the routes in `direct` before all others. This shortens the
-    handling of a delivery by a fifth."""
+    """Starlette application that tries the routes in `direct` before all others. This makes
+    handling a delivery a fifth faster."""
 
     direct: Sequence[tuple[Route, ASGIApp]] = ()
-    """Routes that are tried first, each with the application that answers it."""
+    """The routes that are tried first, each with the application that answers its requests."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         for route, application in self.direct if scope["type"] == "http" else ():
@@ -81,12 +82,12 @@ def build_application(
     failed: Callable[[str], None],
     count_refused: Callable[[int], None],
 ) -> Starlette:
-    """Return the ASGI application. The caller opens and closes all arguments.
+    """Return the ASGI application. The caller opens and closes everything that is passed in.
 
-    api            function that returns all other routes. Loading them takes long, so a thread
-                   calls this function at the first request that matches no other route
-    failed         function that is called with the reason if `api` fails
-    count_refused  function that counts the API's answers 401 and 403
+    api  function that returns all other routes. Loading the routes takes long, so a thread calls
+         this function at the first request that matches no other route
+    failed  function that is called with a reason if `api` fails
+    count_refused  function that is called with the status of each API answer 401 or 403
     """
     deliveries = [
         Route("/webhooks/{source}", webhooks),

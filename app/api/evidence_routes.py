@@ -1,8 +1,7 @@
-"""The API of evidence: an order's bundle, and an order's case with checklist, letter and
-attachments.
+"""The API of evidence: an order's evidence bundle, and the documents of an order's dispute.
 
-A bundle needs a person's own token. The documents of a case equal the output of the commands. The
-attached files themselves are not served.
+A bundle needs a person's own token. The dispute's checklist and letter equal the output of the
+commands. Attachments are only listed; the attached files are not served.
 """
 
 import re
@@ -30,19 +29,20 @@ from app.finance.read_lines import lines_naming
 from reconcile.instants import Instant
 
 MAX_BUNDLE_BYTES: Final = 64 * 1024 * 1024
-"""Maximum bytes of a bundle that is sent in an answer. Typical bundles have 100 KiB. The command
-can build bundles of up to 256 MiB."""
+"""Maximum size in bytes of an evidence bundle in an answer. Typical bundles have 100 KiB. The
+command can build bundles of up to 256 MiB."""
 
 AT_ONCE: Final = 1
-"""Maximum number of bundles that are built at a time. The same limit applies to
-letters that answer disputes."""
+"""Maximum number of evidence bundles that are built at a time. The limit also applies to the
+letters about disputes."""
 
 MOST_S: Final = 120.0
-"""Time limit of one build in seconds. A bundle of twenty deliveries takes two seconds."""
+"""Time limit for building one evidence bundle, in seconds. A bundle of twenty deliveries takes two
+seconds."""
 
 
 class EvidenceRoutes:
-    """Endpoint for bundles, each built in a separate process."""
+    """Endpoint that builds evidence bundles, each in a separate process."""
 
     def __init__(self, elsewhere: Elsewhere) -> None:
         self._work = elsewhere(
@@ -54,10 +54,11 @@ class EvidenceRoutes:
         )
 
     async def build_bundle(self, reference: str, who: Holder, asked: AsOfAsked) -> Response:
-        """Build an order's evidence: a ZIP that a stranger can check, without personal data.
+        """Build an order's evidence bundle: a ZIP file that a stranger can check, without personal
+        data.
 
-        The roles finance, support and admin may build it. The audit trail records who built it.
-        Building takes some seconds. Only one bundle is built at a time.
+        The roles finance, support and admin may build a bundle. The audit trail records who built
+        it. Building takes some seconds. Only one bundle is built at a time.
         """
         folder = await to_thread.run_sync(lambda: tempfile.mkdtemp(prefix=_PREFIX))
         try:
@@ -127,13 +128,14 @@ class CaseRoutes:
         )
 
     async def get_case(self, reference: str, asked: CaseAsked) -> Answer[CaseDocument]:
-        """Return a list of the evidence that a bank asks for in a dispute. The list states which
-        evidence is missing."""
+        """Return the checklist of the evidence that a bank asks for in an order's dispute. The
+        checklist states which evidence is missing."""
         found = (await dispute_case(self._context, asked.of(reference))).document()
         return Answer(found, _behind(found))
 
     async def get_letter(self, reference: str, asked: CaseAsked) -> Answer[LetterDocument]:
-        """Return the text of the letter about a dispute, without its attachments."""
+        """Return the text of the letter that answers a dispute, without the letter's
+        attachments."""
         try:
             found = await self._work(_letter, asked.of(reference))
         except UsageError as error:
@@ -142,8 +144,8 @@ class CaseRoutes:
         return Answer(found, _behind(found["checklist"]))
 
     async def list_attachments(self, reference: str) -> AttachmentListDocument:
-        """List the files that are attached to an order and its breaks. The files themselves are not
-        served."""
+        """List the files that are attached to an order and to its breaks. The content of the files
+        is not served."""
         return listing(await attachments_of(self._context, order=reference))
 
 

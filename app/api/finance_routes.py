@@ -1,7 +1,5 @@
-"""The read-only API of finance: imports, matches, breaks, decisions and closed months.
-
-The documents equal the output of the commands.
-"""
+"""The read-only API of finance: imports, matches, breaks, decisions and closed months. The
+documents equal the output of the commands."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -90,7 +88,7 @@ T = TypeVar("T")
 
 
 class FinanceRoutes:
-    """Endpoints of finance. Each needs the scope `finance`."""
+    """Endpoints of finance. Each request needs a token with the scope `finance`."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
@@ -100,19 +98,20 @@ class FinanceRoutes:
     # --- imports
 
     async def list_book_lines(self, asked: LinesAsked) -> BookLinePageDocument:
-        """List the lines of the order book, by key."""
+        """List the lines of the imported order book, sorted by the lines' keys."""
         page = await read_lines.book_page(self._context, **asdict(asked))
         lines = [read_lines.book_document(each) for each in page.lines]
         return {"lines": lines, "next": page.following}
 
     async def list_statement_lines(self, asked: LinesAsked) -> StatementLinePageDocument:
-        """List the lines of statements, by key."""
+        """List the lines of the imported provider statements, sorted by the lines' keys."""
         page = await read_lines.statement_page(self._context, **asdict(asked))
         lines = [read_lines.statement_document(each) for each in page.lines]
         return {"lines": lines, "next": page.following}
 
     async def list_bank_lines(self, asked: BankLinesAsked) -> BankPageDocument:
-        """List bank lines, newest first, with the payouts that they are matched with.
+        """List the lines of bank files, newest first. Each line shows the payouts that are matched
+        with it.
 
         Texts that name people are left out.
         """
@@ -129,22 +128,24 @@ class FinanceRoutes:
         return {"lines": [each.document() for each in page.lines], "next": following}
 
     async def get_bank_line(self, line: str, asked: AsOfAsked) -> WholeBankLineDocument:
-        """Return one bank line: all that the bank stated, its payouts and their rate."""
+        """Return one line of a bank file: everything that the bank stated, the matched payouts and
+        their exchange rate."""
         found = await bank_match.booked_line(
             self._context, line, as_of=asked.as_of, kept=self._bank
         )
         return found.whole_document()
 
     async def list_book_imports(self, asked: NewestAsked) -> ImportPageDocument:
-        """List order books that were imported, and withdrawals of imports, newest first."""
+        """List the imports of order books and the withdrawals of such imports, newest first."""
         return await self._imports(asked, "book")
 
     async def list_statement_imports(self, asked: NewestAsked) -> ImportPageDocument:
-        """List statements that were imported, and withdrawals of imports, newest first."""
+        """List the imports of provider statements and the withdrawals of such imports, newest
+        first."""
         return await self._imports(asked, "statement")
 
     async def list_bank_imports(self, asked: NewestAsked) -> ImportPageDocument:
-        """List imported bank files, and withdrawals of imports, newest first."""
+        """List the imports of bank files and the withdrawals of such imports, newest first."""
         return await self._imports(asked, "bank")
 
     async def _imports(self, asked: NewestAsked, kind: imports.ImportKind) -> ImportPageDocument:
@@ -155,13 +156,13 @@ class FinanceRoutes:
     # --- matches and breaks
 
     async def list_runs(self, asked: NewestAsked) -> RunPageDocument:
-        """List reconciliations, newest first."""
+        """List the reconciliations that were run, newest first."""
         found = await break_acts.finished_runs(self._context, **asdict(asked))
         following = found[-1].number if len(found) == asked.limit else None
         return {"runs": [reconcile_period.listed_run(each) for each in found], "next": following}
 
     async def get_run(self, run: str, asked: PageAsked) -> WholeRunDocument:
-        """Return one reconciliation: its control totals, and the breaks that it found, sorted by
+        """Return one reconciliation: its control totals and the breaks that it found, sorted by
         id."""
         number = request_body.path_number(run)
         found = await reconcile_period.ran(
@@ -173,11 +174,11 @@ class FinanceRoutes:
         return {**reconcile_period.run_document(found), "breaks": listed, "next": following}
 
     async def get_rules(self) -> RulesDocument:
-        """Return the rules in force, and who saved them at what time."""
+        """Return the matching rules in force, with the person who saved them and the time."""
         return match_rules.rules_document(await match_rules.current_rules(self._context))
 
     async def list_breaks(self, asked: BreaksAsked) -> BreakPageDocument:
-        """List breaks by id."""
+        """List breaks, sorted by id."""
         now = self._context.clock.now()
         found, following = await _first(
             break_acts.living_breaks(
@@ -192,12 +193,13 @@ class FinanceRoutes:
         return {"breaks": [each.document(as_of=now) for each in found], "next": following}
 
     async def get_break(self, break_: str) -> WholeBreakDocument:
-        """Return one break: what differs, what to do next, the nearest lines, and what was done."""
+        """Return one break: the difference, the next step, the nearest lines, and what people have
+        done so far."""
         found = await break_acts.one_break(self._context, break_)
         return found.whole_document(as_of=self._context.clock.now())
 
     async def list_late_money(self, asked: LateAsked) -> LatePageDocument:
-        """List late money. Each item has its state and a proposed action."""
+        """List money that arrived late. Each item has its state and a proposed action."""
         found, following = await _first(
             worklist.late_items(self._context, closed=asked.all, after=asked.after),
             limit=asked.limit,
@@ -205,7 +207,7 @@ class FinanceRoutes:
         return {"late": [worklist.late_document(each) for each in found], "next": following}
 
     async def list_schedule(self, asked: PageAsked) -> ScheduleDocument:
-        """List scheduled tasks, each with its last and next time."""
+        """List the scheduled tasks. Each task has the time of its last run and of its next run."""
         entries = {each.name: each for each in self._schedule}
         shown, following = _after(entries, asked, what="an entry of the schedule")
         listed = await scheduled.schedule_document(self._context, shown)
@@ -214,7 +216,8 @@ class FinanceRoutes:
     # --- closed months
 
     async def list_periods(self, asked: PageAsked) -> PeriodListDocument:
-        """List the closings of months, the earliest first, including months that were reopened."""
+        """List the closings of months, earliest first. The list includes months that were
+        reopened."""
         made = await closed_periods.list_closed(self._context)
         closings = {f"{each.period}.{each.version}": each for each in made}
         shown, following = _after(closings, asked, what="a closing of this list")
@@ -223,7 +226,7 @@ class FinanceRoutes:
     async def get_period(
         self, period: str, asked: ClosedAsked
     ) -> report_routes.ReportDocument | Response:
-        """Return a closed month's report, byte for byte as it was closed."""
+        """Return the report of a closed month, byte for byte as it was at the closing."""
         content = await closed_periods.closed_report(
             self._context, period, "json", version=asked.version
         )
@@ -232,7 +235,7 @@ class FinanceRoutes:
     async def get_period_journal(
         self, period: str, asked: ClosedJournalAsked
     ) -> JournalDocument | Response:
-        """Return a closed month's journal, byte for byte as it was closed."""
+        """Return the journal of a closed month, byte for byte as it was at the closing."""
         form, parts = asked.format, list[bytes]()
         written = closed_journal(self._context, period, form, version=asked.version)
         async with aclosing(written):

@@ -1,6 +1,6 @@
-"""The API of deliveries, notifications, held orders and the log's witnesses.
+"""The API of deliveries, notifications to the shop, held orders and the log's witnesses.
 
-Callers need a person's own token. Bodies and secret headers are never shown.
+Callers need a person's own token. Bodies of deliveries and secret headers are never shown.
 """
 
 from dataclasses import asdict, dataclass
@@ -54,17 +54,17 @@ class ReleaseAsked:
 
 
 class LogRoutes:
-    """Endpoints of deliveries, notifications, held orders and witnesses."""
+    """Endpoints of deliveries, notifications to the shop, held orders and the log's witnesses."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
 
     async def list_deliveries(self, who: Holder, asked: DeliveriesAsked) -> ArrivalPageDocument:
-        """List deliveries, newest first, without bodies.
+        """List deliveries without their bodies, newest first.
 
-        Refused deliveries are included for the roles finance and support. With `kind` or
-        `no_order`, a page may have fewer deliveries than `limit`, or none, although more deliveries
-        follow. `next` is null only if no delivery is left to examine.
+        Only the roles finance and support also see refused deliveries. With `kind` or `no_order`, a
+        page may have fewer deliveries than `limit`, or none, although more deliveries follow.
+        `next` is null only if no delivery is left to examine.
         """
         refused = who.role in MAY_READ["refused_deliveries"]
         page = await delivery_log.list_deliveries(self._context, **asdict(asked), refused=refused)
@@ -75,7 +75,7 @@ class LogRoutes:
         """Return one delivery with its headers. Secrets and customers' phone numbers in the headers
         are masked.
 
-        The audit trail records who opened a refused delivery.
+        If the delivery was refused, the audit trail records who opened it.
         """
         entry = await delivery_log.show_delivery(self._context, delivery)
         if delivery_log.is_refused(entry):
@@ -92,7 +92,8 @@ class LogRoutes:
         }
 
     async def list_notifications(self, asked: NotificationsAsked) -> SentPageDocument:
-        """List notifications to the shop, newest first, and whether the shop accepted each."""
+        """List the notifications to the shop, newest first. Each states whether the shop has
+        accepted it."""
         found = await notify_shop.list_notifications(self._context, **asdict(asked))
         following = found[-1].seq if len(found) == asked.limit else None
         sent = [notify_shop.notification_document(each) for each in found]
@@ -101,8 +102,8 @@ class LogRoutes:
     async def redeliver(
         self, notification: str, who: Holder, body: BecauseDocument
     ) -> SentDocument:
-        """Send a notification again, with the same id. From now on, the shop has three more days to
-        accept it."""
+        """Send a notification to the shop again, with the same id. The shop then has three more
+        days to accept it."""
         number = path_number(notification)
         await notify_shop.redeliver(self._context, [number], by=who.name, why=body["reason"])
         (again,) = await notify_shop.list_notifications(
@@ -113,7 +114,7 @@ class LogRoutes:
     async def release_order(
         self, reference: str, who: Holder, asked: ReleaseAsked, body: BecauseDocument
     ) -> LedgerDocument:
-        """Release a held order. The order is then published, and the shop is notified, as for any
+        """Release a held order. Its outcome is then published, and the shop is notified, as for any
         other order."""
         await release_hold(
             self._context,

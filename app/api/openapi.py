@@ -1,6 +1,6 @@
-"""The OpenAPI 3.1 description of the API, built from its operations.
+"""The OpenAPI 3.1 description of the API, built from the list of operations.
 
-Tests compare it with the routes and their answers.
+Tests compare the description with the routes and with their answers.
 """
 
 import inspect
@@ -91,8 +91,8 @@ _PATH_WORDS: Final = {
 
 
 def _leads(place: str, **parameters: str) -> dict[str, Any]:
-    """Return links to operations for the API's description. The item's id at `place` in the answer
-    becomes the parameter of each operation."""
+    """Return OpenAPI links from an answer to other operations. Each operation gets the id at
+    `place` in the answer as the named parameter."""
     return {
         operation: {
             "operationId": operation,
@@ -329,10 +329,10 @@ _TAGS: Final = {
 def api_document(
     *, page_max: int = PAGE_MAX, longpoll_max_s: int = LONGPOLL_MAX_S
 ) -> dict[str, Any]:
-    """Return the OpenAPI description for an instance with these limits.
+    """Return the OpenAPI description of an instance that has these limits.
 
-    page_max        maximum page size
-    longpoll_max_s  maximum wait of long polling, in seconds
+    page_max  maximum number of items in a page
+    longpoll_max_s  maximum number of seconds for which long polling waits
     """
     describing = _Describing({"limit": page_max, "wait": longpoll_max_s})
     paths: dict[str, Any] = {}
@@ -371,6 +371,7 @@ def api_document(
 
 @lru_cache(maxsize=8)
 def written_document(*, page_max: int, longpoll_max_s: int) -> bytes:
-    """Return the OpenAPI description as UTF-8 JSON, cached by its limits."""
+    """Return the OpenAPI description as UTF-8 JSON. One result is cached for each pair of
+    limits."""
     document = api_document(page_max=page_max, longpoll_max_s=longpoll_max_s)
     return json.dumps(document, ensure_ascii=False).encode()

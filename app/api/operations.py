@@ -1,11 +1,12 @@
-"""Operations of the API: one list from which the routes and the description are built.
+"""The operations of the API. Routes and OpenAPI description are built from the same list of
+operations.
 
 1. An operation names its path, its scope and its endpoint, which is a method of a class of routes.
-2. The endpoint's parameters declare the input: `request`; `who` for the caller; the members of the
-    path by name; and `asked`, a dataclass of query parameters. The return type declares the answer:
-    a document, `Created` or `Accepted` with a document, or a response.
-3. `ApiRoute` admits the caller, reads the parameters, and answers. `openapi.py` describes the
-    operations.
+2. The endpoint's parameters declare its input: `request`; `who` for the caller; the parts of the
+path by name; and `asked`, a dataclass of query parameters. The return type declares the answer: a
+document, `Created` or `Accepted` with a document, or a response.
+3. `ApiRoute` checks the caller's token, reads the parameters, and answers. `openapi.py` describes
+the operations.
 """
 
 import json
@@ -46,10 +47,11 @@ Scope = TokenScope | Literal["operator"]
 
 PAGE_MAX: Final = 1_000
 LONGPOLL_MAX_S: Final = 60
-"""Default for the maximum seconds of long polling that the API's description states."""
+"""Maximum number of seconds for long polling in the API's description, unless the instance sets its
+own limit."""
 
 AS_SENT: Final = Keywords(pattern="^[^\\u0000]*$")
-"""Keywords of a text parameter whose value is used as it was sent, without normalization to
+"""Keywords of a text parameter that is used exactly as it was sent. Other texts are normalized to
 Unicode's NFC."""
 
 After = Annotated[str, AS_SENT, "The value of `next` from the previous page."]
@@ -88,18 +90,18 @@ Document = TypeVar("Document", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[Document]):
-    """Document to return with status 200 and these headers."""
+    """An answer with status 200: the document to return and additional headers."""
 
     document: Document
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Created(Answer[Document]):
-    """Document to return with status 201."""
+    """An answer with status 201: the document to return and additional headers."""
 
 
 class Accepted(Answer[Document]):
-    """Document to return with status 202."""
+    """An answer with status 202: the document to return and additional headers."""
 
 
 STATUSES: Final[Mapping[Any, int]] = {Answer: 200, Created: 201, Accepted: 202}
@@ -107,23 +109,23 @@ STATUSES: Final[Mapping[Any, int]] = {Answer: 200, Created: 201, Accepted: 202}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """One HTTP method of one path. The endpoint gives the id (its name) and the description (its
-    docstring).
+    """One HTTP method of one path. In the API's description, the endpoint's name is the operation's
+    id, and its docstring is the text.
 
-    tag          tag in the description; by default the path's first word
-    answers      descriptions of answers by status, including problems
-    retry_after  statuses of answers that state when to repeat the request
-    unknown      code and sentence of the problem 404 that answers a NotFoundError. If the sentence
-                 is empty, the error's message is used
-    refused      status and code of the problem that answers a UsageError. The error's message is
-                 used
-    may          permission that the person's role must include, if any
-    body         document of a request body that the endpoint reads itself
-    body_bytes   size limit of a request body that is parsed for the endpoint's parameter `body`
-    media        media types of the answer, if it can be something other than JSON
-    waits        whether the endpoint itself waits for unread deliveries and reports their age
-    alone        whether requests to all operations with this setting are answered one at a time.
-                 Several long lists at once would delay deliveries
+    tag  tag in the API's description; by default the first word of the path
+    answers  descriptions of the answers and problems. The keys are HTTP statuses
+    retry_after  HTTP statuses of the answers that state when to repeat the request
+    unknown  code and sentence of the problem 404 that is sent if the endpoint raises NotFoundError.
+             If the sentence is empty, the error's message is sent
+    refused  status and code of the problem that is sent if the endpoint raises UsageError, with the
+             error's message
+    may  permission that the person's role must include; None if every role may call the operation
+    body  type of the request body, if the endpoint reads the body itself
+    body_bytes  maximum bytes of a body that is parsed for the endpoint's parameter `body`
+    media  media types of the answer, if it can be something other than JSON
+    waits  whether the endpoint itself waits for unread deliveries and reports their age
+    alone  whether requests are answered one at a time, counted over all operations with this
+           setting. Several long lists at once would delay deliveries
     """
 
     method: Literal["GET", "PUT", "POST"]
@@ -145,7 +147,8 @@ class Operation:
 
     @property
     def takes(self) -> Mapping[str, Any]:
-        """Return the types of the endpoint's parameters and answer, by name."""
+        """Return the types of the endpoint's parameters and of its answer. The keys are the
+        parameters' names and `return`."""
         return _hints(self.endpoint)
 
     @property
@@ -169,12 +172,12 @@ def _hints(endpoint: Callable[..., object]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryParameter:
-    """Query parameter that a dataclass's field declares. A `_` at the end of the field's name is
-    dropped.
+    """One query parameter, declared by a dataclass's field. The field's name may end with `_`,
+    which is not part of the parameter's name.
 
-    kind      type of the value, without null
-    default   value if the parameter is absent; MISSING for a required parameter
-    as_sent   whether the text is used without normalization to NFC
+    kind  type of the value, without None
+    default  value if the parameter is absent; MISSING if the parameter is required
+    as_sent  whether the text is used exactly as it was sent, without normalization to Unicode's NFC
     """
 
     name: str
@@ -187,7 +190,8 @@ class QueryParameter:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return the allowed words; empty if any text is allowed."""
+        """Return the words that the parameter accepts. The result is empty if any text is
+        accepted."""
         if self.kind is bool:
             return ("true", "false")
         if get_origin(self.kind) is Literal:
@@ -195,9 +199,10 @@ class QueryParameter:
         return tuple(self.keywords.get("enum", ()))
 
     def read(self, request: Request, *, most: Mapping[str, int]) -> Any:
-        """Return the parameter's value in a request.
+        """Return the parameter's value in a request. Raise ApiProblem 422 if it is missing or
+        wrong.
 
-        most  this instance's own limits, by parameter
+        most  this instance's own maximum values. The keys are parameter names
         """
         text = request_body.word_parameter(request, self.name)
         if text is None:
@@ -221,7 +226,7 @@ class QueryParameter:
 
 @cache
 def query_parameters(asked: type) -> tuple[QueryParameter, ...]:
-    """Return the query parameters that a dataclass declares."""
+    """Return the query parameters that the fields of a dataclass declare."""
     hints, found = get_type_hints(asked, include_extras=True), []
     for each in fields(asked):
         kind, *notes = parts_of(hints[each.name])
@@ -244,34 +249,38 @@ def query_parameters(asked: type) -> tuple[QueryParameter, ...]:
 
 
 class Gate(Protocol):
-    """Interface that admits callers, and states the limits and the age of unread deliveries."""
+    """Interface for checking callers' tokens. It also states this instance's limits and the age of
+    unread deliveries."""
 
     @property
     def most(self) -> Mapping[str, int]:
-        """Return this instance's maximum values of query parameters, by name."""
+        """Return this instance's maximum values for query parameters. The keys are parameter
+        names."""
         ...
 
     async def admitted(self, request: Request, scope: Scope) -> str | Holder:
-        """Return the calling program's name, or the calling person. Raise ApiProblem 401 or 403."""
+        """Return the name of the calling program, or the calling person. Raise ApiProblem 401 or
+        403 for a token that is not allowed."""
         ...
 
     async def behind_s(self) -> int:
-        """Return the age of the oldest unread delivery in seconds; 0 if all are read."""
+        """Return the age in seconds of the oldest delivery that is stored but unread; 0 if all are
+        read."""
         ...
 
 
 class ApiRoute(Route):
-    """A path of the API, with an operation for each HTTP method.
+    """One path of the API, with an operation for each HTTP method.
 
-    While accepted deliveries are unread, every answer to an admitted caller has the header
+    While deliveries are stored but unread, every answer to an allowed caller has the header
     `Tallyhook-Behind`.
     """
 
     def __init__(self, gate: Gate, served: Mapping[Operation, object], *, alone: Any) -> None:
         """Build the route of one path.
 
-        served  operations of the path, with the objects that have their endpoints as methods
-        alone   limiter that admits one request at a time, for operations with `alone`
+        served  the path's operations, each with the object that has the endpoint as a method
+        alone  limiter that lets one request through at a time; used for operations with `alone`
         """
         self._gate, self._alone = gate, alone
         self._served: dict[str, tuple[Operation, object]] = {
@@ -332,7 +341,7 @@ class ApiRoute(Route):
 
 
 async def _answered(operation: Operation, owner: object, **values: Any) -> object:
-    """Call the endpoint. Turn errors that the operation declares into ApiProblem."""
+    """Call the endpoint, and turn its declared errors into ApiProblem."""
     try:
         return await operation.endpoint(owner, **values)
     except NotFoundError as error:
@@ -357,7 +366,7 @@ def _saying(behind: int) -> dict[str, str]:
 
 
 def role_missing(operator: Holder) -> ApiProblem:
-    """Build the problem for a person whose role does not permit an operation."""
+    """Build the problem 403 for a person whose role does not permit the operation."""
     return ApiProblem(
         403, "role_missing", f"{operator.name} has the role {operator.role}, which may not do this."
     )
@@ -377,9 +386,9 @@ def response(answered: object) -> Response:
 
 
 def routes_of(gate: Gate, served: Mapping[Operation, object]) -> list[ApiRoute]:
-    """Return the API's routes.
+    """Return one route for each path of the API.
 
-    served  operations, with the objects that have their endpoints as methods
+    served  the operations, each with the object that has the endpoint as a method
     """
     by_path: dict[str, dict[Operation, object]] = {}
     for operation, owner in served.items():

@@ -1,4 +1,4 @@
-"""The endpoints /livez, /readyz and /metrics."""
+"""The endpoints /livez, /readyz and /metrics for monitoring programs."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ Reasons = Callable[[], list[str]]
 
 
 def _seconds(alarm: Alarm | None) -> int:
-    """Return the Unix time at which the alarm began; 0 if it is off."""
+    """Return the Unix time in seconds at which the alarm began; 0 if the alarm is off."""
     return 0 if alarm is None or alarm.since is None else alarm.since // SECOND
 
 
@@ -43,13 +43,14 @@ def _moments(
 
 
 class Probes:
-    """Endpoints /livez, /readyz and /metrics.
+    """The endpoints /livez, /readyz and /metrics.
 
-    reasons          function that returns this process's tasks that are not working
-    read_elsewhere   function that returns whether other processes read the deliveries
-    certificate      monitor of the public URL's certificate, or None
-    checkout_denied  function that returns why no payment can be started, or None
-    name             name by which `doctor` recognizes the service
+    reasons  function that returns the tasks of this process that are not working
+    read_elsewhere  function that returns whether other processes read the deliveries
+    certificate  monitor of the public URL's TLS certificate; None if there is no such URL
+    checkout_denied  function that returns why no payment can be started; None if payments can be
+                     started
+    name  name by which the command `doctor` recognizes the service
     """
 
     def __init__(
@@ -91,18 +92,18 @@ class Probes:
         return JSONResponse({"status": "alive"})
 
     async def readyz(self, request: Request) -> Response:
-        """Answer 200 while deliveries can be stored and read, else 503 with the reasons.
+        """Answer 200 if deliveries can be stored and read, or 503 with the reasons if not.
 
-        Neither strangers nor providers can make the service unready. `doctor` shows these reasons,
-        too.
+        Strangers and providers cannot make the service unready. The command `doctor` shows the same
+        reasons. The answer has these members:
 
-        sources   the state of each source
-        unsafe    settings that risk stored data
-        checkout  why no payment can be started
-        golive    what a live instance lacks
-        findings  how many orders need a person
+        sources  the state of each source
+        unsafe  settings that risk the loss of stored data
+        checkout  the reason why no payment can be started
+        golive  the steps that a live instance still lacks
+        findings  the number of orders that need a person
 
-        Each active alarm has a member of its own, such as `silence`.
+        Each active alarm has a member with its name, such as `silence`.
         """
         reasons, dangers, states = self._reasons(), list[str](), list[SourceState]()
         golive = None
@@ -155,8 +156,8 @@ class Probes:
         ]
 
     def _without_names(self, value: Any) -> Any:
-        """Replace the names of unsigned sources by numbers, because the secret addresses of these
-        sources contain their names."""
+        """Replace the names of unsigned sources by numbers. The webhook addresses of these sources
+        are secret, and contain the names."""
         if isinstance(value, dict):
             return {name: self._without_names(each) for name, each in value.items()}
         if isinstance(value, list):
@@ -167,7 +168,7 @@ class Probes:
         return value
 
     async def metrics(self, request: Request) -> Response:
-        """Answer with metrics for Prometheus."""
+        """Answer with metrics in the text format of Prometheus."""
         try:
             state = await health.bounded(health.store_state(self._context))
             nodes = await health.bounded(self._nodes.look())

@@ -1,4 +1,4 @@
-"""The API of proposals that wait for a second person, and of the decisions on them."""
+"""The API of proposals, which wait for a second person, and of the decisions on them."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -41,14 +41,15 @@ class ProposalsAsked:
 
 
 class ProposalRoutes:
-    """Endpoints of proposals. Their code is loaded at the first request."""
+    """Endpoints of proposals. The code of proposals is loaded at the first request."""
 
     def __init__(self, context: AppContext, load: Loaded) -> None:
         self._context = context
         self._load = load
 
     async def list_proposals(self, who: Holder, asked: ProposalsAsked) -> ProposalPageDocument:
-        """List proposals that wait for a second person, then the others, newest first."""
+        """List the proposals that wait for a second person, then the decided and expired proposals,
+        newest first."""
         proposals = await self._load()
         kinds = proposals.shown_to(who.role)
         waiting = [] if asked.before else await proposals.waiting(kinds=kinds)
@@ -59,12 +60,11 @@ class ProposalRoutes:
         }
 
     async def get_proposal(self, proposal: str, who: Holder) -> ProposalDocument:
-        """Return one proposal."""
         proposals = await self._load()
         return proposals.document(await _found(proposals, proposal, who))
 
     async def approve(self, proposal: str, who: Holder, body: BecauseDocument) -> ProposalDocument:
-        """Approve a proposal; its act is carried out at once."""
+        """Approve a proposal. The proposed action is carried out at once."""
         proposals = await self._load()
         found = await _found(proposals, proposal, who)
         kind = proposals.kinds.get(found.kind)
@@ -78,13 +78,13 @@ class ProposalRoutes:
         return await _decide(proposals, found, who, body, proposals.approve)
 
     async def reject(self, proposal: str, who: Holder, body: BecauseDocument) -> ProposalDocument:
-        """Reject a proposal."""
+        """Reject a proposal of another person."""
         proposals = await self._load()
         found = await _found(proposals, proposal, who)
         return await _decide(proposals, found, who, body, proposals.reject)
 
     async def withdraw(self, proposal: str, who: Holder, body: BecauseDocument) -> ProposalDocument:
-        """Withdraw one's own proposal."""
+        """Withdraw your own proposal."""
         proposals = await self._load()
         found = await _found(proposals, proposal, who)
         return await _decide(proposals, found, who, body, proposals.withdraw)
@@ -92,7 +92,8 @@ class ProposalRoutes:
     async def reopen_period(
         self, period: str, who: Holder, body: BecauseDocument
     ) -> Accepted[ProposalDocument]:
-        """Propose to reopen the last closed month. The closed report and journal are kept."""
+        """Propose to reopen the last closed month. The report and journal of the closing are
+        kept."""
         from app.finance.close_period import reopen_period
 
         proposals = await self._load()
@@ -100,9 +101,9 @@ class ProposalRoutes:
         return Accepted(proposals.document(made))
 
     async def see_numbers(self, proposal: str, who: Holder) -> NumbersDocument:
-        """Show the customers' phone numbers for your own approved proposal.
+        """Show the customers' phone numbers that your own approved proposal allows you to see.
 
-        The audit trail records each request for numbers.
+        The audit trail records each request for these numbers.
         """
         proposals = await self._load()
         found = await _found(proposals, proposal, who)

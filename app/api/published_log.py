@@ -1,9 +1,9 @@
-"""Public answers about the log: its key, its signed heads, and proofs that the log was only
+"""Public answers about the log: its keys, its signed checkpoints, and proofs that the log was only
 extended.
 
 With a stored checkpoint, anyone can check that the log was not rewritten. These addresses need no
-token, and are switched off by default. No answer names an order: a head or hash only reveals how
-many entries the log has.
+token, and are switched off by default. The answers name no order. A checkpoint or hash reveals only
+the number of entries in the log.
 """
 
 from typing import Any, Final
@@ -24,16 +24,18 @@ from app.evidence.witnesses import witnesses_of
 PLACE: Final = "/.well-known/tallyhook"
 
 AT_ONCE: Final = 2
-"""Number of requests that may read the log at a time. A proof takes some milliseconds."""
+"""Maximum number of requests that read the log at a time. Computing a proof takes some
+milliseconds."""
 
 MAX_DIGITS: Final = 18
-"""Maximum digits of a log size in an address. Such a number fits into 64 bits."""
+"""Maximum number of digits of a log size in an address. A number with 18 digits fits into 64
+bits."""
 
 _CACHE: Final = {"Cache-Control": "public, max-age=10"}
 
 
 class PublishedLog:
-    """Public endpoints of the log."""
+    """Endpoints that publish the log's checkpoints and proofs to everyone."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
@@ -41,7 +43,7 @@ class PublishedLog:
         self._limiter = CapacityLimiter(AT_ONCE)
 
     def routes(self) -> list[Route]:
-        """Return the routes for the application."""
+        """Return the routes of the published log."""
         return [
             Route(f"{PLACE}/", self.overview),
             Route(f"{PLACE}/checkpoint", self.checkpoint),
@@ -50,7 +52,7 @@ class PublishedLog:
         ]
 
     async def overview(self, request: Request) -> Response:
-        """Return the log's origin, the other addresses, and every key, newest last."""
+        """Return the log's name, the addresses of the other answers, and every key, newest last."""
         async with self._limiter:
             known = await known_log(self._context)
         if known is None:
@@ -79,7 +81,7 @@ class PublishedLog:
         )
 
     async def checkpoint(self, request: Request) -> Response:
-        """Return the newest signed head: C2SP tlog-checkpoint."""
+        """Return the newest signed checkpoint, in the format C2SP tlog-checkpoint."""
         try:
             async with self._limiter:
                 found = await shown_checkpoint(self._context)
@@ -88,7 +90,8 @@ class PublishedLog:
         return PlainTextResponse(found.note, headers=_CACHE)
 
     async def cosigned(self, request: Request) -> Response:
-        """Return the newest head that enough witnesses cosigned: C2SP tlog-cosignature."""
+        """Return the newest checkpoint that enough witnesses have signed, in the format C2SP
+        tlog-cosignature."""
         try:
             async with self._limiter:
                 note = await cosigned_checkpoint(self._context)
@@ -99,8 +102,8 @@ class PublishedLog:
         return PlainTextResponse(note, headers=_CACHE)
 
     async def consistency(self, request: Request) -> Response:
-        """Return a proof that a later log extends an earlier log, as `tallyhook log consistency`
-        prints it."""
+        """Return a proof that the log of one size extends the log of a smaller size. The command
+        `tallyhook log consistency` prints the same proof."""
         old, new = request.path_params["old"], request.path_params["new"]
         if not all(_is_number(each) for each in (old, new)):
             return problem(

@@ -1,9 +1,9 @@
 """The API of results that take seconds to minutes to compute.
 
 The results are reports and journals of any period, verifications of closed months, and previews of
-other matching rules. Separate processes compute them, one at a time. Until a result is ready, the
-answer says that it is being computed. Reports and journals are byte for byte what the command
-writes.
+other matching rules. Separate processes compute the results, one at a time. Until a result is
+ready, the answer says that the work is under way. Reports and journals equal the commands' output
+byte for byte.
 """
 
 import hashlib
@@ -42,18 +42,20 @@ from reconcile.periods import Calendar
 from reconcile.reporting.report import Basis, Scope
 
 AT_ONCE: Final = 1
-"""Maximum number of results that are built at a time. Each needs a core and about 100 MiB of
-memory."""
+"""Maximum number of results that are computed at a time. Each needs a processor core and about 100
+MiB of memory."""
 
 KEPT: Final = 4
-"""Maximum number of cached results. A result has at most about ten MiB, or is stored in a file."""
+"""Maximum number of finished results that are kept. A result has at most about ten MiB, or is
+stored in a file."""
 
 MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
-"""Maximum bytes of a journal in an answer: some 100,000 transactions."""
+"""Maximum size in bytes of a journal in an answer. A journal of this size has about 100,000
+transactions."""
 
 MAX_RULES_BODY: Final = 2 * MAX_BYTES
-"""Maximum bytes of a body with rules. It is twice the limit for rules, because JSON escapes a line
-end or quotation mark with two bytes."""
+"""Maximum bytes of a request body with matching rules. It is twice the limit for the rules' text,
+because JSON escapes a line end or quotation mark with two bytes."""
 
 RETRY_AFTER: Final = {"Retry-After": "5"}
 
@@ -63,8 +65,8 @@ _DAY: Final = len("2026-10-01")
 
 
 MOST_S: Final = 1_800
-"""Time limit of one job in seconds. Reports that take longer can be made with the command or a
-schedule."""
+"""Time limit for computing one result, in seconds. Reports that take longer can be made with the
+command or by the schedule."""
 
 _LIMITS: Final[dict[str, Any]] = {
     "at_once": AT_ONCE,
@@ -123,8 +125,8 @@ class JournalAsked(PeriodAsked):
 
 
 class ReportDocument(TypedDict):
-    """The report as `report period --format json` writes it. A closed month's report is returned
-    byte for byte as it was closed, in the format of the release that closed it."""
+    """A period's report, as `report period --format json` writes it. A closed month's report is
+    returned byte for byte as it was closed, in the format of the release that closed it."""
 
 
 class ReportUnderWayDocument(TypedDict):
@@ -155,10 +157,9 @@ class ReportRoutes:
     async def get_report(
         self, who: str, asked: ReportAsked
     ) -> ReportDocument | UnderWay | Response:
-        """Report what became of a period's orders and money, now or as known at an instant.
+        """Report what became of a period's orders and money, as known now or at an earlier time.
 
-        The report is computed on request. For a minute afterwards, equal requests get the same
-        report.
+        The report is computed on request. Equal requests within a minute get the same report.
         """
         scope, subject = await self._period(asked, basis=asked.basis)
         job = await self._made(
@@ -171,7 +172,7 @@ class ReportRoutes:
     async def get_journal(
         self, who: str, asked: JournalAsked
     ) -> JournalDocument | UnderWay | Response:
-        """Return a period's money as balanced double entries.
+        """Return a period's money as a journal of balanced double entries.
 
         Payments, refunds and lost disputes have the provider's dates. Settlements have the
         statement's dates. Write-offs have the day on which they were accepted.
@@ -195,11 +196,11 @@ class ReportRoutes:
         return StreamingResponse(job.result.parts(), media_type=JOURNAL_FORMS[form].media)
 
     async def verify_periods(self, who: str) -> VerificationDocument | UnderWay:
-        """Verify that closed months still follow from their evidence, the earliest first."""
+        """Verify that every closed month still follows from its evidence, earliest first."""
         return await self._verified(None, by=who)
 
     async def verify_period(self, who: str, period: str) -> VerificationDocument | UnderWay:
-        """Verify that a closed month still follows from its evidence."""
+        """Verify that one closed month still follows from its evidence."""
         return await self._verified(period, by=who)
 
     async def _verified(self, period: str | None, *, by: str) -> VerificationDocument | UnderWay:
@@ -224,7 +225,7 @@ class ReportRoutes:
     ) -> RulesPreviewDocument | UnderWay:
         """Return the matches that other matching rules would add, lose and change.
 
-        The tried rules are not stored.
+        The rules in the request are not stored.
         """
         toml = body["toml"]
         await must_have_read(self._context)
@@ -242,8 +243,8 @@ class ReportRoutes:
         return preview
 
     async def _period(self, asked: PeriodAsked, *, basis: Basis) -> tuple[Scope, str]:
-        """Return the requested period and the key of its job. Equal requests without `as_of` have
-        equal keys, because the key does not contain the present time."""
+        """Return the requested period, and a key by which equal requests share one job. Without
+        `as_of`, the key does not depend on the present time."""
         now, as_of = self._context.clock.now(), asked.as_of
         zone = self._context.calendar_zone
         given = Scope(
@@ -265,7 +266,7 @@ class ReportRoutes:
     async def _made(
         self, what: str, subject: str, make: Callable[[], Awaitable[Any]], *, by: str
     ) -> Job:
-        """Return the finished or running job for a request, and start it if there is none. Raise
+        """Return the job that computes this request's result, and start it if there is none. Raise
         ApiProblem 503 if another job is running, and 409 if the job failed."""
         subject = f"{what} {subject}"
         before = self._jobs.newest(_JOB_KIND, subject)
@@ -287,8 +288,8 @@ class ReportRoutes:
 
 
 async def _preview(context: AppContext, rules: str) -> RulesPreviewDocument | tuple[str, ...]:
-    """Return the changes that these rules cause, or all mistakes in the rules. This runs in a child
-    process, because hostile rules can take seconds."""
+    """Return the changes that these rules would cause, or all mistakes in the rules. Call this in a
+    child process, because malicious rules can take seconds."""
     try:
         return (await preview_rules(context, rules)).document()
     except ConfigurationError as error:
@@ -311,14 +312,15 @@ async def _verification(context: AppContext, period: str | None) -> list[Verifie
 
 
 class _Written:
-    """Unnamed file with a job's result. Its space is freed after the last reader."""
+    """File that holds a job's result and has no name on the disk. Its space is freed after the last
+    reader."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._file)
 
     def parts(self) -> Iterator[bytes]:
-        """Yield the file's bytes. Several callers may read it at the same time."""
+        """Yield the file's bytes in parts. Several callers may read the file at the same time."""
         at = 0
         while part := os.pread(self._file, _PART_BYTES, at):
             yield part
@@ -330,8 +332,8 @@ _PART_BYTES: Final = 64 * 1024
 
 
 def _end(name: str, text: str, *, zone: tzinfo, last: bool) -> Instant:
-    """Parse a time, or a day such as 2026-10-01 in the local zone. Of a day, return the start, or
-    the end if `last`."""
+    """Parse a time, or a day such as 2026-10-01. For a day, return its start in the given time
+    zone, or its end if `last` is true."""
     if len(text) != _DAY:
         return request_body.instant_of(name, text)
     try:

@@ -1,4 +1,5 @@
-"""Reader of the parameters and JSON of API requests, with one sentence for each mistake."""
+"""Parser of the parameters and JSON bodies of API requests. Each mistake is answered with a
+sentence that explains it."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -41,11 +42,12 @@ _AMOUNT = re.compile(r"\d{1,19}(?:\.\d{1,19})?", re.ASCII)
 
 
 GREATEST: Final = 2**63 - 1
-"""Maximum number that a database can store."""
+"""Maximum number that a database column can store."""
 
 
 def order_reference(request: Request) -> str:
-    """Return the order's reference in the path. Raise ApiProblem 422 if it is not valid."""
+    """Return the order's reference in the request's path. Raise ApiProblem 422 if it is not
+    valid."""
     reference = composed(request.path_params["reference"])
     if not is_reference(reference) or not _is_utf8(request.scope.get("raw_path")):
         raise ApiProblem(
@@ -55,8 +57,8 @@ def order_reference(request: Request) -> str:
 
 
 def _is_utf8(path: bytes | None) -> bool:
-    """Return whether a raw path is UTF-8. This cannot be seen in the decoded path, in which the
-    server has replaced all other bytes by U+FFFD."""
+    """Return whether the path's bytes are UTF-8. The decoded path does not show this, because the
+    server replaces invalid bytes by U+FFFD."""
     try:
         unquote_to_bytes(path or b"").decode("utf-8")
     except UnicodeDecodeError:
@@ -65,15 +67,15 @@ def _is_utf8(path: bytes | None) -> bool:
 
 
 def bearer_token(request: Request) -> str:
-    """Return the request's bearer token, or "" if it has none."""
+    """Return the bearer token of the request, or "" if the request has none."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def only_parameters(request: Request, names: Collection[str]) -> None:
-    """Raise ApiProblem 422 for an unknown or repeated query parameter, or a zero byte.
+    """Raise ApiProblem 422 for an unknown or repeated query parameter, or for a zero byte.
 
-    A misspelled filter must not be ignored, and PostgreSQL's text cannot contain zero bytes.
+    A misspelled filter must not be ignored. PostgreSQL's texts cannot contain zero bytes.
     """
     for name, value in request.path_params.items():
         if name != "reference":
@@ -102,16 +104,16 @@ def _refuse_zero_byte(name: str, value: str) -> None:
 
 
 def word_parameter(request: Request, name: str) -> str | None:
-    """Return a query parameter; None if it is absent or empty. Browsers send empty fields of a
-    form."""
+    """Return the value of a query parameter; None if it is absent or empty. An empty value counts
+    as absent, because browsers send empty form fields."""
     return composed(request.query_params.get(name, "")) or None
 
 
 def number_parameter(request: Request, name: str, *, default: int, low: int, high: int) -> int:
-    """Return a whole number from the query. Raise ApiProblem 422 if it is less than `low` or
-    greater than `high`.
+    """Return the whole number in a query parameter. Raise ApiProblem 422 if it is less than `low`
+    or greater than `high`.
 
-    default  value of an absent parameter, reduced to `high` if it is greater
+    default  value if the parameter is absent; reduced to `high` if it is greater
     """
     text = word_parameter(request, name)
     if text is None:
@@ -124,14 +126,14 @@ def number_parameter(request: Request, name: str, *, default: int, low: int, hig
 
 
 def path_number(text: str) -> int:
-    """Return the number in a path. Raise NotFoundError if the text is not a number."""
+    """Return the number in a part of a path. Raise NotFoundError if the text is not a number."""
     if not _NUMBER.fullmatch(text):
         raise NotFoundError(text)
     return int(text)
 
 
 def instant_of(name: str, text: str) -> Instant:
-    """Parse the RFC 3339 moment in a query parameter."""
+    """Parse a query parameter that is an RFC 3339 time. Raise ApiProblem 422 if it is not."""
     try:
         # An unescaped plus sign arrives as a blank, which before an offset can only mean a plus.
         return parse_instant(_UNESCAPED_OFFSET.sub("+", text))
@@ -140,8 +142,8 @@ def instant_of(name: str, text: str) -> Instant:
 
 
 def chosen(request: Request, name: str, words: Sequence[Word]) -> Word | None:
-    """Return a query parameter that must be one of these words; None if absent. Raise ApiProblem
-    422 for other words."""
+    """Return a query parameter whose value must be one of these words; None if it is absent. Raise
+    ApiProblem 422 for any other word."""
     text = word_parameter(request, name)
     word = next((each for each in words if each == text), None)
     if text is not None and word is None:
@@ -150,7 +152,7 @@ def chosen(request: Request, name: str, words: Sequence[Word]) -> Word | None:
 
 
 async def capped_body(request: Request, *, most: int) -> bytes:
-    """Return the request's body. Raise ApiProblem 413 for more than `most` bytes."""
+    """Return the request's body. Raise ApiProblem 413 if it has more than `most` bytes."""
     body = bytearray()
     async for part in request.stream():
         body += part
@@ -160,7 +162,8 @@ async def capped_body(request: Request, *, most: int) -> bytes:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Parse the body as a JSON object, as strictly as the body of a webhook."""
+    """Parse a request body as a JSON object, as strictly as the body of a webhook. Raise ApiProblem
+    400 if this fails."""
     try:
         document = parse(body)
     except Unreadable as error:
@@ -171,7 +174,8 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def texts(body: bytes, kind: type[Stated]) -> Stated:
-    """Parse the body as a document of this type. Raise ApiProblem 422 that lists every mistake."""
+    """Parse a request body as a document of this type. Raise one ApiProblem 422 that lists every
+    mistake."""
     document, members = json_object(body), get_type_hints(kind, include_extras=True)
     required: frozenset[str] = getattr(kind, "__required_keys__", frozenset())
     problems = [f"{name[:60]!a} is not known" for name in document if name not in members]
@@ -186,7 +190,8 @@ def texts(body: bytes, kind: type[Stated]) -> Stated:
 
 
 def _text_fault(value: object, hint: Any) -> str | None:
-    """Return why a value does not fit, such as `is not a text`; None if it fits."""
+    """Return why a value does not fit the declared type, such as `is not a text`; None if it
+    fits."""
     kind, *notes = parts_of(hint)
     limits: dict[str, Any] = {
         name: limit
@@ -210,7 +215,7 @@ _DENIABLE = ("canceled_at", "fulfilled_at")
 
 
 MAX_REFERENCES = 50
-"""Maximum number of references in one PUT. An order has one or two."""
+"""Maximum number of payment references in one PUT request. An order usually has one or two."""
 
 
 _REFERENCE_FORMS = (
@@ -221,10 +226,11 @@ _REFERENCE_FORMS = (
 
 
 MAX_TENDERS = 20
-"""Maximum number of an order's tenders; most have one or two."""
+"""Maximum number of tenders of an order. Most orders have one or two."""
 
 TENDER_KIND: Final = "[a-z][a-z0-9_]{0,39}"
-"""Pattern of a tender's kind. It allows a word such as gift_card, but not the number of a card."""
+"""Pattern of a tender's kind. It allows a word such as gift_card, so that nobody can send a card
+number here."""
 
 Amount = Annotated[
     str | float,
@@ -298,7 +304,8 @@ class ToldDocument(TypedDict):
 
 
 def reported_order(order: str, document: dict[str, Any], *, sources: Collection[str]) -> OrderFacts:
-    """Return what a PUT states about an order. Raise one ApiProblem with every mistake."""
+    """Return the facts that a PUT request states about an order. Raise one ApiProblem 422 that
+    lists every mistake."""
     known = ("amount", "currency", "free", "tenders", *_MOMENTS, "references")
     problems = [
         f"{name[:40]!r} is not known"  # quoted: half a surrogate pair could not be sent back
@@ -331,7 +338,7 @@ def reported_order(order: str, document: dict[str, Any], *, sources: Collection[
 
 
 def _tenders(given: object, price: Money | None, problems: list[str]) -> tuple[Tender, ...] | None:
-    """Return the stated tenders, or None if the body does not state any."""
+    """Return the tenders that the body states, or None if it states none."""
     if given is None:
         return None
     if not isinstance(given, list) or len(given) > MAX_TENDERS:

@@ -1,4 +1,5 @@
-"""The API for the shop's programs: ledgers, the shop's records, the feed, and starting payments."""
+"""The API for the shop's programs: orders' ledgers, facts from the shop, the outcome feed, and the
+start of payments."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -71,7 +72,7 @@ from reconcile.ledger.vocabulary import FindingCode
 from reconcile.money import to_json
 
 MAX_ORDER_BYTES = 64 * 1024
-"""Maximum bytes of a request body. The body that describes an order has a few hundred bytes."""
+"""Maximum bytes of a request body. A body that describes an order has a few hundred bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,20 +100,18 @@ class FeedAsked:
 
 
 class Api:
-    """Endpoints of orders and the feed, and the admission of all callers."""
+    """Endpoints of orders and of the outcome feed. This class also checks the tokens of all
+    callers."""
 
     def __init__(self, context: AppContext, *, alarms: Callable[[], list[str]]) -> None:
-        """Store the context.
-
-        alarms  function that returns a sentence for each active alarm
-        """
         self._context = context
         self._alarms = alarms
         settings = context.settings
         self.most: Mapping[str, int] = {"limit": settings.page_max, "wait": settings.longpoll_max_s}
 
     async def admitted(self, request: Request, scope: Scope) -> str | Holder:
-        """Return the calling program's name, or the person for the scope `operator`.
+        """Return the name of the calling program. For the scope `operator`, return the calling
+        person.
 
         Raise ApiProblem 401 for an invalid token, and 403 for a missing scope.
         """
@@ -123,18 +122,19 @@ class Api:
             return await admit(self._context, token, scope=scope)
 
     async def behind_s(self) -> int:
-        """Return the age of the oldest unread delivery in seconds; 0 if all are read."""
+        """Return the age in seconds of the oldest delivery that is stored but unread; 0 if all are
+        read."""
         return await behind_s(self._context, patience="none")
 
     async def get_order(
         self, request: Request, reference: str, asked: AsOfAsked
     ) -> Answer[LedgerDocument] | Response:
-        """Return the ledger of one order, folded from what is stored now."""
+        """Return an order's ledger, computed from everything that is stored about the order."""
         found = await order_document(self._context, reference, as_of=asked.as_of)
         return await computed(partial(_if_new, request, found), size=len(found["timeline"]))
 
     async def list_orders(self, asked: OrdersAsked) -> OrderPageDocument:
-        """List orders, sorted by reference, with outcome and findings."""
+        """List orders with their outcome and findings, sorted by reference."""
         ledgers = await list_orders(
             self._context,
             after=asked.after,
@@ -150,7 +150,8 @@ class Api:
     async def tell_order(
         self, request: Request, who: str, reference: str
     ) -> Answer[LedgerDocument]:
-        """State what the shop knows about an order. Facts are added, and none is replaced."""
+        """Store what the shop knows about an order. Facts are only added; earlier facts are never
+        replaced."""
         document = request_body.json_object(
             await request_body.capped_body(request, most=MAX_ORDER_BYTES)
         )
@@ -164,7 +165,8 @@ class Api:
         return _of_order(await order_document(self._context, reference, patience="short"))
 
     async def read_feed(self, request: Request, asked: FeedAsked) -> Answer[OutcomePageDocument]:
-        """Read the outcome feed: every published change, in order, without gaps."""
+        """Read the outcome feed: every published change, in the order of publication, without
+        gaps."""
         lost = await read_from(self._context, after=asked.after)
         if lost is not None:
             raise ApiProblem(
@@ -211,8 +213,8 @@ _TAG: Final = re.compile(r'(?:W/)?"([^"]*)"')
 
 
 def _if_new(request: Request, document: LedgerDocument) -> Response:
-    """Return the ledger with an ETag, or status 304 if the client has it already. The tag is weak,
-    because it does not cover `as_of`."""
+    """Return the ledger with an ETag, or status 304 if the client has this ledger already. The tag
+    is weak because it does not cover `as_of`."""
     tag = fingerprint({name: value for name, value in document.items() if name != "as_of"})
     asked = ", ".join(request.headers.getlist("if-none-match"))
     answer = _of_order(document)
@@ -273,7 +275,7 @@ class CheckoutDocument(TypedDict):
 
 
 class Checkouts:
-    """Endpoint that starts payments. `client` is None if checkout is not configured."""
+    """Endpoint that starts payments. The client is None if checkout is not configured."""
 
     def __init__(self, context: AppContext, client: CheckoutClient | None) -> None:
         self._context = context
@@ -282,7 +284,8 @@ class Checkouts:
     async def start_payment(
         self, request: Request, who: str
     ) -> Answer[SessionDocument] | Created[SessionDocument] | Accepted[SessionDocument] | Response:
-        """Start an order's payment: open a session, or return the order's existing session."""
+        """Start an order's payment. Open a payment session, or return the order's existing
+        session."""
         if self._client is None:
             raise ApiProblem(
                 501,
@@ -332,9 +335,9 @@ class Checkouts:
 
 
 def asked_checkout(document: dict[str, Any]) -> tuple[CheckoutRequest, bool]:
-    """Return the checkout request in a body, and whether it asks for a new payment.
+    """Return the checkout request in a body, and whether the body asks for a new payment.
 
-    Raise ApiProblem for unknown names; `open_checkout` checks the values.
+    Raise ApiProblem 422 for unknown names. The values are checked later by `open_checkout`.
     """
     unknown = [name for name in document if name not in (*_PARTS, "new_payment")]
     parts: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,5 @@
-"""JSON Schemas derived from the types of documents; `reconcile.documents` explains the types."""
+"""JSON Schemas derived from the types of the API's documents. The module `reconcile.documents`
+explains these types."""
 
 from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
@@ -25,16 +26,17 @@ _NAMES: Final = {str: "string", int: "integer", float: "number", bool: "boolean"
 
 
 class Schemas:
-    """Component schemas of the requested documents, named like their types without `Document`."""
+    """Collection of the schemas of all requested documents. Each schema is named like its type
+    without `Document`."""
 
     def __init__(self) -> None:
         self.components: dict[str, Schema] = {}
         self._kinds: dict[str, type] = {}
 
     def of(self, kind: Any, *, closed: bool = False) -> Schema:
-        """Return the schema of a type, or a reference to the component of a TypedDict.
+        """Return the schema of a type. For a TypedDict, return a reference to its named schema.
 
-        closed  whether to forbid other members in objects, as in requests
+        closed  whether objects may have no members except the declared ones, as in requests
         """
         origin, args = get_origin(kind), get_args(kind)
         if is_typeddict(kind):
@@ -84,14 +86,14 @@ class Schemas:
 
 def _may_lack(kind: Any) -> bool:
     """Return whether a member is declared as NotRequired. `__required_keys__` does not show this if
-    the annotation is an unevaluated string."""
+    the annotation is still an unevaluated string."""
     inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return get_origin(inner) is NotRequired
 
 
 def _one_of(schemas: Sequence[Schema]) -> Schema:
-    """Return a schema that accepts the values of each of these schemas. Plain types become one
-    schema with a list of types."""
+    """Return a schema that accepts the values of any of these schemas. Plain types are merged into
+    one schema with a list of types."""
     plain = [each for each in schemas if each.keys() <= {"type", "minimum"} and "type" in each]
     others = [each for each in schemas if each not in plain]
     if len(plain) > 1:
@@ -101,7 +103,7 @@ def _one_of(schemas: Sequence[Schema]) -> Schema:
 
 
 def example_of(schema: Schema, schemas: Mapping[str, Schema]) -> Any:
-    """Return an example that the schema allows. Raise KeyError if a part of the schema has no
+    """Return an example value that the schema allows. Raise KeyError if a part of the schema has no
     example."""
     if "examples" in schema:
         return schema["examples"][0]

@@ -1,4 +1,5 @@
-"""The API of unallocated payments, for operators by their own tokens: list, assign, dismiss."""
+"""The API of unallocated payments: list, assign and dismiss them. Operators call it with their own
+tokens."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -53,7 +54,7 @@ class PaymentsAsked(PageAsked):
 
 
 class UnallocatedRoutes:
-    """Endpoints of unallocated payments."""
+    """Endpoints of unallocated payments, which are verified but belong to no order."""
 
     def __init__(self, context: AppContext, proposals: Loaded) -> None:
         self._context = context
@@ -74,7 +75,8 @@ class UnallocatedRoutes:
         return {"payments": [each.document(now=now) for each in page.payments], "next": page.next}
 
     async def assign_payment(self, payment: str, who: Holder, body: AssigningDocument) -> Placed:
-        """Assign a payment to an order, or propose the assignment."""
+        """Assign an unallocated payment to an order. If this needs a second person, only a proposal
+        is made."""
         return await self._place(
             Placing(
                 kind="assign",
@@ -87,7 +89,7 @@ class UnallocatedRoutes:
         )
 
     async def dismiss_payment(self, payment: str, who: Holder, body: DismissingDocument) -> Placed:
-        """Propose that a payment belongs to no order."""
+        """Propose that an unallocated payment belongs to no order."""
         return await self._place(
             Placing(
                 kind="dismiss",

@@ -1,4 +1,4 @@
-"""Opening a checkout session at the payment service exactly once. See README.md."""
+"""The code that opens a checkout session at the payment service exactly once. See README.md."""
 
 __all__ = (
     "ask_session",

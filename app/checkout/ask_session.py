@@ -26,16 +26,17 @@ from app.orders.record_store import keep_records, order_records
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 KEY_TOO_OLD: Final = "key_too_old"
-"""Code of an answer for which no request was sent, because the service may have forgotten the
-idempotency key."""
+"""Code of an answer that was recorded without a request. No request was sent, because the payment
+service may have forgotten the idempotency key."""
 
 SPARE: Final[Duration] = 10 * SECOND
-"""Time for which a row stays claimed after the longest possible call. In this time, the answer is
+"""Time for which a row stays claimed after the longest possible call, so that the answer can be
 committed."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = 15 * MINUTE
-"""Longest pause between two tries for one payment. Pauses begin with FIRST_PAUSE and double."""
+"""Longest pause between two requests for one payment. The first pause takes five seconds, and each
+further pause doubles."""
 
 REPORT_AFTER: Final = 3
 """Number of unclear answers to one request after which the finding `session_unknown` is
@@ -43,14 +44,14 @@ reported."""
 
 
 def hold_for(client: CheckoutClient) -> Duration:
-    """Return the time for which a call claims a row. If the process dies, the claim then ends by
-    itself."""
+    """Return the time for which a call claims a payment's row. The claim then ends by itself, even
+    if the process has died."""
     return Duration(round(client.settings.retry.total_s * SECOND)) + SPARE
 
 
 def never_after(client: CheckoutClient, *, now: Instant) -> Instant:
-    """Return the latest plausible end of a claim or pause. A later end was written by a clock that
-    was ahead."""
+    """Return the latest plausible end of a claim or pause. A later end was written while a clock
+    was wrong."""
     return now + hold_for(client) + LONGEST_PAUSE
 
 
@@ -63,7 +64,7 @@ async def claim(
     """Claim the payment's row, and return it with the bytes to send. Return None if another process
     has claimed it, or if the answer is already recorded.
 
-    row  row to insert before the claim if the payment has none
+    row  row to insert first, if the payment may have none
     """
     now, key = context.clock.now(), payment.key
 
@@ -92,11 +93,13 @@ async def ask_and_record(
     *,
     again: bool = True,
 ) -> tuple[CheckoutPayment, Answered]:
-    """Send the stored request and record the answer. Return the updated payment and the answer.
+    """Send the stored request to the payment service, and record the answer. Return the updated
+    payment and the answer.
 
-    again  whether an earlier claimant may have sent the request, too
+    again  whether the request may have been sent before
 
-    Raises CheckoutDeniedError for an answer that says nothing about the order.
+    Raise CheckoutDeniedError for an answer that says nothing about the order, such as a rejected
+    token.
     """
     try:
         verdict = await client.ask(row.order, row.request, key=row.key, again=again)
@@ -126,12 +129,13 @@ async def ask_and_record(
 
 
 async def give_up(context: AppContext, payment: CheckoutPayment) -> CheckoutPayment:
-    """Record that the key has expired, and notify people."""
+    """Record that the payment's idempotency key has expired, so that people are notified."""
     return await _record(context, payment, AnswerUnclear(code=KEY_TOO_OLD), row=None)
 
 
 def key_spent(payment: CheckoutPayment, client: CheckoutClient, *, now: Instant) -> bool:
-    """Return whether a call that starts now could last until the service forgets the key."""
+    """Return whether the payment service could forget the idempotency key during a call that starts
+    now."""
     return payments.key_is_spent(
         payment,
         now=now,
@@ -147,8 +151,8 @@ async def _record(
     *,
     row: PendingSession | None,
 ) -> CheckoutPayment:
-    """Record an answer, unless it is known already. `row` is the request that will be repeated if
-    the answer is unclear. None means that it must not be repeated."""
+    """Record an answer unless it is known already. If the answer is unclear, the request in `row`
+    will be repeated. None means that no request may be repeated."""
 
     def keep(connection: PlainConnection) -> CheckoutPayment:
         now = context.clock.now()
@@ -191,24 +195,25 @@ def _postpone(
 
 
 def pause_after(tries: int) -> Duration:
-    """Return the pause before the next try."""
+    """Return the pause before the next request, given the number of tries so far."""
     return min(FIRST_PAUSE * (1 << min(tries, 20)), LONGEST_PAUSE)
 
 
 AT_ONCE: Final = 4
-"""Maximum number of requests that are repeated at a time. The remaining connections are for
-customers' calls."""
+"""Maximum number of requests that the background task repeats at a time. The remaining connections
+are for customers' calls."""
 
 IDLE_S: Final = 1.0
-"""Seconds between two searches for due requests. A search costs one index lookup."""
+"""Seconds between two searches for requests that are due. A search costs one index lookup."""
 
 DENIED_S: Final = 30.0
-"""Seconds between two searches for due requests while the service refuses our token. Each search
-sends one request, which tries the token again."""
+"""Seconds between two searches for due requests while the payment service rejects our token. Each
+search sends one request, which tries the token again."""
 
 
 async def ask_again_due(context: AppContext, client: CheckoutClient) -> int:
-    """Send at most AT_ONCE due, unclaimed requests. Return their number."""
+    """Repeat the session requests that are due and unclaimed, at most four at a time. Return how
+    many were found."""
     limit = AT_ONCE if client.denied is None else 1
     now = context.clock.now()
     due = await context.database.on_snapshot(
@@ -263,14 +268,13 @@ async def _pass(context: AppContext, client: CheckoutClient, row: PendingSession
 
 
 def asking_again(context: AppContext, client: CheckoutClient) -> PeriodicTask:
-    """Build the task that repeats requests without a clear answer when they are due."""
+    """Build the background task that repeats session requests without a clear answer when they are
+    due."""
 
     async def release_held() -> None:
         """Release the rows that this process claimed before it was restarted.
 
-        Rows in a shared database are not released, because other processes may have claimed them.
-        If the disk is full at the start, this runs later, and may release a row that a request in
-        progress has claimed since. That is harmless, because `_ask_again` waits for this request.
+        In a shared database nothing is released, because other processes may have claimed the rows.
         """
         if not context.database.shared:
             await context.database.writer.commit(pending.release_all)
