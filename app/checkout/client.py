@@ -1,11 +1,11 @@
-"""The HTTP client of the payment service. A call uses one idempotency key and sends a limited
-number of requests.
+"""The HTTP client of the payment service. Each call uses one idempotency key and sends a limited
+number of requests:
 
-    (a) send one request, for at most `try_s`, and read its answer up to a size limit
+    (a) send one request, for at most `try_s`, and read the answer up to a size limit
     (b) judge the answer (`request.judge_reply`)
-    (c) if it may be repeated, pause, then send the same bytes and the same key again
+    (c) if the request may be repeated, pause, then send the same bytes and the same key again
 
-Leaves out: records and the store. The caller must have committed the key.
+The client stores nothing. The caller must have committed the key before the call.
 """
 
 import asyncio
@@ -33,14 +33,15 @@ from app.core.masking import Mask
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrySettings:
-    """Limits of one call, while a customer waits. A later call may use the key again.
+    """Limits of one call, during which a customer waits. A later call may use the idempotency key
+    again.
 
-    tries     maximum number of requests; the default allows for two failures and a lost answer
-    try_s     seconds for one request and its whole answer; a slow service takes three seconds
-    total_s   seconds for the whole call with its pauses; customers wait no longer
-    first_s   pause before the second request; each later one is twice as long
-    most_s    longest pause, unless the service asks for a longer one
-    jitter_s  maximum random addition to each pause, so that clients do not retry together
+    tries  maximum number of requests; the default allows for two failures and a lost answer
+    try_s  maximum seconds for one request with its whole answer; a slow service takes three seconds
+    total_s  maximum seconds for the whole call with its pauses; customers wait no longer
+    first_s  seconds of the pause before the second request; each later pause is twice as long
+    most_s  maximum seconds of a pause, unless the service asks for a longer one
+    jitter_s  maximum random seconds added to each pause, so that clients do not retry together
     """
 
     tries: int = 5
@@ -52,9 +53,9 @@ class RetrySettings:
 
 
 def pause_before(number: int, *, key: str, asked_s: float, settings: RetrySettings) -> float:
-    """Return the pause in seconds before request `number` (2, 3, …).
+    """Return the seconds to pause before request `number` (2, 3, …) of a call.
 
-    asked_s  minimum pause that the service asked for
+    asked_s  minimum pause in seconds that the service asked for
     """
     # A larger exponent only costs time: `most_s` limits the pause long before.
     grown = settings.first_s * 2.0 ** min(number - 2, 30)
@@ -69,11 +70,12 @@ def _share(key: str, number: int) -> float:
 T = TypeVar("T")
 
 MAX_CALLERS: Final = 2_048
-"""Maximum number of calls at a time in a process. Each call takes a few kilobytes for a minute."""
+"""Maximum number of calls at a time in one process. Each call takes a few kilobytes of memory for a
+minute."""
 
 
 class Flight(Generic[T]):
-    """Running call for an order, and the callers that wait for it."""
+    """A running call for one order, and the callers that wait for it."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -81,18 +83,18 @@ class Flight(Generic[T]):
         self._answer: tuple[object, T] | None = None
 
     def answer_to(self, asked: object) -> T | None:
-        """Return the answer to an earlier caller's equal request; else None."""
+        """Return the stored answer if an earlier caller's request was equal, or None."""
         return self._answer[1] if self._answer is not None and self._answer[0] == asked else None
 
     def leave(self, asked: object, answer: T) -> T:
-        """Store the answer for waiting callers with an equal request, and return it."""
+        """Store the answer for waiting callers whose request is equal, and return it."""
         self._answer = (asked, answer)
         return answer
 
 
 class SingleFlight(Generic[T]):
-    """Queue of one call at a time for each order. Waiting callers with an equal request share its
-    answer."""
+    """Queue that runs one call at a time for each order. Waiting callers with equal requests share
+    one answer."""
 
     def __init__(self, limit: int = MAX_CALLERS) -> None:
         self._limit = limit
@@ -104,8 +106,8 @@ class SingleFlight(Generic[T]):
 
     @asynccontextmanager
     async def of(self, order: str) -> AsyncIterator[Flight[T]]:
-        """Wait until no other caller works on the order, and run the block. Raises
-        CheckoutBusyError if too many wait."""
+        """Wait until no other caller works on the order, then run the block. Raise
+        CheckoutBusyError if too many callers wait."""
         if self._callers >= self._limit:
             raise requests.CheckoutBusyError(
                 "Too many checkouts are being opened right now; try again in a minute."
@@ -124,30 +126,31 @@ class SingleFlight(Generic[T]):
 
 
 LONGEST_HOLD_S: Final = 900.0
-"""Maximum time in seconds for which the service can delay our requests. A longer delay may come
-from a wrong date."""
+"""Maximum seconds for which the service can delay our requests. A longer delay is probably a
+mistake, such as a wrong date."""
 
 WAITS_FOR_ALL: Final = frozenset({"status_429", "status_503"})
-"""Codes of answers whose Retry-After applies to all requests. The Retry-After of a 409 applies only
-to requests with the same idempotency key."""
+"""Codes of answers whose Retry-After header applies to all requests. After a 409, the header
+applies only to requests with the same idempotency key."""
 
 DENIAL_LASTS_S: Final = 300.0
-"""Seconds for which a token that the service refused counts as refused. In this time, this process
-is not ready."""
+"""Seconds for which our token counts as refused after the service has refused it. During this time,
+this process reports that it is not ready."""
 
 TOKEN_DENIED: Final = frozenset({401, 403})
-"""HTTP statuses by which the service says only that it refuses our token."""
+"""HTTP statuses by which the service refuses our token and says nothing else."""
 
 Sleep = Callable[[float], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """Settings for the payment service. Creating them raises ConfigurationError with every problem.
+    """Settings for the payment service. Creating them raises one ConfigurationError that lists
+    every problem.
 
-    base_url  http or https; `api.path` is appended to it
-    token     the bearer token
-    source    the provider account that opens the sessions and sends their webhooks
+    base_url  http or https URL; `api.path` is appended to it
+    token  bearer token for the service
+    source  provider account that opens the sessions and sends their webhooks
     """
 
     base_url: str
@@ -169,11 +172,13 @@ class ClientSettings:
 
 
 class CheckoutClient:
-    """HTTP client of the payment service, one for each process, used as `async with
+    """HTTP client of the payment service. A process has one and uses it as `async with
     CheckoutClient(settings) as client`.
 
-    `transport` replaces the network, and `sleep` waits between requests. `flights` makes calls for
-    one order wait for each other.
+    sleep  function that waits between requests
+    transport  replacement for the network; None for the real network
+
+    Calls for one order wait for each other.
     """
 
     def __init__(
@@ -212,23 +217,23 @@ class CheckoutClient:
 
     @property
     def denied(self) -> int | None:
-        """Return the HTTP status that refused our token within DENIAL_LASTS_S; None if no request
-        was refused, or a later one was accepted."""
+        """Return the HTTP status with which the service refused our token in the last five minutes.
+        Return None if nothing was refused, or if a later request was accepted."""
         if self._denied is None or time.monotonic() - self._denied[1] >= DENIAL_LASTS_S:
             return None
         return self._denied[0]
 
     def mask_for(self, phone: str | None) -> Mask:
-        """Return a mask that hides the phone number and our token in texts to be stored."""
+        """Return a mask that hides this phone number and our token in texts before they are
+        stored."""
         return Mask(phone=phone, token=self.settings.token)
 
     async def ask(self, order: str, body: bytes, *, key: str, again: bool = False) -> Verdict:
         """Send requests for the order's session until the answer is clear or the time is over.
-        Never return a RetryLater.
 
-        again  whether an earlier request may have been sent with this key
+        again  whether an earlier call may have sent a request with this key
 
-        If the network or the service fails, return AnswerUnclear.
+        Return AnswerUnclear if the network or the service fails. RetryLater is never returned.
         """
         verdict = await self._until_clear(order, body, key, lost=again)
         if isinstance(verdict, requests.Denied) and verdict.status in TOKEN_DENIED:
@@ -293,7 +298,8 @@ class CheckoutClient:
 
 
 def client_settings(settings: Settings) -> ClientSettings:
-    """Return the settings for the payment service. Raises ConfigurationError if any are missing."""
+    """Return the settings for the payment service. Raise ConfigurationError if a setting is missing
+    or the token belongs to the other environment."""
     checkout = settings.checkout
     if checkout.base_url is None or checkout.token is None or checkout.source is None:
         raise ConfigurationError(
@@ -313,7 +319,7 @@ def client_settings(settings: Settings) -> ClientSettings:
 
 
 def client_of(settings: Settings) -> CheckoutClient | None:
-    """Return the client of the payment service; None if this instance opens no sessions."""
+    """Return the client of the payment service, or None if this instance opens no sessions."""
     if settings.checkout.base_url is None:
         return None
     return CheckoutClient(client_settings(settings))

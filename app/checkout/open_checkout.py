@@ -3,8 +3,8 @@
     (1) check everything  (2) find the order's payment  (3) commit the intent and its key
     (4) ask the service, again with the same key  (5) record the answer  (6) return the result
 
-The steps are numbered in the code. If a call ends early, the next call for the order continues with
-the committed key.
+The code shows the numbers of these steps. If a call ends early, the next call for the order
+continues with the committed key.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from reconcile.ledger.records import Record
 ASKED_ELSEWHERE: Final = "asked_elsewhere"
 
 LOOK_S: Final = 0.1
-"""Seconds between two checks whether another process has received an answer."""
+"""Seconds between two checks whether another process has recorded an answer."""
 
 
 async def open_checkout(
@@ -51,14 +51,14 @@ async def open_checkout(
     new_payment: bool = False,
     author: str = OWNER,
 ) -> CheckoutResult:
-    """Open a session for the order, or return the one that it has.
+    """Open a session for the order, or return the session that the order has.
 
-    author       who requests the session, for the record
     new_payment  whether the customer tries again after an earlier payment has ended. The new
-                 payment gets a new key. A repeated call returns this payment
+                 payment gets a new idempotency key. A repeated call returns the new payment
+    author  name of the caller that requests the session; stored with the record
 
-    Raises CheckoutRequestError, CheckoutConflictError, PaymentNotOverError or OrderCanceledError if
-    nothing was sent, and UnreachableError if the service refuses our credentials or the store
+    Raise CheckoutRequestError, CheckoutConflictError, PaymentNotOverError or OrderCanceledError if
+    nothing was sent. Raise UnreachableError if the service refuses our credentials or the store
     fails. Calls for one order wait for each other; equal calls share one answer.
     """
     live, requires = context.database.environment == "live", client.settings.api.requires
@@ -147,9 +147,9 @@ class _Opening:
     async def _over_by_now(
         self, payment: CheckoutPayment | None, records: list[Record]
     ) -> str | None:
-        """Return the key of the order's earlier payment if it has ended. Return None if there is no
-        earlier payment, or if later steps report its state. Raises PaymentNotOverError if the
-        payment can still bring money."""
+        """Return the idempotency key of the order's earlier payment if this payment has ended.
+        Return None if there is none, or if later steps report the order's state. Raise
+        PaymentNotOverError if the earlier payment can still bring money."""
         if payment is None:
             return None
         now = self._context.clock.now()
@@ -167,8 +167,8 @@ class _Opening:
         raise not_over(self._request.order, last_deadline(ledger) if answered else None)
 
     async def _paid_already(self, payment: CheckoutPayment | None) -> CheckoutResult | None:
-        """Return a result if the order is paid in another way, or may be. Return None if it is not.
-        Raises OrderCanceledError if the order is unpaid and the shop has canceled it."""
+        """Return a result if the order is paid already, or if the amount paid is in doubt. Return
+        None otherwise. Raise OrderCanceledError if the shop has canceled the unpaid order."""
         order = self._request.order
         try:
             ledger = await explain_order(self._context, order)
@@ -193,7 +193,7 @@ class _Opening:
 
     async def _commit_intent(self) -> CheckoutPayment:
         """Commit the intent to open a payment, and return the order's payment. If another process
-        committed an intent first, that process's payment is returned."""
+        was faster, return the payment of the other process."""
         try:
             await self._write_intent()
         except TallyhookError:
@@ -216,8 +216,8 @@ class _Opening:
             self._signals.evidence_arrived.set()
 
     def _keep_intent(self, connection: PlainConnection) -> PendingSession | None:
-        """Write the intent to open a payment, and return the row of the request to send. Return
-        None if the order has a payment already."""
+        """Store the intent to open a payment, and return the row of the request to send. Return
+        None if the order already has a payment."""
         request = self._request
         known = order_records(connection, request.order)
         payment = payment_of(known)
@@ -287,7 +287,8 @@ class SessionOrderDocument(TypedDict):
 
 
 class SessionDocument(TypedDict):
-    """A session in the payment service's own shape. A refused session has no document."""
+    """A session as the payment service describes sessions. A refused session has no such
+    document."""
 
     reference: Annotated[str | None, "The payment service's reference of the session."]
     status: Literal["open", "paid", "expired", "unknown", "unresolved"]
@@ -318,17 +319,16 @@ def result_document(result: CheckoutResult) -> SessionDocument:
 class CheckoutResult:
     """The state of the order's session.
 
-    state         opened: the customer can pay · paid: the order's ledger says that the customer has
-                  paid · expired: the session has expired without a payment · refused: the service
-                  refuses the session · unknown: the service may have opened the session; the
-                  background task asks again · unresolved: the amount paid is in doubt, and nobody
-                  may be sent to pay before that is settled
-    checkout_url  where the customer pays, if the service gave a URL
-    key           the idempotency key, for questions to the service; None if the order was paid
-                  without us
-    sentence      the state as a sentence for people
-    again_s       seconds for which the service wants no further requests
-    created       whether this call opened the session
+    state  opened: the customer can pay · paid: the order's ledger says that the customer has paid ·
+           expired: the session has expired without a payment · refused: the service refuses the
+           session · unknown: the service may have opened the session, and the background task asks
+           again · unresolved: the amount paid is in doubt, and nobody may be sent to pay until this
+           is settled
+    checkout_url  URL at which the customer pays; None if the service gave no URL
+    key  idempotency key, for questions to the service; None if the order was paid without our call
+    sentence  the state as a sentence for people
+    again_s  seconds for which the service wants no further requests
+    created  whether this call opened the session
     """
 
     state: CheckoutState
@@ -343,8 +343,8 @@ class CheckoutResult:
 
 
 def result_of(payment: CheckoutPayment, answered: Answered) -> CheckoutResult | None:
-    """Build the result from the service's answer. Return None if the stored records are more recent
-    or more certain than the answer."""
+    """Build the call's result from the service's answer. Return None if the stored records are
+    newer or more certain than the answer."""
     opened = payment.opened
     if isinstance(answered, Opened):
         same = opened is not None and opened.session == answered.session
@@ -375,9 +375,10 @@ def opened_result(
 
 
 def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
-    """Update the result from the order's ledger: the order may be paid, or the session expired.
+    """Return the result updated from the order's ledger. The order may be paid, or the session may
+    have expired, in the meantime.
 
-    Raises OrderCanceledError if the shop has canceled the order and no money has come.
+    Raise OrderCanceledError if the shop has canceled the order and no money has come.
     """
     opened = found.session if found.created else None
     paid = payments.paid_sentence(ledger, opened=opened)
@@ -408,8 +409,8 @@ def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
 
 
 def last_deadline(ledger: Ledger) -> Instant | None:
-    """Return the latest deadline of a pending order's attempts. Return None if the order is not
-    pending, or if an attempt has no deadline."""
+    """Return the latest deadline of a pending order's payment attempts. Return None if the order is
+    not pending, or if an attempt has no deadline."""
     deadlines = [each.deadline for each in ledger.attempts if each.outcome == "pending"]
     if ledger.outcome != "pending" or not deadlines or None in deadlines:
         return None
@@ -417,7 +418,8 @@ def last_deadline(ledger: Ledger) -> Instant | None:
 
 
 def not_over(order: str, ask_again_at: Instant | None) -> requests.PaymentNotOverError:
-    """Build the error for a new payment while the earlier one can still bring money."""
+    """Build the error for a request for a new payment while the earlier payment can still bring
+    money."""
     when = "once its outcome is failed, canceled, expired or timed_out"
     if ask_again_at is not None:
         when = f"at {format_instant(ask_again_at)}, or {when}"
@@ -429,7 +431,8 @@ def not_over(order: str, ask_again_at: Instant | None) -> requests.PaymentNotOve
 
 
 def refused_result(payment: CheckoutPayment, reason: str) -> CheckoutResult:
-    """Build the result of a refused session. Its sentence cites the service's reason."""
+    """Build the result for a session that the service refused. Its sentence contains the service's
+    reason."""
     order = payment.requested.order
     return CheckoutResult(
         state="refused",
@@ -441,7 +444,8 @@ def refused_result(payment: CheckoutPayment, reason: str) -> CheckoutResult:
 
 
 def unknown_result(payment: CheckoutPayment, code: str, *, wait_s: float = 0.0) -> CheckoutResult:
-    """Build the result of an unclear answer. Its sentence says what happens next."""
+    """Build the result for an unclear answer of the service. Its sentence says what happens
+    next."""
     again_s = ceil(wait_s) or None
     order = payment.requested.order
     start = f"Whether the payment service opened a session for order {order} is unknown ({code}). "

@@ -1,7 +1,7 @@
-"""Reads the state of an order's payment from the order's records. Also builds a record from each
-answer of the payment service.
+"""The state of an order's payment, read from the order's records, and the records to write for the
+service's answers.
 
-Leaves out: loading and storing records.
+This module neither loads nor stores records.
 """
 
 import hashlib
@@ -29,7 +29,8 @@ _KINDS: Final[dict[type[Answered], RecordKind]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutPayment:
-    """Records that share one idempotency key, which all requests of the payment use."""
+    """One payment of an order: all records with one idempotency key. Every request for this payment
+    uses this key."""
 
     key: str
     requested: Record
@@ -44,7 +45,7 @@ class CheckoutPayment:
 
 
 def payment_of(records: Iterable[Record]) -> CheckoutPayment | None:
-    """Return the order's latest payment; None if none was ever requested."""
+    """Return the order's latest payment, or None if no payment was ever requested."""
     known = sorted(records, key=lambda record: (record.recorded_at, record.record_id))
     asked = [record for record in known if record.kind == "session_requested" and record.key]
     if not asked:
@@ -53,10 +54,10 @@ def payment_of(records: Iterable[Record]) -> CheckoutPayment | None:
 
 
 def payment_with(records: Iterable[Record], key: str) -> CheckoutPayment | None:
-    """Return the payment with this key; None if it was never requested.
+    """Return the payment with this idempotency key, or None if it was never requested.
 
-    The first record of each kind counts, except for the kind `session_unknown`, whose last record
-    counts.
+    If there are several records of one kind, the first counts. For the kind `session_unknown`, the
+    last counts.
     """
     known = sorted(records, key=lambda record: (record.recorded_at, record.record_id))
     own = {record.kind: record for record in reversed(known) if record.key == key}
@@ -76,11 +77,11 @@ def payment_with(records: Iterable[Record], key: str) -> CheckoutPayment | None:
 def check_same(
     payment: CheckoutPayment, request: requests.SoundRequest, *, source: str, details: str | None
 ) -> None:
-    """Raise CheckoutConflictError unless `request` repeats the request of this payment.
+    """Raise CheckoutConflictError unless `request` repeats the earlier request of this payment.
 
-    Once the service has opened or refused the session, only money and source must agree, because
-    nothing more is sent. Before that, everything must agree, because a key must always be sent with
-    the same body.
+    Before the service has opened or refused the session, everything must agree, because a key must
+    always be sent with the same body. Afterwards nothing more is sent, so only money and source
+    must agree.
     """
     before = payment.requested.money
     if before != request.money:
@@ -97,8 +98,8 @@ def check_same(
 
 
 def check_price(records: Iterable[Record], request: requests.SoundRequest) -> None:
-    """Raise CheckoutConflictError if the shop has stated another price for the order. A payment
-    would leave the order unresolved."""
+    """Raise CheckoutConflictError if the shop has stated another price for the order. A payment of
+    the wrong amount would leave the order unresolved."""
     priced = [each for each in records if each.kind == "order_placed" and each.money is not None]
     if not priced:
         return
@@ -122,8 +123,8 @@ def check_price(records: Iterable[Record], request: requests.SoundRequest) -> No
 def check_same_phone(
     payment: CheckoutPayment, request: requests.SoundRequest, *, sent: bytes
 ) -> None:
-    """Raise CheckoutConflictError if the sent body has another phone number. The digest has only a
-    short checksum of it."""
+    """Raise CheckoutConflictError if the body that was sent has another phone number. The stored
+    digest cannot show this reliably, because it contains only a short checksum of the number."""
     if requests.phone_in(sent) != request.phone:
         raise _conflict(payment, request, "with another phone number or other return URLs")
 
@@ -142,10 +143,11 @@ def _conflict(
 def key_is_spent(
     payment: CheckoutPayment, *, now: Instant, lifetime: Duration, reserve: Duration
 ) -> bool:
-    """Return whether a call that starts now could last until the service forgets the key.
+    """Return whether the payment service could forget the idempotency key during a call that starts
+    now.
 
     lifetime  time for which the service remembers a key
-    reserve   longest duration of a call
+    reserve  longest duration of a call
     """
     return now + reserve >= payment.requested.at + lifetime
 
@@ -159,10 +161,10 @@ def wants_payment(ledger: Ledger) -> bool:
 
 
 def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
-    """Return a sentence which says that the order is paid, and which event proves it. Return None
-    if the order is not known to be paid.
+    """Return a sentence which says that the order is paid, and names the event that proves it.
+    Return None if the order is not known to be paid.
 
-    opened  session that this call has opened; None if it opened no session
+    opened  session that the present call has opened; None if it opened no session
     """
     captured = [entry for entry in ledger.entries if entry.kind == "captured"]
     if not captured or ledger.outcome == "unresolved":
@@ -174,10 +176,10 @@ def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
 
 
 def unsettled_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
-    """Return a sentence which says that the amount paid is in doubt. Return None if it is certain,
-    or plainly too small (`amount_differs`).
+    """Return a sentence which says that the amount paid is in doubt. Return None if the amount is
+    certain, or if it is clearly too small.
 
-    opened  session that this call has opened; None if it opened none
+    opened  session that the present call has opened; None if it opened no session
     """
     if ledger.outcome != "unresolved" or ledger.reasons[0].code == "amount_differs":
         return None
@@ -195,10 +197,10 @@ def _did(opened: str | None) -> str:
 
 
 def check_wanted(ledger: Ledger, *, opened: str | None = None) -> None:
-    """Raise OrderCanceledError if the shop has canceled the order, because money for it would have
-    to be returned.
+    """Raise OrderCanceledError if the shop has canceled the order, because a payment would have to
+    be refunded.
 
-    opened  session that this call has opened; None if it opened none
+    opened  session that the present call has opened; None if it opened no session
     """
     did = _did(opened) or "Nothing was sent"
     canceled = ledger.case.filed.canceled
@@ -222,12 +224,13 @@ def intent(
     now: Instant,
     author: str,
 ) -> Record:
-    """Build the record of an intent, which is committed before the first byte is sent.
+    """Build the record of the intent to open a payment. It is committed before the first byte is
+    sent.
 
-    author  who requested the session
+    author  name of the caller that requests the session
 
-    The record's id is derived from the order and the number of its payments. If two
-    processes start the same payment at once, only one of them can write the record.
+    The record's id is derived from the order and the number of its payments. If two processes start
+    the same payment at once, only one can write the record.
     """
     number = sum(record.kind == "session_requested" for record in known)
     name = json.dumps(["session_requested", request.order, number]).encode()
@@ -245,7 +248,7 @@ def intent(
 
 
 def intent_details(request: requests.SoundRequest, mask: Mask) -> str:
-    """Return the JSON that is stored with the intent: the request's digest and its return URLs,
+    """Return the JSON that is stored with the intent: the request's digest, and its return URLs
     with the customer's data masked."""
     given = {"success": request.success_url, "cancel": request.cancel_url}
     urls = {name: url for name, url in given.items() if url is not None}
@@ -272,10 +275,10 @@ def answer_record(
     author: str,
     tell: bool = False,
 ) -> Record:
-    """Build the record of an answer.
+    """Build the record of an answer from the payment service.
 
-    tell    whether people are notified of an unclear answer
-    author  who requested the session
+    tell  whether people are notified of an unclear answer
+    author  name of the caller that requests the session
     """
     opened = answered if isinstance(answered, Opened) else None
     reason = None if tell else STILL_ASKING
@@ -297,8 +300,8 @@ def answer_record(
 
 
 def answer_details(answered: Answered) -> str:
-    """Return the text to store with an answer's record: the answer, or a code for why the answer is
-    unclear."""
+    """Return the text that is stored with an answer's record. For an unclear answer, the text
+    contains a code for the reason."""
     if isinstance(answered, AnswerUnclear):
         return canonical_json({"code": answered.code}).decode()
     return answered.details
@@ -307,8 +310,8 @@ def answer_details(answered: Answered) -> str:
 def adds(answered: Answered, payment: CheckoutPayment, *, tell: bool = False) -> bool:
     """Return whether the answer adds something to the payment's records.
 
-    A second session for one key is always recorded: it is the service's mistake, but a customer can
-    pay in it.
+    A second session for one key is always recorded. It is a mistake of the service, but a customer
+    can pay in it.
     """
     if isinstance(answered, Opened):
         return payment.opened is None or payment.opened.session != answered.session

@@ -1,4 +1,5 @@
-"""A request to open a session: its checks, its bytes, its digest, and the meaning of its answer.
+"""A request to open a session: its checks, its bytes, its digest, and the meaning of the service's
+answer.
 
 The error messages are written for the shop's people.
 
@@ -12,7 +13,7 @@ The error messages are written for the shop's people.
     └── CheckoutBusyError      too many calls at this moment
 
 No error contains a phone number, a URL or a token. A SoundRequest is a request that `check_request`
-has accepted. Leaves out: tokens and keys.
+has accepted. Other modules add the token and the idempotency key.
 """
 
 import hashlib
@@ -44,7 +45,8 @@ from reconcile.money import Money, MoneyError, from_major, is_currency, major_te
 
 
 class CheckoutRequestError(UsageError):
-    """Error for a request that cannot be sent. `problems` holds (field, sentence) pairs."""
+    """Error for a request that cannot be sent. `problems` holds pairs of a field's name and a
+    sentence."""
 
     def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
         super().__init__(" ".join(sentence for _, sentence in problems))
@@ -55,7 +57,7 @@ class CheckoutConflictError(UsageError):
     """Error for a request that differs from the order's earlier request. Nothing was sent.
 
     before  money of the earlier request
-    asked   money of this request. It equals `before` if the requests differ in something else
+    asked  money of the present request; equal to `before` if something else differs
     """
 
     def __init__(self, sentence: str, *, before: Money | None, asked: Money) -> None:
@@ -65,9 +67,10 @@ class CheckoutConflictError(UsageError):
 
 
 class PaymentNotOverError(UsageError):
-    """Error for a new payment while the order's earlier payment has not ended; nothing was sent.
+    """Error for a request for a new payment while the order's earlier payment has not ended.
+    Nothing was sent.
 
-    ask_again_at  latest time at which the earlier payment ends; None if unknown
+    ask_again_at  latest time at which the earlier payment ends; None if this is unknown
     """
 
     def __init__(self, sentence: str, *, ask_again_at: Instant | None = None) -> None:
@@ -76,30 +79,32 @@ class PaymentNotOverError(UsageError):
 
 
 class OrderCanceledError(UsageError):
-    """Error for an order that the shop has canceled. Nothing was sent."""
+    """Error for a request to pay an order that the shop has canceled. Nothing was sent."""
 
 
 class CheckoutDeniedError(UnreachableError):
-    """Error for credentials that the service refuses, or for an address without a service."""
+    """Error raised if the payment service refuses our credentials, or if there is no service at the
+    address."""
 
 
 class CheckoutBusyError(UnreachableError):
-    """Error for a call that is refused because the process already has too many calls."""
+    """Error for a call that is refused because this process already has too many calls."""
 
 
 # --- the request ----------------------------------------------------------------------------------
 
 MAX_URL: Final = 2_048
-"""Maximum number of characters of a URL. Every browser and proxy in use accepts that many."""
+"""Maximum number of characters of a URL. All current browsers and proxies accept URLs of this
+length."""
 
 
 def is_web_address(url: object, *, encrypted: bool = False) -> bool:
-    """Return whether a value is an absolute http or https URL without a user.
+    """Return whether a value is an absolute http or https URL without a user name.
 
     encrypted  whether only https is accepted
 
     URLs with blanks, backslashes or anything but printable ASCII are refused, because programs
-    disagree about their host.
+    disagree about the host of such URLs.
     """
     if not isinstance(url, str) or len(url) > MAX_URL:
         return False
@@ -116,7 +121,8 @@ def is_web_address(url: object, *, encrypted: bool = False) -> bool:
 
 
 def without_query(url: str) -> str:
-    """Return the URL without query and fragment, which may identify a customer."""
+    """Return the URL without its query and fragment, because these parts may identify a
+    customer."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
 
@@ -127,7 +133,8 @@ _AMOUNT = re.compile(r"[+-]?\d{1,19}(\.\d{1,19})?", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutRequest:
-    """The shop's unchecked request. `amount` is in major units; `phone` is E.164 without +."""
+    """The shop's request as it was sent, unchecked. `amount` is in major units; `phone` is an E.164
+    number without the plus sign."""
 
     order: str
     amount: Decimal | int | str
@@ -139,7 +146,7 @@ class CheckoutRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoundRequest:
-    """A request that passed every check."""
+    """A request that has passed every check."""
 
     order: str
     money: Money
@@ -151,9 +158,11 @@ class SoundRequest:
 def check_request(
     request: CheckoutRequest, *, live: bool, requires: Collection[str] = ()
 ) -> SoundRequest:
-    """Check a request. Raises CheckoutRequestError with every problem.
+    """Check the shop's request, and return it as a SoundRequest. Raise one CheckoutRequestError
+    that lists every problem.
 
-    requires  usually optional fields that this service requires
+    live  whether real money is paid
+    requires  names of optional fields that this payment service requires
     """
     money, problem = _exact(request)
     absent = {name for name in _OPTIONAL if getattr(request, name) is None}.difference(requires)
@@ -196,8 +205,8 @@ def _problems(request: CheckoutRequest, *, live: bool) -> Iterator[tuple[str, st
 
 
 def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
-    """Return the amount as money, and a sentence about a mistake, which is empty if there is none.
-    The money is None if the amount is invalid or the currency is unknown."""
+    """Return the amount as money, and a sentence about the amount's mistake or "". The money is
+    None if the amount is invalid or the currency is unknown."""
     amount = request.amount
     if isinstance(amount, bool) or not isinstance(amount, Decimal | int | str):
         return None, "Give the amount as a decimal number or text, never as a binary float."
@@ -213,8 +222,8 @@ def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
 
 
 def request_body(request: SoundRequest) -> bytes:
-    """Return the JSON to send; equal requests give equal bytes. The amount is an exact number
-    (1500.00), which the module `json` cannot write."""
+    """Return the JSON to send. Equal requests give equal bytes. The amount is written as an exact
+    number such as 1500.00."""
     order = (
         f'{{"reference":{_text(request.order)},"amount":{major_text(request.money)},'
         f'"currency":{_text(request.money.currency)}}}'
@@ -232,7 +241,8 @@ def _given(**texts: str | None) -> str:
 
 
 def phone_in(body: bytes) -> str | None:
-    """Return the customer's phone number in a body from `request_body`."""
+    """Return the customer's phone number in a body that `request_body` has built; None if there is
+    none."""
     phone: str | None = json.loads(body).get("customer", {}).get("phone")
     return phone
 
@@ -242,11 +252,11 @@ def _text(value: str) -> str:
 
 
 def request_digest(request: SoundRequest) -> str:
-    """Return `sha256:…` of the request in canonical form, with a checksum in place of the phone
-    number.
+    """Return `sha256:…` of the request in canonical form. The digest covers only a checksum of the
+    phone number.
 
-    A digest of the number would reveal it: the rest of the body is stored, so somebody could try
-    all 10^9 numbers in minutes. See README.md.
+    A digest of the whole number would reveal it. The rest of the body is stored, so somebody could
+    try all 10^9 numbers in minutes. See README.md.
     """
     return fingerprint(
         {
@@ -261,8 +271,8 @@ def request_digest(request: SoundRequest) -> str:
 def phone_check(phone: str | None) -> int | None:
     """Return the phone number's checksum, one of 256 values; None without a number.
 
-    It detects 255 of 256 changed numbers, and millions of numbers share each value. A customer's
-    checksum is equal in every order, so several orders reveal no more than one.
+    It detects 255 of 256 changed numbers. It reveals little, because millions of numbers share each
+    value. A customer's checksum is equal in all orders, so several orders reveal no more than one.
     """
     if phone is None:
         return None
@@ -273,45 +283,46 @@ def phone_check(phone: str | None) -> int | None:
 
 
 MAX_DETAILS: Final = 8_192
-"""Maximum number of characters of an answer that is stored whole with its record."""
+"""Maximum number of characters of a service's answer that is stored whole with its record."""
 
 MAX_REASON: Final = 300
-"""Maximum number of characters stored of the service's reason: about three sentences."""
+"""Maximum number of characters of the service's reason that are stored: about three sentences."""
 
 MAX_PROBLEM: Final = 65_536
-"""Maximum bytes of a refusal in which a reason is searched. Searching a longer one would delay
+"""Maximum bytes of a refusal that is searched for a reason. Searching a longer refusal would delay
 other requests."""
 
 MAX_REFERENCE: Final = 200
-"""Maximum number of characters of a session's reference at the service."""
+"""Maximum number of characters of the session reference that the service gives."""
 
 RETRY_STATUSES: Final = frozenset({408, 409, 425, 429})
-"""HTTP statuses after which a request is repeated with its idempotency key. 408 means that the
+"""HTTP statuses after which the request is repeated with its idempotency key. 408 means that the
 request was too slow, 409 that it is still running, 425 that it came too early, and 429 that there
-were too many."""
+were too many requests."""
 
 DENIED_STATUSES: Final = frozenset({401, 403, 404, 405, 407})
-"""HTTP statuses that concern our credentials or address, and say nothing about the order."""
+"""HTTP statuses that concern our credentials or the address, and say nothing about the order."""
 
 
 HELD_OFF: Final = "asked_to_wait"
-"""Code of a call that sent nothing because the service had asked for a pause."""
+"""Code of a call that sent nothing, because the service had asked for a pause."""
 
 NOT_REACHED: Final = frozenset(
     {"connection_failed", "timed_out", "status_502", "status_503", "status_504", HELD_OFF}
 )
-"""Codes of unclear answers that the service itself did not send."""
+"""Codes of unclear answers that did not come from the service itself, but from the network, a
+gateway or this client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceReply:
-    """HTTP answer of the service to one request.
+    """HTTP answer of the payment service to one request.
 
-    status       None without a complete answer; `problem` is then the reason
-    problem      `connection_failed`, `timed_out`, `too_large` or `encoded`; None for a complete
-                 answer
-    retry_after  Retry-After header, unparsed
-    date         Date header. If Retry-After is a date, the pause is counted from this header
+    status  HTTP status; None if there was no complete answer
+    problem  reason for a missing answer: `connection_failed`, `timed_out`, `too_large` or
+             `encoded`; None for a complete answer
+    retry_after  unparsed Retry-After header
+    date  Date header. If Retry-After is a date, the pause is counted from this header
     """
 
     status: int | None = None
@@ -323,7 +334,8 @@ class ServiceReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """Answer of the service: the session is open. `details` is the stored part."""
+    """The service's answer that the session is open. `details` is the part of the answer to
+    store."""
 
     session: str
     checkout_url: str | None
@@ -333,7 +345,8 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRefused:
-    """Refusal of the service to open a session, with its reason masked and shortened."""
+    """The service's answer that it refuses to open a session. The reason is masked and
+    shortened."""
 
     reason: str
     details: str
@@ -343,8 +356,8 @@ class SessionRefused:
 class AnswerUnclear:
     """A missing answer, or an answer that does not show what the service did.
 
-    code    from a closed list, such as `timed_out`
-    wait_s  seconds that the service asks for before the next request
+    code  reason from a closed list, such as `timed_out`
+    wait_s  seconds that the service asks us to wait before the next request
     """
 
     code: str
@@ -352,21 +365,23 @@ class AnswerUnclear:
 
     @property
     def reached(self) -> bool:
-        """Return whether the service itself answered, rather than a gateway in front of it."""
+        """Return whether the service itself answered. Return False for a failed connection, or for
+        an answer of a gateway in front of the service."""
         return self.code not in NOT_REACHED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denied:
-    """Answer of the service that refuses our credentials or address, and says nothing about the
-    order."""
+    """The service's answer that it refuses our credentials or the address. It says nothing about
+    the order."""
 
     status: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryLater:
-    """Answer of the service: send the request with its key again, after `wait_s` seconds."""
+    """The service's answer that the request should be sent again with its key, after `wait_s`
+    seconds."""
 
     code: str
     wait_s: float = 0.0
@@ -378,10 +393,10 @@ Verdict = Opened | SessionRefused | AnswerUnclear | Denied | RetryLater
 def judge_reply(
     reply: ServiceReply, *, order: str, api: SessionApi, mask: Mask, lost: bool = False
 ) -> Verdict:
-    """Decide what an HTTP answer means for the order's session.
+    """Return what an HTTP answer means for the order's session.
 
-    lost  whether an earlier request with this key may be unanswered. If so, a refusal without a
-          JSON object may come from a gateway, and is unclear
+    lost  whether an earlier request with this key may have been sent and not answered. If so, a
+          refusal without a JSON object counts as unclear, because it may come from a gateway
     """
     status = reply.status
     if status is None:
@@ -447,7 +462,7 @@ def _web_address(url: object) -> str | None:
 
 
 def kept_checkout_url(details: str | None, api: SessionApi) -> str | None:
-    """Return the checkout URL in the stored details of an opened session, if there is one."""
+    """Return the checkout URL in the stored details of an opened session, or None."""
     document = _document_in((details or "").encode())
     url = _web_address(api.read(document).checkout_url) or _web_address(
         find_paths(document, ("read", "checkout_url"))
@@ -476,8 +491,8 @@ def _refused(reply: ServiceReply, mask: Mask) -> SessionRefused:
 
 
 def _retry_after(reply: ServiceReply) -> float:
-    """Return the seconds to wait. A date in Retry-After is compared with the answer's Date header,
-    because our clock may be wrong."""
+    """Return the seconds that the service asks us to wait. A date in Retry-After is compared with
+    the answer's Date header, because our clock may be wrong."""
     text = (reply.retry_after or "").strip()
     if _SECONDS.fullmatch(text):
         return float(text)

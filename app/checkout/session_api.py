@@ -1,7 +1,7 @@
-"""The session API of a payment service, with the parts that differ between services.
+"""Descriptions of the session APIs of payment services: the parts that differ between services.
 
-Leaves out the common parts: the request's form (`request.request_body`), HTTP, keys, repeats, and
-the meaning of statuses. To add a service, add an entry to SESSION_APIS.
+Everything else is common to all services, such as the request's form, repeated requests and the
+meaning of HTTP statuses. To add a service, add an entry to SESSION_APIS.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,8 @@ SANDBOX_TOKENS: Final = ("sandbox_*", "*_sandbox_*", "test_*", "*_test_*")
 
 
 class SessionAnswer(NamedTuple):
-    """Unchecked members of an answer. `expires_at` is in RFC 3339; `order` is our reference."""
+    """Unchecked parts of a service's answer. `expires_at` is an RFC 3339 time; `order` is our
+    reference of the order."""
 
     reference: Any
     checkout_url: Any
@@ -35,13 +36,13 @@ def _as_the_sandbox(document: object) -> SessionAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionApi:
-    """One service's API. The defaults describe the simulated provider.
+    """Description of one service's session API. The defaults describe the simulated provider.
 
-    path            path that opens sessions, after the base URL
-    read            returns the members of a parsed answer
-    requires        fields that this service requires, of `phone`, `success_url` and `cancel_url`;
-                    other services treat them as optional
-    accepted        HTTP statuses that mean an open session
+    path  path that opens sessions; it is appended to the base URL
+    read  function that returns the needed parts of a parsed answer
+    requires  fields that this service requires, although they are optional elsewhere: `phone`,
+              `success_url` or `cancel_url`
+    accepted  HTTP statuses which mean that the session is open
     key_lifetime_s  seconds for which the service remembers an idempotency key
     live_tokens, sandbox_tokens  patterns of the tokens of the two environments
     """
@@ -61,4 +62,4 @@ class SessionApi:
 
 
 SESSION_APIS: Final[Mapping[str, SessionApi]] = {}
-"""APIs of services that differ from the defaults, by profile name."""
+"""Descriptions of services that differ from the defaults. The keys are profile names."""

@@ -1,1 +1,2 @@
-"""The command line: parses words, calls an operation, prints what it returns."""
+"""The command line. It parses a command, calls an operation of another package, and prints the
+result."""

@@ -1,5 +1,5 @@
-"""Commands that list and show breaks and late money, and act on them. Late money is, for example, a
-payment after a cancellation, or a refund that is owed."""
+"""Commands that list, show and settle breaks and late money. Late money is, for example, a payment
+after a cancellation, or a refund that is owed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def list_breaks(
     everything: Annotated[bool, typer.Option("--all", help="Include closed breaks.")] = False,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List open breaks by id. With --all, include closed breaks."""
+    """List open breaks, sorted by id. With --all, include closed breaks."""
     from app.finance.break_acts import living_breaks
     from reconcile.matching.breaks import STATES
     from reconcile.matching.causes import BREAK_CAUSES
@@ -89,7 +89,7 @@ def _print_list(
 
 @breaks_group.command("show")
 def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> None:
-    """Show one break: what differs, the next step, the nearest lines, its history."""
+    """Show one break: the difference, the next step, the nearest lines, and the break's history."""
     from app.finance.break_acts import SeenBreak, one_break
 
     async def work(context: AppContext) -> tuple[SeenBreak, Instant, tzinfo]:
@@ -142,7 +142,7 @@ def _choice(
     ] = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Declare the shared parameters of commands on breaks."""
+    """Declare the parameters that the commands on breaks share."""
 
 
 @breaks_group.command("assign")
@@ -182,7 +182,7 @@ def comment(
 )
 @printing.sharing(_choice)
 def accept(reason: Reason, **choice: Any) -> None:
-    """Write off one or several breaks. A break that one person may not accept alone becomes a
+    """Write off one or several breaks. If one person may not accept a break alone, it becomes a
     proposal.
 
     A break reopens as soon as its money changes. With --where, breaks above one person's limit are
@@ -209,7 +209,7 @@ def match(
     ] = 60,
     **choice: Any,
 ) -> None:
-    """Match a break by hand with unmatched lines. This closes the break, and the breaks of these
+    """Match a break with unmatched lines by hand. This closes the break, and the breaks of these
     lines, at once.
 
     If the sums differ, the next run reports the difference. With --where, each break is matched
@@ -240,8 +240,11 @@ def _act(
     lines: Sequence[str] = (),
     least: int = 0,
 ) -> None:
-    """Act on one break, or on the breaks that --where selects. `one` is the sentence to print for
-    one break. `each` is the verb phrase for several, such as `is accepted`."""
+    """Change one break, or the breaks that --where selects, and print the result.
+
+    one  sentence to print for one break
+    each  verb phrase to print for several breaks, such as `is accepted`
+    """
     from app.finance.break_acts import BreakAct, act_on_breaks, match_lines
 
     if (name is None) == (where is None):
@@ -330,7 +333,8 @@ def unmatch(
     ] = "",
     by: operators.ByOption = None,
 ) -> None:
-    """Undo a match made by hand, even if its break is closed. The next run ignores the match."""
+    """Undo a match that was made by hand, even if its break is closed. The next run ignores the
+    match."""
     from app.finance.break_acts import unmatch_break
 
     was = running.writing(unmatch_break, name, line=line, reason=reason, by=by)
@@ -359,7 +363,7 @@ def list_late(
     ] = False,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List late money as of the last run, with a proposed action."""
+    """List late money as of the last run, with a proposed action for each item."""
     from app.finance.worklist import late_document, late_items
 
     async def documents(context: AppContext) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
@@ -380,7 +384,7 @@ def settle_late_money(
 ) -> None:
     """Decide what to do with late money. A refund stays on the list until the provider reports it.
 
-    If the amount exceeds the limit for one person, accepting it creates a proposal.
+    If the amount exceeds the limit for one person, accepting it only creates a proposal.
     """
     from app.finance.break_acts import SeenBreak
     from app.finance.worklist import settle_late

@@ -1,4 +1,5 @@
-"""Commands on an order's case: attachments of the order and its breaks, letter, checklist."""
+"""Commands about disputes: attachments of an order and its breaks, the letter to the bank, and the
+checklist of evidence."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ def attach(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Attach a file to an order, as an exhibit of the order's letter. The file is erased with the
-    order's data."""
+    """Attach a file to an order. It becomes an exhibit of the letter about the order's dispute. The
+    file is erased with the order's data."""
     _attach("order", order, file, kind, (note, carrier, tracking), by, form)
 
 
@@ -114,7 +115,7 @@ def attachments(
     order: printing.OrderArgument,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """List what is attached to an order and its breaks."""
+    """List the files that are attached to an order and to its breaks."""
     from app.evidence.attachments import attachments_of
 
     found = running.reading(attachments_of, order=order)
@@ -125,7 +126,7 @@ def attachments_of_break(
     name: Annotated[str, typer.Argument(metavar="ID", help="The break's id.")],
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """List what is attached to a break."""
+    """List the files that are attached to a break."""
     from app.evidence.attachments import attachments_of
 
     found = running.reading(attachments_of, break_=name)
@@ -150,7 +151,7 @@ def detach(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Delete an attachment of an order or a break; the audit trail records it."""
+    """Delete an attachment of an order or a break. The audit trail records the deletion."""
     from app.evidence.attachments import detach as delete
 
     gone = running.writing(delete, name, reason=reason, by=by)
@@ -193,7 +194,7 @@ def letter(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Write the letter that answers a dispute, with attachments; say what is missing.
+    """Write the letter that answers a dispute, with its attachments, and print what is missing.
 
     With --format json and without -o, print the letter's content.
     """
@@ -290,7 +291,7 @@ def checklist(
 
 
 def register() -> None:
-    """Add the commands to their groups."""
+    """Add the commands of this module to their groups."""
     such_as = "Example: tallyhook evidence attach ORD-1042 parcel.pdf --kind delivery"
     evidence_group.command("attach", epilog=such_as)(attach)
     evidence_group.command("letter", epilog="Example: tallyhook evidence letter ORD-1042 -o a.pdf")(

@@ -1,9 +1,10 @@
-"""`tallyhook connect`: writes the settings of a new source, and waits for its first delivery.
+"""The command `tallyhook connect`: it writes the settings of a new source, and waits for the first
+delivery.
 
     options, prompts ─▶ checked settings ─▶ settings file ─▶ instructions ─▶ first delivery
 
-Secrets come from a prompt, a file or standard input, because the list of processes shows command
-lines. No secret is printed.
+Secrets come from a prompt, a file or standard input, because command lines are visible to other
+users. No secret is printed.
 
 This module also has the commands that show and check profiles, and that verify signatures without a
 service.
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 DEFAULT_FILE: Final = Path("tallyhook.env")
 MAX_SECRET_BYTES: Final = 64 * 1024
-"""Maximum bytes of a file of secrets."""
+"""Maximum bytes of a file that contains secrets."""
 
 MAX_WAIT_S: Final = 24 * 3600
 _NAME: Final = re.compile(r"[a-z0-9_-]{1,40}")
@@ -138,9 +139,9 @@ def connect(
     ] = 0,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Connect a provider: write the source's settings, and print what to register with it.
+    """Connect a provider: write the source's settings, and print what to register at the provider.
 
-    Settings already in the file are kept. If one of them has another value, the command writes
+    Settings that are already in the file are kept. If one has another value, the command writes
     nothing and reports the difference.
 
     With --wait, the command waits for the first delivery to a running `serve`. If the delivery is
@@ -216,9 +217,9 @@ def _sharing(
     wanted: Mapping[str, str],
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the setting that says whether the provider account is shared. Return nothing if this
-    is not known. Raise UsageError if the account is shared, but no setting distinguishes the shop's
-    payments."""
+    """Return the setting which says whether another shop shares the provider account, or nothing if
+    this is not known. Raise UsageError if the account is shared, but no setting distinguishes this
+    shop's payments."""
     from app.context.configured import ways_to_tell_apart
 
     own, known = _own(source), {**before, **os.environ, **wanted}
@@ -241,8 +242,8 @@ def _sharing(
 
 
 OLD_ADDRESS_DAYS: Final = 396
-"""Number of days for which a replaced address is still accepted. A provider may send chargebacks to
-an old address for a year."""
+"""Number of days for which a replaced webhook address is still accepted. A provider may send
+chargebacks to an old address for a year."""
 
 
 def _address(
@@ -339,8 +340,8 @@ def _secrets(
 
 
 def _as_setting(text: str) -> tuple[str, str]:
-    """Return the name and the value of the setting for these secrets. The text has one secret a
-    line with the newest first, PEM keys, or JSON with key ids."""
+    """Return the name and value of the setting that stores these secrets. The text has one secret
+    in each line, newest first, or PEM keys, or JSON with key ids."""
     if text.lstrip().startswith("{"):
         return "KEYS", json.dumps(_texts(text, "--secret-file"), sort_keys=True)
     listed = secrets_in(text)
@@ -535,7 +536,7 @@ def _await_delivery(source: str, profile: Profile, settings: Settings, *, second
 
 
 def register(application: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command `connect`."""
     application.command(
         epilog="Example: tallyhook connect stripe --secret-file secret.txt --wait 600"
     )(connect)
@@ -554,7 +555,7 @@ Name = Annotated[str, typer.Argument(help="A shipped profile's name, or the path
 
 @profiles_group.command("list")
 def list_profiles(form: printing.FormatOption = printing.Format.table) -> None:
-    """List the profiles that are shipped."""
+    """List the profiles that are shipped with Tallyhook."""
     from app.providers.profile import list_profiles
 
     printing.emit(list_profiles(), columns=COLUMNS, form=form)
@@ -562,7 +563,7 @@ def list_profiles(form: printing.FormatOption = printing.Format.table) -> None:
 
 @profiles_group.command("show")
 def show_profile_file(name: Name, form: printing.FormatOption = printing.Format.table) -> None:
-    """Show a profile with its defaults and the provider's pages that it is based on."""
+    """Show a profile with its defaults, and with the provider's pages on which it is based."""
     from app.providers.connecting import setup_facts
     from app.providers.profile import load_profile, profile_rows, show_profile
 
@@ -581,7 +582,8 @@ def check_profile_file(
     file: Annotated[str, typer.Argument(help="The profile's file.")],
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Report every mistake in a profile file, by line. Exit code 1 if the file has a mistake."""
+    """Report every mistake in a profile file, with its line. The exit code is 1 if the file has a
+    mistake."""
     from app.providers.profile import check_profile
 
     problems = check_profile(file)
@@ -612,8 +614,8 @@ def check_signatures(
         str | None, typer.Option(help="Name or path of the profile for lines that name no profile.")
     ] = None,
 ) -> None:
-    """Verify the signatures of requests. Each line of the input is a request as a JSON object, and
-    each line of the output is a verdict.
+    """Verify the signatures of requests. Each input line is a request as a JSON object. Each output
+    line is a verdict.
 
     The exit code is 0 whatever the verdicts are.
     """

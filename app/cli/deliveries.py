@@ -1,4 +1,4 @@
-"""Commands on the delivery log: list, show, diagnose and reverify."""
+"""Commands on the delivery log, such as list, show, diagnose and reverify."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def list_deliveries(
     ] = 50,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List deliveries, newest first, each with its verdict, and its event's kind, order, claim and
-    money."""
+    """List deliveries, newest first. Each has its verdict, and the kind, order, claim and money of
+    its event."""
     from app.orders.delivery_log import VERDICTS, list_deliveries, listed_delivery, order_cell
 
     if verdict is not None and verdict not in VERDICTS:
@@ -85,8 +85,8 @@ def list_poisoned(
     by: operators.ByOption = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List accepted deliveries that `serve` tried three times to read without success. They are
-    kept, and their orders are held."""
+    """List accepted deliveries that `serve` could not read in three tries. The deliveries are kept,
+    and their orders are held."""
     from app.orders.set_aside import poisoned
     from app.orders.set_aside import retry as read_again
 
@@ -118,9 +118,9 @@ def judge_delivery(
     reason: Annotated[str, typer.Option(help="What the delivery contains, for the audit trail.")],
     by: operators.ByOption = None,
 ) -> None:
-    """State that you know the content of an unreadable message, to release its orders.
+    """State that you know the content of an unreadable delivery, so that its orders are released.
 
-    First look at the cause with `deliveries show`, and at the provider's dashboard. If the message
+    First look at the cause with `deliveries show`, and at the provider's dashboard. If the delivery
     is about money, correct the profile and run `reindex` instead.
     """
     from app.orders.set_aside import judge_unread
@@ -175,9 +175,9 @@ def diagnose_delivery(
     delivery: Annotated[str, typer.Argument(help="The id of a refused delivery.")],
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Find the known mistake that explains a refused delivery.
+    """Find the known mistake that explains why a delivery was refused.
 
-    The delivery stays refused. Exit code 1 if no known mistake explains the refusal.
+    The delivery stays refused. The exit code is 1 if no known mistake explains the refusal.
     """
     from app.context.configured import accounts
     from app.receiving.diagnose import diagnose_delivery
@@ -212,9 +212,10 @@ def replay_delivery(
     yes: YesOption = False,
     by: operators.ByOption = None,
 ) -> None:
-    """Send one delivery's request again with its stored body and headers. Exit code 1 if refused.
+    """Send a delivery's request again with its stored body and headers. The exit code is 1 if the
+    receiver refuses it.
 
-    Its signature is as old as the delivery, so a receiver that checks the age may refuse it. The
+    The signature is as old as the delivery, so a receiver that checks the age may refuse it. The
     audit trail records who sent it.
     """
     from app.core.recorded import send_on
@@ -240,10 +241,11 @@ def reverify_deliveries(
     by: operators.ByOption = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Judge refused deliveries again after a correction, as of the time of their arrival.
+    """Judge refused deliveries again, as of the time of their arrival. Use this after correcting a
+    setting.
 
-    Deliveries that are genuine now are stored as if they had been accepted on arrival. `serve`
-    folds their orders; run `refold` to fold them now.
+    Deliveries that now prove genuine are stored as if they had been accepted on arrival. `serve`
+    folds their orders, which means that it computes the ledgers again. Run `refold` to do this now.
     """
     from app.config.load import load_settings
     from app.context.configured import compile_sources

@@ -1,9 +1,10 @@
-"""`tallyhook demo`: the whole system on this machine, from a customer's phone to an explanation.
+"""The command `tallyhook demo`: it runs the whole system on this machine, from a customer's phone
+to an explanation.
 
 Four processes run: the service, the console, the simulated provider, and this process as the shop.
-The shop places an order for each scenario, opens its checkout session, waits until the provider has
-delivered everything, and compares each order's ledger with what really happened at the provider.
-All communication is real HTTP.
+The shop places an order for each scenario and opens its checkout session. When the provider has
+delivered everything, the shop compares each order's ledger with what really happened at the
+provider. All communication is real HTTP.
 """
 
 import asyncio
@@ -60,25 +61,26 @@ AMOUNT: Final = "1500.00"
 CURRENCY: Final = "KES"
 
 PATIENCE_S: Final = 300.0
-"""Time limit in seconds for a whole run."""
+"""Maximum seconds to wait for one condition, such as the delivery of all events."""
 
 ANSWER_S: Final = 30.0
-"""Time limit in seconds for one answer. The machine may be busy."""
+"""Maximum seconds to wait for one HTTP answer. The machine may be busy."""
 
 AGAIN: Final = (429, 503)
-"""HTTP statuses after which a call is repeated, after the time in Retry-After."""
+"""HTTP statuses after which a call is repeated, when the time in Retry-After has passed."""
 
 LOOK_S: Final = 0.1
 
 SAME_MOMENT_S: Final = 1.0
-"""Seconds within which a Ctrl-C has reached all processes of a terminal."""
+"""Seconds after which a Ctrl-C has reached every process of the terminal."""
 
 Ready = Callable[[], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Party:
-    """Addresses of the two servers, and the token of the service's API."""
+    """Addresses of the service and of the simulated provider, and the token for the service's
+    API."""
 
     service: str
     provider: str
@@ -91,7 +93,7 @@ class Party:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """Result of one scenario: the ledger, and what really happened at the provider."""
+    """Result of one scenario: the order's ledger, and what really happened at the provider."""
 
     scenario: Scenario
     ledger: dict[str, Any]
@@ -99,8 +101,8 @@ class Played:
 
     @property
     def right(self) -> bool:
-        """Return whether the ledger has the right outcome and the right amounts. Amounts of
-        unresolved orders are not compared."""
+        """Return whether the ledger has the right outcome and the right amounts. The amounts of an
+        unresolved order are not compared."""
         if self.ledger["outcome"] != self.truth["outcome"]:
             return False
         if self.ledger["outcome"] == "unresolved":
@@ -110,7 +112,7 @@ class Played:
         return all(totals.get(side) == self.truth.get(side) for side in sides)
 
     def line(self) -> str:
-        """Return the result in one line for people."""
+        """Return the scenario's result as one line for people."""
         first: str = self.ledger["explanation"][0]
         words = first.partition(" [")[0]
         codes = ", ".join(dict.fromkeys(f["code"] for f in self.ledger["findings"]))
@@ -128,10 +130,10 @@ def order_of(scenario: Scenario) -> str:
 
 
 async def until(ready: Ready, *, what: str, watch: Callable[[], None] = lambda: None) -> None:
-    """Call `ready` until it returns true. Raises UnreachableError after PATIENCE_S.
+    """Call `ready` until it returns true. Raise UnreachableError after PATIENCE_S seconds.
 
-    what   the condition in words, for the error
-    watch  function that is called before each try, and may raise an error to end the wait
+    what  the condition in words, for the error
+    watch  function that is called before each try; it may raise an error to end the wait
     """
     ends = monotonic() + PATIENCE_S
     while True:
@@ -153,8 +155,8 @@ async def answers(http: httpx2.AsyncClient, url: str) -> bool:
 async def call(
     http: httpx2.AsyncClient, method: str, url: str, *, again: Collection[int] = AGAIN, **words: Any
 ) -> httpx2.Response:
-    """Send a request, and repeat it after a timeout or if the server asks for it. All requests of
-    the demo are safe to repeat.
+    """Send a request. Repeat it after a failed connection or if the server asks for this. All
+    requests of the demo are safe to repeat.
 
     Raise UnreachableError after PATIENCE_S seconds, or at once for any other error.
     """
@@ -177,7 +179,8 @@ async def call(
 
 
 async def place_orders(http: httpx2.AsyncClient, party: Party) -> Instant:
-    """Register all orders and open all sessions. Return when the last session expires."""
+    """Register all orders and open all sessions. Return the time at which the last session
+    expires."""
     opened = await asyncio.gather(*(_place(http, party, each) for each in SCENARIOS.values()))
     return max(opened)
 
@@ -220,13 +223,13 @@ async def all_delivered(http: httpx2.AsyncClient, party: Party) -> bool:
 async def wait_for_end(
     context: AppContext, http: httpx2.AsyncClient, party: Party, last: Instant
 ) -> None:
-    """Wait until everything is delivered and every session has expired."""
+    """Wait until all events are delivered and every session has expired."""
     await until(lambda: all_delivered(http, party), what="the delivery of all events")
     await asyncio.sleep(max(0.0, (last - context.clock.now()) / SECOND))
 
 
 async def compare(http: httpx2.AsyncClient, party: Party) -> list[Played]:
-    """Compare every order's ledger with what really happened at the provider."""
+    """Return every scenario's ledger together with what really happened at the provider."""
     truths = (await call(http, "GET", f"{party.provider}/sandbox/truth")).json()
     by_order = {entry["order"]: entry for entry in truths}
     played = []
@@ -241,7 +244,7 @@ async def compare(http: httpx2.AsyncClient, party: Party) -> list[Played]:
 async def published_as_folded(
     http: httpx2.AsyncClient, party: Party, played: Sequence[Played]
 ) -> bool:
-    """Return whether the last outcome of each order in the feed equals the outcome in its
+    """Return whether the last published outcome of each order equals the outcome in the order's
     ledger."""
     url = f"{party.service}/api/v1/outcomes?limit=1000"
     feed = await call(http, "GET", url, headers=party.headers)
@@ -250,7 +253,8 @@ async def published_as_folded(
 
 
 async def verdicts(http: httpx2.AsyncClient, party: Party) -> dict[str, int]:
-    """Return the number of deliveries by verdict, from the service's metrics."""
+    """Return how many deliveries have each verdict, from the service's metrics. The keys are
+    verdicts."""
     text = (await call(http, "GET", f"{party.service}/metrics")).text
     counts = {}
     for line in text.splitlines():
@@ -262,14 +266,15 @@ async def verdicts(http: httpx2.AsyncClient, party: Party) -> dict[str, int]:
 
 
 BACKLOG = 128
-"""Maximum number of connections that wait until a server has started."""
+"""Maximum number of connections that can wait while a server is starting."""
 
 STOP_S = 15.0
-"""Seconds that a process has to end before it is killed."""
+"""Seconds within which a process must end; after this time, the process is killed."""
 
 
 def listener_on(wanted: int) -> socket.socket:
-    """Return a socket that listens on the wanted loopback port, or on any free port."""
+    """Return a socket that listens on the loopback address, at the wanted port or else at any free
+    port."""
     for port in (wanted, 0):
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -290,8 +295,8 @@ def address_of(listener: socket.socket) -> tuple[str, int]:
 
 
 def inherited(number: int) -> socket.socket:
-    """Return the listening socket with this file descriptor, inherited from the parent process.
-    Raise UsageError if it is not one."""
+    """Return the listening socket that the parent process has passed on as this file descriptor.
+    Raise UsageError if the descriptor is not a listening socket."""
     try:
         listener = socket.socket(fileno=number)
         if listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
@@ -304,7 +309,8 @@ def inherited(number: int) -> socket.socket:
 
 
 class Child:
-    """Child process `python -m app WORDS…` that serves an inherited socket. Use `async with`."""
+    """Child process `python -m app WORDS…` that serves a socket of this process. Use it with `async
+    with`."""
 
     def __init__(
         self,
@@ -352,7 +358,7 @@ class Child:
         await end_of(process, within_s=STOP_S, component=self.name)
 
     def check(self) -> None:
-        """Raise UnreachableError, with the end of the log, if the process has ended."""
+        """Raise UnreachableError, with the end of the process's log, if the process has ended."""
         if self._process is not None and self._process.returncode is not None:
             tail = self.log.read_text(errors="replace")[-600:].strip()
             why = why_ended(self._process.returncode)
@@ -366,11 +372,11 @@ class Child:
 PATH: Final = "/payments/outcomes"
 
 SECRET: Final = "whsec_ZGVtbyBzaG9wLCBub3QgYSBzZWNyZXQgZWl0aGVyIQ=="  # noqa: S105
-"""Secret that both sides of the demo use. Do not use it elsewhere."""
+"""Secret with which the demo signs the notifications to the shop. Do not use it elsewhere."""
 
 
 class ShopSeen:
-    """Endpoint of the demo's shop. It stores the notifications that it receives.
+    """Endpoint of the demo's shop, which stores the notifications that it receives.
 
     refused  number of notifications with a wrong signature
     """
@@ -382,7 +388,7 @@ class ShopSeen:
         self.refused = 0
 
     async def outcome(self, request: Request) -> Response:
-        """Receive one notification."""
+        """Receive one notification. Answer 401 if its signature is wrong."""
         body = await request.body()
         incoming = Incoming(request.headers.raw, body)
         if self._source.verify(incoming, now=self._clock.now()) is not None:
@@ -395,7 +401,7 @@ class ShopSeen:
         return Response(status_code=204)
 
     async def knows(self, played: Sequence[Played]) -> bool:
-        """Return whether each order's last notification agrees with its ledger."""
+        """Return whether the last notification about each order agrees with the order's ledger."""
         ledgers = [each.ledger for each in played]
         return all(
             self._last.get(ledger["order"], {}).get(word) == ledger[word]
@@ -405,7 +411,7 @@ class ShopSeen:
 
 
 class _ShopServer(uvicorn.Server):
-    """Server that does not handle signals, because the demo handles them."""
+    """HTTP server that leaves signals to the demo."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -414,7 +420,7 @@ class _ShopServer(uvicorn.Server):
 
 @asynccontextmanager
 async def listening(seen: ShopSeen, listener: socket.socket) -> AsyncIterator[None]:
-    """Serve the endpoint on a socket."""
+    """Serve the shop's endpoint on this socket while the block runs."""
     application = Starlette(routes=[Route(PATH, seen.outcome, methods=["POST"])])
     config = uvicorn.Config(application, lifespan="off", log_config=None, access_log=False)
     server = _ShopServer(config)
@@ -429,13 +435,13 @@ async def listening(seen: ShopSeen, listener: socket.socket) -> AsyncIterator[No
 FOLDER: Final = Path("var/demo")
 
 UNIT_S: Final = 0.25
-"""Duration in seconds of one unit of time in a scenario. A session expires after 20 units."""
+"""Duration in seconds of one time unit in a scenario. A session expires after 20 units."""
 
 HOST: Final = "127.0.0.1"
 
 
 async def play(*, once: bool) -> int:
-    """Play all scenarios. Return 0 if every one ended as expected, else 1."""
+    """Play all scenarios. Return 0 if every scenario ended as expected, else 1."""
     _take_folder()
     interruption = _Interruption()
     began = monotonic()
@@ -456,8 +462,8 @@ async def play(*, once: bool) -> int:
 
 
 class _Interruption:
-    """Handler of Ctrl-C and SIGTERM that cancels the task. It remembers the signal, because the
-    signal explains the errors that follow."""
+    """Handler of Ctrl-C and SIGTERM that cancels the demo's task. It remembers the signal, because
+    the signal explains errors that follow."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -472,8 +478,8 @@ class _Interruption:
         self._playing.cancel()
 
     async def or_result(self, work: Awaitable[int]) -> int:
-        """Run the work and return its exit code. If a signal made it fail, return the exit code for
-        the signal."""
+        """Run the work and return its exit code. If it failed because of a signal, return the exit
+        code for this signal."""
         try:
             return await work
         except (asyncio.CancelledError, TallyhookError):
