@@ -1,4 +1,4 @@
-"""Commands on evidence and on the log that seals it."""
+"""Commands on evidence bundles, and on the log that seals all stored data."""
 
 from __future__ import annotations
 
@@ -145,9 +145,9 @@ def check_bundle(
     quorum: QuorumOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Verify a bundle step by step. Needs no database and no configuration.
+    """Verify an evidence bundle step by step. This needs no database and no configuration.
 
-    Exit code 1 if a step fails.
+    The exit code is 1 if a step fails.
     """
     from app.evidence import verify, verify_evidence
 
@@ -176,8 +176,8 @@ def scenario(
     as_of: AsOf = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Write an order's evidence as a scenario that `tallyhook sandbox --play` can play, for bug
-    reports.
+    """Write an order's evidence as a scenario for bug reports. `tallyhook sandbox --play` can play
+    the scenario.
 
     The scenario contains no secrets, phone numbers or names. It contains the amounts, dates and
     references.
@@ -208,7 +208,8 @@ def _reason(with_personal_data: bool, reason: str | None) -> str | None:
 
 
 def refuse_existing(path: Path, *, binary: bool = False) -> None:
-    """Raise UsageError for an existing file, a missing folder, or binary content on a terminal."""
+    """Raise UsageError if the file exists, its folder is missing, or binary content would go to a
+    terminal."""
     if path == printing.STANDARD:
         return printing.check_output(path, binary=binary, what="a bundle")
     if path.exists() or path.is_symlink():
@@ -218,7 +219,7 @@ def refuse_existing(path: Path, *, binary: bool = False) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write content to standard output, or to a new file that only its owner can read."""
+    """Write the content to standard output, or to a new file that only its owner can read."""
     if path == printing.STANDARD:
         with printing.whole_file(path) as output:
             output.write(content)
@@ -274,8 +275,8 @@ def rename(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Continue the log under a new origin. Use it after a restore, if others have checkpoints that
-    the restored log does not contain.
+    """Continue the log under a new origin, which is its name. Use this after a restore, if
+    others have checkpoints that the restored log does not contain.
 
     Stop all services first. Signed checkpoints stay valid under the origin that they name. Notify
     witnesses and partners of the new origin.
@@ -309,8 +310,8 @@ def seal() -> None:
 
 @log_group.command("checkpoint")
 def checkpoint() -> None:
-    """Print the newest signed checkpoint. If you store it elsewhere, it can later show that entries
-    were removed."""
+    """Print the newest signed checkpoint of the log. If you store it elsewhere, it can later show
+    that entries were removed."""
     from app.evidence.prove_sealed import newest_checkpoint
 
     found = running.reading(newest_checkpoint)
@@ -364,7 +365,7 @@ def consistency(
 
 @log_group.command("witnesses")
 def list_witnesses(form: printing.DocumentOption = printing.Format.table) -> None:
-    """Show the witnesses, and the last checkpoint that was published to each place."""
+    """Show the log's witnesses, and the last checkpoint that was published to each place."""
     from app.evidence.witnesses import witness_document
 
     shown = running.reading(witness_document)
@@ -406,9 +407,10 @@ def check_log(
     ] = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Recompute leaves, hashes and heads from rows, and check signatures.
+    """Recompute the whole log from the stored rows, and check its signatures.
 
-    Exit code 1 if anything does not match. The first leaf that does not match is named.
+    The exit code is 1 if anything does not match. The output names the first entry that does not
+    match.
     """
     from app.evidence.keys import own_key
     from app.evidence.verify_log import VerifiedLog, verify_log

@@ -1,4 +1,4 @@
-"""Commands on the go-live checklist, and on deployment files."""
+"""Commands on the go-live checklist and on deployment files."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _WORDS: Final = {
 
 
 def page_of(rows: Sequence[Mapping[str, Any]], *, environment: str, at: Instant) -> str:
-    """Render the checklist as HTML.
+    """Return the go-live checklist as an HTML page.
 
-    rows  documents of the items, from `Item.document`
+    rows  documents of the checklist's items
     """
     from app.core.pages import page
 
@@ -49,7 +49,7 @@ PLAYED = ("scenario", "expected", "seen", "passed", "seconds", "explanation")
 
 
 def register(application: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands `doctor` and `rehearse`."""
     application.command()(doctor)
     application.command()(rehearse)
 
@@ -67,7 +67,7 @@ def doctor(
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """Check configuration, secrets, clock, database, alarms, disk, provider, TLS and profiles, and
-    say what to do. Exit code 1 when something must be done."""
+    say what to do. The exit code is 1 if something must be done."""
     from app.core.logs import configure_logging
     from app.golive.capacity import examine_capacity
     from app.golive.examine import examine
@@ -90,7 +90,7 @@ def rehearse(
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """Play the scenarios with the configured provider while the service runs, and compare the
-    outcomes. Exit code 1 on any difference."""
+    outcomes. The exit code is 1 if an outcome differs."""
     from app.golive.rehearse import play
 
     printing.note("Playing the scenarios. Each may take until its deadline")
@@ -126,7 +126,7 @@ def golive(
     """Show the go-live checklist: what a program can check, and what people must sign.
 
     The command checks keys, the public endpoint and the environment. It adds the results of
-    rehearsals and the signed statements, and prints the list. Exit code 1 until the list is
+    rehearsals and the signed statements, and prints the list. The exit code is 1 until the list is
     complete.
     """
     if invocation.invoked_subcommand is not None:
@@ -162,8 +162,8 @@ def sign(
         str, typer.Option("--note", help="What the person states, and where the proof is kept.")
     ],
 ) -> None:
-    """Sign a statement for an item of the checklist that no program can check. Statements are added
-    and never changed."""
+    """Sign a statement for an item of the checklist that no program can check. Signed statements
+    are never changed."""
     from app.golive import golive
 
     async def signing(context: AppContext) -> str | None:
@@ -200,7 +200,7 @@ SETS: Final = {
 
 @deploy_group.command("list")
 def list_sets(form: printing.FormatOption = printing.Format.table) -> None:
-    """List the sets of files that `deploy show` knows."""
+    """List the sets of files that `deploy show` can print."""
     rows = [
         {"set": name, "files": len(files_of(name)), "what": what} for name, what in SETS.items()
     ]
@@ -216,7 +216,7 @@ def show(
         Path | None, typer.Option("--output", "-o", help="Write the files into this folder.")
     ] = None,
 ) -> None:
-    """Print the files of a set, or write them into a folder. Existing files stay unchanged."""
+    """Print the files of a set, or write them into a folder. Existing files are not replaced."""
     if name not in SETS:
         raise UsageError(f"{name!r} is none of: {', '.join(SETS)}")
     files = files_of(name)
@@ -237,5 +237,5 @@ def show(
 
 
 def files_of(name: str) -> list[Path]:
-    """List the files of a set, by name."""
+    """Return the files of a set, sorted by name."""
     return sorted(FOLDER.joinpath(name).iterdir())

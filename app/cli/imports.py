@@ -1,4 +1,4 @@
-"""Commands that import order books (records), statements and bank files, and list presets. A preset
+"""Commands that import order books, provider statements and bank files, and list presets. A preset
 describes how one kind of export is recognized and read."""
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ IMPORT_COLUMNS = ("number", "published_at", "file", "who", "read", "new", "chang
            "rejected", "withdraws")  # fmt: skip
 
 COLUMNS_NAMED = 20
-"""Maximum number of ignored columns that a message names. JSON lists all of them."""
+"""Maximum number of ignored columns that a message names. The JSON output lists all of them."""
 
 CHANGES_SHOWN = 20
-"""Maximum number of changed rows that are printed."""
+"""Maximum number of changed rows that a table shows."""
 
 COVERED = ("name", "wallet", "since", "until", "by")
 
@@ -47,7 +47,7 @@ Use = Callable[["AppContext", Any], Awaitable["Imported"]]
 
 
 def run_import(use: Use, form: printing.Format) -> None:
-    """Import and print the result. Exit with 1 if the file or some rows were rejected."""
+    """Run an import and print the result. Exit with 1 if the file or some rows were rejected."""
 
     done = _import_one(use)
     if form is printing.Format.table:
@@ -240,14 +240,15 @@ def _options(
     ] = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Declare the shared options of import commands. Each is named like the field of
-    `ImportRequest` that it sets."""
+    """Declare the options that the import commands share. Each option sets the field of
+    `ImportRequest` with the same name."""
 
 
 def request_of(
     path: Path, *, since: str | None, until: str | None, delimiter: str | None, **options: Any
 ) -> ImportRequest:
-    """Build the import request for a file from the command's options."""
+    """Build the import request for a file from the command's options. Raise UsageError if only one
+    of `since` and `until` is given."""
     from app.finance.imports import ImportRequest
 
     if (since is None) != (until is None):
@@ -261,7 +262,7 @@ def request_of(
 
 
 def register(application: typer.Typer) -> None:
-    """Add the command that imports files of every kind."""
+    """Add the command `import`, which imports files of every kind."""
     application.command(
         "import", epilog="Example: tallyhook import october.csv orders.csv bank.xml --dry-run"
     )(import_files)
@@ -288,7 +289,7 @@ def import_files(
     form: printing.DocumentOption = printing.Format.table,
     **options: Any,
 ) -> None:
-    """Import files of any kind. Each file is recognized by its content, and is imported as a whole
+    """Import files of any kind. Each file is recognized by its content. It is imported as a whole
     or not at all.
 
     The provider and the account in a statement determine its source. If several sources are
@@ -333,9 +334,10 @@ person's limit the undo becomes a proposal.
 
 
 def add_past_imports(group: typer.Typer, kind: ImportKind, *, files: str, one: str) -> None:
-    """Add the commands `imports` and `withdraw` of one kind of import.
+    """Add the commands `imports` and `withdraw` for one kind of import.
 
-    files, one  plural and singular for help texts: `order books`, `an order book`
+    files  plural for help texts, such as `the order books`
+    one  singular for help texts, such as `an order book`
     """
 
     @group.command("imports", help=f"List {files} that were imported, newest first.")
@@ -434,7 +436,8 @@ def list_records(
     limit: LimitOption = 50,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List the lines of the order book by key, as known now or at an earlier instant."""
+    """List the lines of the order book, sorted by key. With --as-of, list them as known at an
+    earlier time."""
     from app.finance.read_lines import book_document, list_book
 
     at = printing.moment(as_of, "--as-of")
@@ -506,7 +509,8 @@ def list_statement_lines(
     limit: LimitOption = 50,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List the lines of statements by key, as known now or at an earlier instant."""
+    """List the lines of statements, sorted by key. With --as-of, list them as known at an earlier
+    time."""
     from app.finance.read_lines import list_statement, statement_document
 
     at = printing.moment(as_of, "--as-of")
@@ -556,7 +560,7 @@ mappings_group = typer.Typer(
 
 @mappings_group.command("list")
 def list_mappings(form: printing.FormatOption = printing.Format.table) -> None:
-    """List the saved mappings, by name."""
+    """List the saved mappings, sorted by name."""
     from app.finance.named_mappings import list_mappings
 
     rows = [each.document() for each in running.reading(list_mappings)]
@@ -567,7 +571,7 @@ def list_mappings(form: printing.FormatOption = printing.Format.table) -> None:
 def show_mapping(
     name: Annotated[str, typer.Argument(help="A saved mapping's name.")],
 ) -> None:
-    """Print a mapping's file. You can edit the file and pass it as --mapping FILE."""
+    """Print a saved mapping's file. You can edit the file and pass it as --mapping FILE."""
     from app.finance.named_mappings import one_mapping
 
     printing.print_file(running.reading(one_mapping, name).toml)
@@ -596,10 +600,10 @@ def import_bank_lines(
     """Import a bank's booked lines, which are later reconciled with payouts. If a line is rejected,
     no line is imported, except with --accept-good.
 
-    Importing the same file again, or lines that another file had, changes nothing. Pending lines
-    are left out. For CAMT and OFX, row 1 means the first entry of the file. If a file in another
-    format already covers a day, the import adds no lines for that day. It only adds the bank's
-    reference to the existing lines.
+    Importing the same file again changes nothing. The same is true for lines that another file
+    contained. Pending lines are left out. For CAMT and OFX, row 1 means the first entry of the
+    file. If a file in another format already covers a day, the import adds no lines for that day.
+    It only adds the bank's reference to the existing lines.
     """
     from app.finance.imports import import_bank
 
@@ -642,7 +646,7 @@ def show_bank_line(
     as_of: AsOfOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Show one bank line: what the bank stated, its state, its payouts and their rate."""
+    """Show one bank line: what the bank stated, its state, its payouts and their exchange rate."""
     from app.finance.bank_match import booked_line
 
     at = printing.moment(as_of, "--as-of")
@@ -660,8 +664,8 @@ def show_bank_line(
 
 @bank_group.command("balances")
 def list_bank_balances(form: printing.FormatOption = printing.Format.table) -> None:
-    """List each statement's opening and closing balance, and whether the next statement opens
-    with that closing balance."""
+    """List each bank statement's opening and closing balance. The state shows whether the next
+    statement opens with this closing balance."""
     from app.finance.bank_balances import list_balances
 
     columns = ("account", "opened", "opening", "closed", "closing", "difference", "state", "import")
@@ -682,7 +686,8 @@ coverage_group = typer.Typer(
 
 @coverage_group.command("list")
 def list_coverage(form: printing.FormatOption = printing.Format.table) -> None:
-    """List the days that imported files cover. Files state these days, or people declared them."""
+    """List the days that imported files cover. These days were stated by a file or declared by a
+    person."""
     from app.finance.coverage import list_coverage
 
     rows = [each.document() for each in running.reading(list_coverage)]
@@ -749,7 +754,7 @@ def withdraw_coverage(
     by: operators.ByOption = None,
 ) -> None:
     """Withdraw a declaration of coverage that a person made. To withdraw days that a file states,
-    withdraw its import."""
+    withdraw the file's import."""
     from app.finance.coverage import withdraw_coverage as withdraw
 
     line = running.writing(withdraw, number, reason=reason, by=by)

@@ -1,4 +1,4 @@
-"""Commands for local testing, like those of providers: `trigger` sends test events, and `listen`
+"""Commands for local testing, like those of providers. `trigger` sends test events, and `listen`
 forwards the requests that it receives."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SERVE: Final = "http://127.0.0.1:8080"
 
 DEFAULT_PORT: Final = 8085
 MAX_SHOWN: Final = 300
-"""Maximum characters shown of an answer."""
+"""Maximum number of characters of an HTTP answer that are printed."""
 
 
 ToOption = Annotated[
@@ -57,8 +57,11 @@ def stays_here(to: str) -> bool:
 
 
 def check_target(to: str, *, yes: bool, what: str) -> None:
-    """Raise UsageError if an address is invalid. Without `yes`, also raise it if the address is on
-    another machine."""
+    """Raise UsageError if the address is invalid. Unless `yes` is true, also raise it if the
+    address is on another machine.
+
+    what  what would be sent, for the message
+    """
     from app.core.recorded import target_of
 
     target_of(to, "")
@@ -69,8 +72,8 @@ def check_target(to: str, *, yes: bool, what: str) -> None:
 
 
 def tell_answer(answer: Exchange, *, to: str) -> None:
-    """Print an answer in one line. Raise UnreachableError if there was no answer. Exit with 1 if
-    the request was refused."""
+    """Print an HTTP answer in one line. Raise UnreachableError if there was no answer. Exit with 1
+    if the request was refused."""
     if answer.status is None:
         why = (answer.problem or "").replace("_", " ")
         trusted = " Does this machine trust its certificate?" if to.startswith("https:") else ""
@@ -125,7 +128,7 @@ def trigger(
 
     The command works only in the sandbox. The same command with the same --at sends the same bytes
     with a new signature, as providers do when they repeat an event. Without --at, it sends another
-    body with the same event id. Exit code 1 if the service refuses the event.
+    body with the same event id. The exit code is 1 if the service refuses the event.
     """
     from app.providers.connecting import names_no_order
     from app.providers.examples import WantedEvent, find_example
@@ -174,7 +177,7 @@ def _sends_its_secret(signer: Source) -> bool:
 
 
 def _signer(provider: str, given: str | None) -> tuple[Settings, Source]:
-    """Return the settings and the source whose key signs the events. Raise UsageError if the
+    """Return the settings, and the source whose key signs the test events. Raise UsageError if the
     environment is live, or if not exactly one source fits."""
     from app.config.load import load_settings
     from app.context.configured import compile_sources
@@ -284,7 +287,7 @@ def listen(
     ] = None,
     yes: YesOption = False,
 ) -> None:
-    """Forward what a tunnel or a provider sends here, body and headers unchanged.
+    """Forward the requests that a tunnel or a provider sends here, with body and headers unchanged.
 
     The command listens only on 127.0.0.1. Point a tunnel of your choice there. With --from, the
     command sends the requests of a file instead. The exit code is then 1 if a request was not
@@ -347,8 +350,8 @@ def _send_file(path: Path, forward: str) -> None:
 
 @contextmanager
 def _appending(path: Path) -> Iterator[IO[str]]:
-    """Open a file for appending. A new file can be read only by its owner. Raise UsageError if the
-    file cannot be opened."""
+    """Open a file for appending. If the file is new, only its owner can read it. Raise UsageError
+    if the file cannot be opened."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         with open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:
@@ -358,7 +361,7 @@ def _appending(path: Path) -> Iterator[IO[str]]:
 
 
 def register(application: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands `trigger` and `listen`."""
     application.command(
         epilog="Example: tallyhook trigger stripe payment_intent.succeeded --order ORD-1"
     )(trigger)

@@ -1,6 +1,6 @@
-"""`tallyhook …`: the commands, how `--help` lists them, and how their errors are reported.
+"""The command `tallyhook` with all its subcommands, its help and the reports of its errors.
 
-Heavy modules are imported inside commands, because people notice how long `--help` takes.
+Large modules are imported inside the commands, so that `--help` is fast.
 """
 
 import os
@@ -67,21 +67,21 @@ SECTIONS: Final = {
     "Evidence and personal data": ("evidence", "log", "audit", "erase", "privacy"),
     "The store": ("db", "backup", "restore", "prune", "prove", "refold", "reindex"),
 }
-"""Sections of `tallyhook --help`. Each has commands that one person uses together, in the order of
-their use."""
+"""Sections of `tallyhook --help`. Each has the commands that one person uses together, in the order
+of their use."""
 
 _WHOLE: Final = 1_000
-"""Maximum number of characters that a list shows of a command's first sentence. It is so large that
-every sentence is shown whole."""
+"""Maximum number of characters of a command's first sentence in the help. It is so large that no
+sentence is shortened."""
 
 _THE_LIBRARY_SAYS: Final = "Value error, "
 
 
 class Commands(TyperGroup):
-    """Command group that lists each command with its whole first sentence."""
+    """Command group whose help lists each command with its whole first sentence."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the list of commands, in sections if there are many."""
+        """Write the list of commands for the help, in sections if this is the whole application."""
         sections = SECTIONS if ctx.parent is None else {"Commands": tuple(self.commands)}
         for title, names in sections.items():
             with formatter.section(title):
@@ -90,7 +90,8 @@ class Commands(TyperGroup):
                 )
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command. Remove the library's prefix from the message about an invalid value."""
+        """Run a command. In the message about an invalid value, remove the prefix that the library
+        adds."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -172,7 +173,7 @@ def _root(
         ),
     ] = None,
 ) -> None:
-    """Define the options of `tallyhook` itself."""
+    """Declare the options of `tallyhook` itself."""
     running.GIVEN_FILE.set(token_file)
 
 
@@ -184,7 +185,7 @@ for name, group in GROUPS.items():
 
 
 def run(words: Sequence[str]) -> int:
-    """Run one command and return its exit code. Print errors as sentences."""
+    """Run one command and return its exit code. Errors are printed as sentences."""
     printing.show_what_lacks()
     try:
         code = _typed(words)
@@ -218,8 +219,8 @@ def _is_of_a_text(error: BaseException) -> bool:
 
 
 def application_for(words: Sequence[str]) -> typer.Typer:
-    """Return an application with the command or group that the first word names. If the word names
-    none, include all commands.
+    """Return an application that has only the command or group named by the first word. If there is
+    no such command, return the application with all commands.
 
     Building the whole application takes longer than most commands.
     """
@@ -250,7 +251,7 @@ def _typed(words: Sequence[str]) -> int:
 
 
 def _unwritten(error: OSError) -> int:
-    """Return the exit code for an I/O error. A closed output pipe counts as success."""
+    """Return the exit code for a failed read or write. A closed output pipe counts as success."""
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # else it is tried once more at the end
     if isinstance(error, BrokenPipeError):
         return 0

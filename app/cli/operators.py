@@ -1,4 +1,4 @@
-"""Commands on operators, tokens and the audit trail, and on proposals that need a second person."""
+"""Commands on operators, tokens, the audit trail, and proposals that need a second person."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def add_operator(
     role: Annotated[str, typer.Option(help="finance, support, admin or viewer.")],
     by: ByOption = None,
 ) -> None:
-    """Add a person with a role. The first one must be an admin."""
+    """Add a person with a role. The first person must be an admin."""
     from app.access.operators import ROLES, register_operator
 
     found = next((each for each in ROLES if each == role), None)
@@ -55,7 +55,7 @@ def invite(
     ] = None,
     by: ByOption = None,
 ) -> None:
-    """Print a link for setting a person's console password. It works once, within a day.
+    """Print a link for setting a person's console password. The link works once, within a day.
 
     Use it also to replace a forgotten password.
     """
@@ -150,8 +150,8 @@ def choose_notices_of(
 ) -> None:
     """Choose how a person is notified of assigned breaks and of proposals to approve.
 
-    The person gets one notification of each break and proposal: immediately, or together with
-    others at 8 in the morning. No notification names a customer.
+    Each break or proposal causes one notification. It is sent immediately, or together with others
+    at 8 in the morning. No notification names a customer.
     """
     from app.monitoring.work_notices import PACES, choose_notices
 
@@ -172,7 +172,7 @@ def choose_notices_of(
 
 @operators_group.command("list")
 def list_operators(form: printing.FormatOption = printing.Format.table) -> None:
-    """List all operators by name, disabled ones included.
+    """List all operators, including disabled ones, sorted by name.
 
     `company` is true for operators who sign in with a company account.
     """
@@ -193,7 +193,7 @@ def list_operators(form: printing.FormatOption = printing.Format.table) -> None:
 
 @operators_group.command("disable")
 def disable_operator(name: OperatorName, by: ByOption = None) -> None:
-    """Disable a person; the audit trail keeps their name."""
+    """Disable an operator. The audit trail keeps the person's name."""
     from app.access.operators import retire_operator
 
     running.writing(retire_operator, name=name, by=by)
@@ -219,7 +219,7 @@ def make_own_token(
     name.
 
     Pass the token in --token-file FILE, in TALLYHOOK_OPERATOR_TOKEN, or to the API. `tokens list`
-    lists it by name, and `tokens revoke` revokes it.
+    shows the token's name, and `tokens revoke` revokes the token.
     """
     from app.access.tokens import issue_own_token
 
@@ -269,7 +269,7 @@ def add_token(
     by: ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Make a token and show it once."""
+    """Make a token for a program and show it once."""
     from app.access.tokens import UNNAMED, issue_token, token_of
 
     scopes = _scopes(scope) if scope else UNNAMED
@@ -310,7 +310,7 @@ TOKEN_COLUMNS = ("name", "operator", "scopes", "until", "created_at", "revoked_a
 
 @tokens_group.command("list")
 def list_tokens(form: printing.FormatOption = printing.Format.table) -> None:
-    """List tokens by name, with their scopes. The tokens themselves are not shown."""
+    """List tokens with their scopes, sorted by name. The tokens themselves are not shown."""
     from app.access.tokens import known_tokens
 
     rows = [
@@ -326,7 +326,7 @@ def list_tokens(form: printing.FormatOption = printing.Format.table) -> None:
 
 @tokens_group.command("revoke")
 def revoke_token(name: TokenName, by: ByOption = None) -> None:
-    """Revoke a token. The next request with it is refused."""
+    """Revoke a token. The next request with this token is refused."""
     from app.access.tokens import withdraw_token
 
     running.writing(withdraw_token, name=name, by=by)
@@ -342,7 +342,8 @@ TRAIL_COLUMNS = ("number", "at", "who", "role", "action", "subject", "reason", "
 
 @audit_group.callback()
 def audit() -> None:
-    """Show the audit trail: who did what, to what, when and why. It is append-only."""
+    """Show the audit trail: who did what, to what, when and why. Entries are only added, never
+    changed."""
 
 
 @audit_group.command("list")
@@ -363,7 +364,7 @@ def list_entries(
     ] = 100,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List audit entries, the oldest first."""
+    """List the entries of the audit trail, oldest first."""
     from app.access.operators import MAY, trail
 
     if action is not None and action not in MAY:
@@ -397,7 +398,7 @@ Reason = Annotated[str, typer.Option(help="Why, in your words.")]
 
 
 def proposal_notice(proposal: Proposal) -> str:
-    """Return the notice that a command prints if it has made a proposal instead of acting."""
+    """Return the notice that a command prints if it has only made a proposal."""
     from reconcile.instants import format_instant
 
     return (
@@ -424,7 +425,7 @@ def list_proposals(
     ] = 100,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List proposals that wait for a second person, the first to expire first."""
+    """List proposals that wait for a second person. The first to expire comes first."""
 
     async def work(context: AppContext) -> Sequence[Mapping[str, Any]]:
         proposals = _proposals(context)
@@ -444,7 +445,7 @@ def list_proposals(
 
 @proposals_group.command("show")
 def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> None:
-    """Show one proposal: the act, who proposed it, why, and its result."""
+    """Show one proposal: the proposed act, who proposed it and why, and its result."""
 
     async def work(context: AppContext) -> Mapping[str, Any]:
         proposals = _proposals(context)

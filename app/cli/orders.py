@@ -1,4 +1,4 @@
-"""Commands on orders, checkout and notifications of the shop."""
+"""Commands on orders, on checkout, and on notifications to the shop."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 def print_ledger(
     ledger: Mapping[str, Any], records: Sequence[Mapping[str, Any]], *, zone: tzinfo
 ) -> None:
-    """Print the plain answer and next steps, then reasons, events, money and records.
+    """Print a ledger for people. The plain answer and the next steps come first; reasons, events,
+    money and records follow.
 
-    The plain answer may be read to a customer, so its times are local. All others are in UTC.
+    The plain answer may be read to a customer, so its times are local. All other times are in UTC.
 
-    records  records of the merchant's side, as JSON values
+    records  what the shop's side did, as JSON values
     """
     from app.core.zones import local_text
 
@@ -215,8 +216,8 @@ def find(
 ) -> None:
     """Find an order by anything that the customer knows about it.
 
-    A search for a person needs the role support or finance. The audit trail records it.
-    Exit code 5 if nothing is found.
+    A search for a person needs the role support or finance. The audit trail records it. The exit
+    code is 5 if nothing is found.
     """
     from app.orders.find_orders import find_orders
     from app.orders.sought import understood
@@ -312,7 +313,7 @@ def release_orders(
     reason: Annotated[str, typer.Option(help="The reason, for the audit trail.")] = "",
     by: operators.ByOption = None,
 ) -> None:
-    """Release held orders: they are published, and the shop is notified.
+    """Release held orders. They are then published, and the shop is notified.
 
     An upgrade holds orders that only its new rules make fulfillable. `orders list --finding
     held_back` lists held orders. If one of the given orders is not held, none is released, and the
@@ -388,9 +389,9 @@ def unmask_orders(
     finding: Annotated[str | None, typer.Option(help="All orders with this finding.")] = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Propose to see the customers' phone numbers of several orders. Needs your own token.
+    """Propose to see the customers' phone numbers of several orders. This needs your own token.
 
-    Once another operator has approved, `orders numbers` shows them to you alone, for a day.
+    Once another operator has approved, `orders numbers` shows the numbers to you alone, for a day.
     """
     from app.cli import operators
     from app.orders.customers import NAME, UnmaskRequest, chosen_orders, propose_unmasking
@@ -422,9 +423,9 @@ def numbers(
     proposal: Annotated[str, typer.Argument(metavar="ID", help="The approved proposal's id.")],
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Show the customers' phone numbers of your proposal after its approval.
+    """Show the customers' phone numbers that your approved proposal allows you to see.
 
-    Needs your own token. The audit trail records each order that you look at, each time.
+    This needs your own token. The audit trail records each order that you look at, each time.
     """
     from app.orders.customers import NAME, see_numbers
     from app.wiring.work import proposals_of
@@ -443,13 +444,13 @@ checkout_group = typer.Typer(help="Payments that this installation starts.", no_
 EXIT_CODES: Final = {
     "opened": 0, "paid": 1, "expired": 1, "refused": 1, "unresolved": 1, "unknown": 4
 }  # fmt: skip
-"""Exit codes of a checkout, by its state. 0 means that the customer can pay, 4 that the service
-cannot be reached, and 1 anything else."""
+"""Exit codes of a checkout. The keys are states. 0 means that the customer can pay, 4 that the
+service cannot be reached, and 1 anything else."""
 
 
 @checkout_group.callback()
 def checkout() -> None:
-    """Payments that this installation starts."""
+    """Start payments at the payment service."""
 
 
 @checkout_group.command(
@@ -476,8 +477,8 @@ def start(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Open the order's checkout session, or return the session that is already open. Safe to
-    repeat.
+    """Open the order's checkout session, or return the session that is already open. It is safe to
+    repeat the command.
 
     Exit code 0: the customer can pay · 1: the order is paid, the amount paid is in doubt, its
     session has expired, or the service refuses · 4: nobody knows yet whether the service opened the
@@ -552,8 +553,8 @@ def list_notifications(
     ] = 50,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List notifications, newest first. A notification has the id of its revision in the outcome
-    feed."""
+    """List notifications to the shop, newest first. A notification has the same id as the published
+    change in the outcome feed."""
     from app.orders import notify_shop
 
     chosen = next((each for each in notify_shop.STATES if each == state), None)
@@ -584,7 +585,8 @@ def redeliver(
     ] = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Send notifications again, with the same ids. Further attempts follow for three days."""
+    """Send notifications again, with the same ids. If the shop refuses, further attempts follow for
+    three days."""
     from app.orders import notify_shop
 
     count = running.writing(notify_shop.redeliver, ids or None, by=by)

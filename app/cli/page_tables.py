@@ -1,7 +1,7 @@
 """Tables in Markdown pages that are generated from the program.
 
 `python -m app.cli.page_tables` writes these tables. It also writes config.example.env and the
-digest of this release's verifier. Tests check that all of them are up to date.
+digest of this release's verifier. Tests check that all these files are up to date.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ EXAMPLE: Final = ROOMS.parent / "config.example.env"
 
 
 def command_table() -> str:
-    """Return a Markdown table of all commands in the order of `--help`."""
+    """Return a Markdown table of all commands, in the order of `--help`."""
     commands: Any = typer.main.get_command(application)
     lines = ["Write `tallyhook` before each command:"]
     for names in SECTIONS.values():
@@ -51,7 +51,8 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
 
 
 def with_table(page: str, table: str) -> str:
-    """Return a page with a table replaced. Raise ValueError if the page lacks it.
+    """Return a page with a table replaced by a new version. Raise ValueError if the page does not
+    have the table.
 
     The old table begins with the first line of `table` and ends at an empty line.
     """

@@ -1,5 +1,5 @@
-"""Output of commands as table, JSON, JSON Lines or CSV. Results go to standard output, everything
-else to standard error."""
+"""Output of commands as table, JSON, JSON Lines or CSV. Results go to standard output. Everything
+else goes to standard error."""
 
 import json
 import os
@@ -41,8 +41,11 @@ OrderArguments = Annotated[
 
 
 def moment(text: str | None, option: str) -> Instant | None:
-    """Parse an RFC 3339 instant, or a day, which means its start. Return None for None. Raise
-    UsageError for other text."""
+    """Parse an RFC 3339 time, or a day, which means the start of the day. Return None for None.
+    Raise UsageError for any other text.
+
+    option  name of the option, for the message
+    """
     return None if text is None else _ends(text, option)[0]
 
 
@@ -58,20 +61,20 @@ def _ends(text: str, option: str) -> tuple[Instant, Instant]:
 
 
 def end_of(text: str | None, option: str) -> Instant | None:
-    """Parse the exclusive end of a span: an instant, or a day, which means its end. Raise
-    UsageError for other text."""
+    """Parse the end of a period: an RFC 3339 time, or a day, which is included as a whole. Return
+    None for None. Raise UsageError for any other text."""
     return None if text is None else _ends(text, option)[1]
 
 
 def deadline(text: str | None, option: str) -> Instant | None:
-    """Parse a deadline: an instant, or a day, which means its last second. Raise UsageError for
-    other text."""
+    """Parse a deadline: an RFC 3339 time, or a day, which means its last second. Return None for
+    None. Raise UsageError for any other text."""
     end = end_of(text, option)
     return Instant(end - SECOND) if end is not None and _is_day(str(text)) else end
 
 
 def merchant_zone() -> tzinfo:
-    """Return the merchant's time zone, or UTC."""
+    """Return the merchant's time zone, or UTC if none is configured."""
     from app.config.load import load_settings
     from app.core.zones import zone_named
 
@@ -81,14 +84,20 @@ def merchant_zone() -> tzinfo:
 def local_sentence(
     row: Mapping[str, Any], zone: tzinfo, *, name: str = "sentence"
 ) -> dict[str, Any]:
-    """Return a copy of a row in which the times in the sentence are converted to the zone."""
+    """Return a copy of the row in which the times in one text are converted to the time zone.
+
+    name  member of the row that holds the text
+    """
     from app.core.zones import local_text
 
     return {**row, name: local_text(row[name], zone, named=True)}
 
 
 def local_moment(row: Mapping[str, Any], zone: tzinfo, *, name: str) -> dict[str, Any]:
-    """Return a copy of a row in which the named instant is converted to the zone."""
+    """Return a copy of the row in which one time is converted to the time zone.
+
+    name  member of the row that holds the time
+    """
     from app.core.zones import local_moment as shown
 
     return {**row, name: shown(parse_instant(row[name]), zone)}
@@ -111,7 +120,8 @@ OutputOption = Annotated[
 
 
 def check_output(path: Path | None, *, binary: bool, what: str) -> None:
-    """Raise UsageError for binary output to a terminal, or to a file in a missing folder."""
+    """Raise UsageError for an output that cannot work: binary output to a terminal, or a file in a
+    missing folder."""
     if binary and path is None:
         raise UsageError(f"{what} is a binary format: give -o FILE, or -o - into a pipe")
     if binary and path == STANDARD and sys.stdout.isatty():
@@ -122,8 +132,8 @@ def check_output(path: Path | None, *, binary: bool, what: str) -> None:
 
 @contextmanager
 def whole_file(path: Path | None) -> Iterator[IO[bytes]]:
-    """Yield a writer for a file that appears only when it is complete, and that only its owner can
-    read.
+    """Open a new file for writing, or standard output. The file appears only when it is complete.
+    Only its owner can read it.
 
     Raise UsageError if the file cannot be written.
     """
@@ -140,11 +150,11 @@ def whole_file(path: Path | None) -> Iterator[IO[bytes]]:
 
 
 MAX_NUMBER = 2**63 - 1
-"""Maximum number that the database can store."""
+"""Maximum number that a database column can store."""
 
 
 class Format(StrEnum):
-    """Format of a listing."""
+    """Format in which a command prints its result."""
 
     table = "table"
     json = "json"
@@ -173,8 +183,8 @@ def print_file(text: str) -> None:
 
 
 def _encoded(form: Format | None) -> Format | None:
-    """Return the format of the rows, and prepare the output for it. All formats except tables are
-    written in UTF-8. `csv_excel` is CSV after a byte order mark."""
+    """Return the format in which to print rows, and prepare the output. All formats except tables
+    are written in UTF-8. `csv_excel` becomes CSV after a byte order mark."""
     if form not in (None, Format.table):
         _in_utf_8()
     if form is not Format.csv_excel:
@@ -209,8 +219,8 @@ JsonOption = Annotated[
 def sharing(
     options: Callable[..., None], *, without: Sequence[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that replaces a command's parameter `**options` by the parameters of
-    another function.
+    """Return a decorator for commands. It replaces a command's parameter `**options` by the
+    parameters that another function declares.
 
     options  function that declares the parameters
     without  names of parameters to leave out
@@ -238,7 +248,8 @@ def sharing(
 
 
 def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: Format) -> None:
-    """Print rows. Tables and CSV have only the given columns; JSON has every member."""
+    """Print rows in this format. Tables and CSV show only the given columns. JSON has every
+    member."""
     if form is Format.json:
         print(json_text(list(rows), indent=2))
     elif form is Format.jsonl:
@@ -255,18 +266,19 @@ def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: For
 def emit_up_to(
     limit: int, rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: Format
 ) -> None:
-    """Print rows as `emit` does. If there are `limit` rows, note that there may be more."""
+    """Print rows in this format. If there are `limit` rows, also print that there may be more."""
     emit(rows, columns=columns, form=form)
     if len(rows) == limit:
         note(f"There may be more than {these(rows)}: raise --limit.")
 
 
 ROWS_OF_DOCUMENT: Final = 50
-"""Maximum number of rows shown of one part of a document, such as an order's events."""
+"""Maximum number of rows that a table shows of one part of a document, such as an order's
+events."""
 
 
 def emit_newest(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str]) -> None:
-    """Print the newest rows of a part of a document, and the number of earlier ones."""
+    """Print the last 50 rows as a table, and the number of earlier rows that are not shown."""
     emit(rows[-ROWS_OF_DOCUMENT:], columns=columns, form=Format.table)
     if len(rows) > ROWS_OF_DOCUMENT:
         print(
@@ -276,30 +288,30 @@ def emit_newest(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str]) ->
 
 
 def these(rows: Sequence[Any]) -> str:
-    """Return `this one`, or `these` with the number of rows."""
+    """Return `this one` for a single row, or `these` with the number of rows."""
     return "this one" if len(rows) == 1 else f"these {len(rows):,}"
 
 
 def document(value: Mapping[str, Any], form: Format = Format.json) -> None:
-    """Print one JSON document, on one line for jsonl."""
+    """Print a document as JSON. The format jsonl puts it on one line."""
     print(json_text(value, indent=None if form is Format.jsonl else 2))
 
 
 def printed(value: Mapping[str, Any], form: Format) -> bool:
-    """Print a document unless the format is a table. Return whether it was printed."""
+    """Print the document unless the format is a table. Return whether it was printed."""
     if form is not Format.table:
         document(value, form)
     return form is not Format.table
 
 
 def members(value: Mapping[str, Any]) -> None:
-    """Print a document as a table with one member in each row."""
+    """Print a document as a table that has one row for each member."""
     rows = [{"what": name.replace("_", " "), "value": each} for name, each in value.items()]
     emit(rows, columns=("what", "value"), form=Format.table)
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """Return a value as JSON, with characters escaped that could control a terminal."""
+    """Return a value as JSON. Characters that could control a terminal are escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     if text.replace("\n", "").isprintable():
         return text
@@ -309,8 +321,8 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 
 
 def cell(value: Any) -> str:
-    """Return a value as the text of a spreadsheet cell. Integers stay numbers. Text that a
-    spreadsheet would read as a formula is escaped."""
+    """Return a value as the text of a spreadsheet cell. Texts that a spreadsheet would read as a
+    formula are escaped; integers stay numbers."""
     return str(value) if type(value) is int else safe_cell(_text(value))
 
 
@@ -331,7 +343,7 @@ def _is_money(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """Return a value as text for people. Amounts have thousands separators."""
+    """Return a value as text for people. Amounts get thousands separators."""
     if _is_money(value):
         return f"{value['currency']} {Decimal(value['amount']):,f}"
     return printable(_text(value))
@@ -372,7 +384,7 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
 
 
 _FILE_WIDTH = 200
-"""Line width in characters if the output is not a terminal."""
+"""Width of a line in characters if the output is not a terminal."""
 
 _ANY_WIDTH = 100_000
 
@@ -387,18 +399,19 @@ def _one_below_another(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]
 
 
 def say(sentence: str) -> None:
-    """Print a sentence that may contain text from outside."""
+    """Print a sentence that may contain text from outside. Control characters are made visible."""
     print(printable(sentence))
 
 
 def note(sentence: str) -> None:
-    """Print a sentence for a person, on standard error."""
+    """Print a sentence for people on standard error."""
     print(printable(sentence), file=sys.stderr)
 
 
 @contextmanager
 def progress(label: str, total: int | None) -> Iterator[Any]:
-    """Show a progress bar if standard error is a terminal. Yield the function `advance(count)`."""
+    """Show a progress bar if standard error is a terminal. Yield a function `advance(count)`, which
+    moves the bar."""
     with _bar() as bar:
         if bar is None:
             yield lambda count: None
@@ -432,9 +445,9 @@ def measure(label: str) -> Iterator[Any]:
 
 @contextmanager
 def measure_both(label: str, then: str) -> Iterator[Any]:
-    """Show a progress bar for work in two parts, the second without a total.
+    """Show a progress bar for work in two parts, of which the second has no known total.
 
-    Yields the functions `show(done, total)` and `advance(count)`.
+    Yield the functions `show(done, total)` for the first part and `advance(count)` for the second.
     """
     with _bar() as bar:
         show = _shown_as(bar, label)
@@ -478,21 +491,22 @@ Items = AsyncIterator[Sequence[Mapping[str, Any]]]
 async def for_people(
     items: Items, zone: tzinfo, form: Format, *, name: str = "sentence"
 ) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
-    """Yield rows for printing. In tables, convert the times in sentences to the zone."""
+    """Yield the rows as they are to be printed. For tables, the times in sentences are converted to
+    the time zone."""
     async for rows in items:
         people = form is Format.table
         yield [local_sentence(row, zone, name=name) for row in rows] if people else rows
 
 
 TABLE_MAX = 1_000
-"""Maximum number of rows in a table, which is laid out in memory."""
+"""Maximum number of rows in a table, because a table is laid out in memory."""
 
 
 async def print_document(head: Mapping[str, Any], items: Items, *, name: str, form: Format) -> None:
     """Print one JSON document whose last member is a list of any length.
 
-    head  the members before the list
-    name  the name of the list's member
+    head  members that come before the list
+    name  name of the member that holds the list
     """
     indent = None if form is Format.jsonl else 2
     opening = json_text(head, indent=indent).removesuffix("}").rstrip()
@@ -509,7 +523,8 @@ async def print_document(head: Mapping[str, Any], items: Items, *, name: str, fo
 
 
 async def print_items(items: Items, *, columns: Sequence[str], form: Format) -> int:
-    """Print a list. Return how many rows were left out. Only tables leave out rows."""
+    """Print a list of any length. Return how many rows were left out, which happens only in
+    tables."""
     if form is Format.json:
         await _print_array(items)
         return 0

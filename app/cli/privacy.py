@@ -1,4 +1,4 @@
-"""Commands that keep stored data safe and small: backup, restore, prune, erase, privacy."""
+"""Commands that keep stored data safe and small: backup, restore, prune, erase and privacy."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def privacy() -> None:
 
 
 def register(application: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands `backup`, `restore`, `prune` and `erase`."""
     application.command()(backup)
     application.command()(restore)
     application.command()(prune)
@@ -179,7 +179,8 @@ def stated_losses(
     """Return the losses that a person accepts: a missing journal of erasures, and the reason for
     accepting a gap.
 
-    Raise UsageError if an option has no reason, or a reason has no option.
+    A value is None if the person does not accept the loss. Raise UsageError if an option has no
+    reason, or a reason has no option.
     """
     from app.privacy.replay_erasures import Without
 
@@ -190,21 +191,21 @@ def stated_losses(
 
 
 def stated_gap(said: bool, *, reason: str) -> str | None:
-    """Return the reason for accepting a gap, or None. Raise UsageError if only one of option and
-    reason is given."""
+    """Return the reason for accepting a gap, or None if it is not accepted. Raise UsageError if the
+    option is given without a reason, or a reason without the option."""
     if said != bool(reason.strip()):
         raise UsageError("give both --accept-gap and --reason, or neither")
     return reason if said else None
 
 
 def tell_gap(found: FoundGap | None) -> None:
-    """Print the accepted gap, if there is one."""
+    """Print that a gap was accepted, if there is one."""
     if found is not None:
         printing.note(f"The gap is accepted and recorded: {found.sentence()}.")
 
 
 def tell_erased(replayed: Replayed) -> None:
-    """Print the result of replaying the journal of erasures."""
+    """Print the result of repeating the erasures from the journal of erasures."""
     if replayed.copied:
         printing.note(
             "The journal of erasures was missing, so its copy in the database was used. People "
@@ -238,7 +239,7 @@ def prune(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Delete bodies and headers of settled orders, as `serve` does by itself.
+    """Delete the bodies and headers of settled orders' deliveries, as `serve` does by itself.
 
     Deliveries about no order and no payment, such as a customer's new address, are deleted after
     the same number of days. Unreadable deliveries, and payments of no order, stay: they need a
@@ -338,8 +339,8 @@ def erase(
     searches, and erased automatically as soon as possible. The exit code is then 1, unless
     bookkeeping is the only reason.
 
-    With an operator's own token, the command makes a proposal. The person who approves it types the
-    number again.
+    With an operator's own token, the command makes a proposal. The person who approves the proposal
+    types the number again.
 
     The command searches every column and the attached files for a number or an address, so it reads
     the whole database.
@@ -520,11 +521,11 @@ def export_copy(
     Begin with the copy's file index.html. It names the kept data, its origin, its dates and the
     legal ground. Other people's phone numbers, email addresses and known names are masked. Search
     the copy for names in free texts before you hand it out. Attached PDFs and pictures are listed.
-    The copy contains them, unmasked, only with --with-attachments. It also contains data that an
-    erasure had to keep.
+    The copy contains them, unmasked, only with --with-attachments. The copy also contains data that
+    an erasure had to keep.
 
-    With an operator's own token the command makes a proposal. After its approval, run it again with
-    --proposal and --out.
+    With an operator's own token, the command makes a proposal. After its approval, run the command
+    again with --proposal and --out.
     """
     from app.privacy.export import Exported, ExportRequest, export, propose_export
     from app.wiring.work import proposals_of

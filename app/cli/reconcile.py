@@ -1,4 +1,5 @@
-"""Commands that reconcile: run, show, list, preview, and the rules in force."""
+"""Commands that reconcile payments with books and statements: run, show, list, preview, and the
+matching rules."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ CSV = (*BREAKS[:-1], "assignee", "since", "cites", "next_step", "sentence")
 
 
 async def print_run(context: AppContext, found: Ran, form: printing.Format) -> None:
-    """Print a run's control totals, then its breaks as they are loaded."""
+    """Print a reconciliation: first its control totals, then its breaks while they are loaded."""
     from app.finance.break_acts import breaks_of_run
     from app.finance.reconcile_period import run_document
 
@@ -127,13 +128,13 @@ def run(
 ) -> None:
     """Match everything and store the result.
 
-    Without --from, --to, --as-of and --rules the run opens new breaks, and closes breaks that new
-    evidence has resolved. With any of these options it changes no break.
+    Without --from, --to, --as-of and --rules, the run opens new breaks, and closes breaks that new
+    evidence has resolved. With any of these options, it changes no break.
 
-    Totals have six sides. `book` has the lines of the order book. `takings` has captures, compared
-    with the book. `settlement` has captures, compared with the statements. `statement` has the
-    lines of the statements. `payouts` has the sums of the statements' payouts, compared with the
-    bank. `bank` has the booked bank lines.
+    The totals have six sides. `book` contains the lines of the order book. `takings` contains the
+    captured payments, compared with the book. `settlement` contains the captured payments, compared
+    with the statements. `statement` contains the lines of the statements. `payouts` contains the
+    sums of the statements' payouts, compared with the bank. `bank` contains the booked bank lines.
     """
     from app.finance.reconcile_period import RunRequest
 
@@ -152,7 +153,7 @@ def run(
 
 
 MOST_PROCESSES: Final = 2
-"""Default maximum of matching processes, each of about 100 MiB."""
+"""Default for the maximum number of matching processes. Each needs about 100 MiB of memory."""
 
 
 def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
@@ -178,8 +179,10 @@ def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
 
 
 def _interrupted(number: int | None = None) -> str:
-    """Return a message that says what an interrupted run stored. `number` is the number of the
-    stored run, or None if the run was not stored."""
+    """Return a message that says what an interrupted run has stored.
+
+    number  number of the stored run; None if the run was not stored
+    """
     if number is not None:
         return (
             f"Interrupted while printing. Run {number} is stored: `tallyhook reconcile show "
@@ -235,7 +238,8 @@ def preview(
     ],
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Show which matches other rules would add, lose and change, with money. Nothing is stored."""
+    """Show which matches other rules would add, lose and change, with amounts. Nothing is
+    stored."""
     from app.finance.match_rules import RulesPreview, preview_rules
     from app.finance.reconcile_rows import rows_ahead
 
@@ -277,7 +281,7 @@ def _print_preview(found: RulesPreviewDocument) -> None:
 
 @rules_group.command("show")
 def show_rules(form: printing.DocumentOption = printing.Format.table) -> None:
-    """Show the rules in force, and who saved them at what time."""
+    """Show the matching rules in force, with the person who saved them and the time."""
     from app.finance.match_rules import current_rules, rules_document
 
     found = running.reading(current_rules)
@@ -303,9 +307,8 @@ def save(
         ),
     ] = "",
 ) -> None:
-    """Put the rules of a file in force for future runs. Run `reconcile preview` first to see what
-    they would change. If the rules in force limit what one person may do, this becomes a proposal.
-    """
+    """Put the rules of a file in force for future runs. Run `reconcile preview` first to see the
+    effect. If the rules in force limit what one person may do, this becomes a proposal."""
     from app.access.proposal import Proposal
     from app.finance.match_rules import save_rules
 
@@ -338,7 +341,7 @@ fees_group = typer.Typer(
 
 @fees_group.callback()
 def fees() -> None:
-    """Fees that providers took, and the rules that explain them."""
+    """Suggest rules that explain the fees of providers."""
 
 
 @fees_group.command(
@@ -358,8 +361,8 @@ def suggest(
 ) -> None:
     """Print fee rules that explain a month's statement lines, as TOML.
 
-    Rules distinguish lines by method, scheme, card type, card country and channel, if the statement
-    contains these. Compare them with your contract before you save them.
+    The rules distinguish lines by method, scheme, card type, card country and channel, if the
+    statement contains these. Compare the rules with your contract before you save them.
     """
     from app.finance.fee_suggestions import suggest_fees
 

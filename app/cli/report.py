@@ -1,4 +1,5 @@
-"""Commands on periods: reports and journals, closing and verifying months, and the schedule."""
+"""Commands on periods: reports, journals, the closing and verification of months, and the
+schedule."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ USUAL_JOURNAL = JournalName(JOURNAL_FORMATS[0])
 
 
 class BasisName(StrEnum):
-    """Date by which money is assigned to a period."""
+    """Date by which money is assigned to a period: the provider's date, the date of arrival here,
+    or the payout's date."""
 
     captured = "captured"
     received = "received"
@@ -77,8 +79,8 @@ def report_period(
 ) -> None:
     """Report on a period: control totals, outcomes, breaks, late changes and fees.
 
-    The same evidence and the same --as-of give the same bytes in every format. Exit code 1 if the
-    control totals do not agree.
+    The same evidence and the same --as-of give the same bytes in every format. The exit code is 1
+    if the control totals do not agree.
     """
     from app.finance.closed_periods import closed_within
     from app.finance.report_period import report_period
@@ -131,8 +133,9 @@ def report_journal(
     """Write a period's payments, not sales, as balanced double entries.
 
     Payments and refunds are posted against Assets:Receivable. Your own books post your invoices and
-    their taxes to the same account. With revenue_at = "fulfilment" in the file of accounts they are
-    posted against Liabilities:CustomerDeposits, and to Income:Sales when the order is fulfilled.
+    their taxes to the same account. With revenue_at = "fulfilment" in the file of accounts,
+    payments are posted against Liabilities:CustomerDeposits, and to Income:Sales when the order is
+    fulfilled.
 
     Payments, refunds and lost disputes are posted on the provider's dates, settlements on the
     statement's dates, and write-offs on the day they were accepted.
@@ -219,9 +222,9 @@ def close_month(
 ) -> None:
     """Close a month: store its report and journal, with their evidence, permanently.
 
-    Months are closed in order, without gaps. No month before the first closed one can be closed
-    later. If the rules in force require two people, the closing becomes a proposal. Exit code 1 if
-    something prevents the closing: every reason is listed, with what to do.
+    Months are closed in order, without gaps. No month before the first closed month can be closed
+    later. If the rules in force require two people, the closing becomes a proposal. The exit code
+    is 1 if something prevents the closing. Every reason is listed, with what to do.
     """
     from app.access.proposal import Proposal
     from app.finance.close_period import CloseRequest, close_period
@@ -278,8 +281,9 @@ def show_ready(
 ) -> None:
     """List all conditions for closing a month, and whether each condition is met.
 
-    Exit code 1 if a condition is not met. Two people together may still close the month with
-    `period close --except LINE=REASON`. Only unread deliveries always prevent the closing.
+    The exit code is 1 if a condition is not met. Two people together may still close the month with
+    `period close --except LINE=REASON`. Unread deliveries are the only condition that no exception
+    can override.
     """
     from app.finance.close_period import CloseRequest, against_closing
     from reconcile.reporting.closing import closing_lines
@@ -349,7 +353,7 @@ def reopen_month(
     reason: Annotated[str, typer.Option(help="The reason. It is stored permanently.")],
     by: operators.ByOption = None,
 ) -> None:
-    """Propose to reopen the last closed month; another person must approve it.
+    """Propose to reopen the last closed month. Another person must approve it.
 
     The closed report and journal are kept. Closing the month again makes the next version.
     """
@@ -379,7 +383,7 @@ def show_period(
     ] = None,
     output: printing.OutputOption = None,
 ) -> None:
-    """Print the report or journal of a closed month, byte for byte."""
+    """Print the report or journal of a closed month, byte for byte as it was closed."""
     from app.finance.closed_periods import closed_report
     from app.finance.reports.journal import closed_journal
     from app.finance.reports.render import BINARY
@@ -412,9 +416,8 @@ def check_months(
     ] = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Prove that closed and reopened months follow from their evidence. Exit code 1 if one does
-    not.
-    """
+    """Prove that closed and reopened months follow from their evidence. The exit code is 1 if a
+    month does not."""
     from app.finance.verify_periods import verify_periods
 
     async def work(context: AppContext) -> list[Any]:
@@ -441,14 +444,14 @@ COLUMNS = ("name", "cron", "does", "next", "last", "state", "late", "problem")
 
 @schedule_group.callback()
 def shown(context: typer.Context) -> None:
-    """List the entries of TALLYHOOK_SCHEDULE if no command is given."""
+    """List the entries of TALLYHOOK_SCHEDULE if no other command is given."""
     if context.invoked_subcommand is None:
         list_entries()
 
 
 @schedule_group.command("list")
 def list_entries(form: printing.FormatOption = printing.Format.table) -> None:
-    """List the entries, with their last and next times."""
+    """List the entries of the schedule, with their last and next times."""
     from app.core.schedule import schedule_entries
     from app.finance.scheduled import schedule_document
 
@@ -488,7 +491,8 @@ def run_one(
         bool, typer.Option("--claimed", hidden=True, help="For internal use by the service.")
     ] = False,
 ) -> None:
-    """Run one entry now: reconcile, report, deliver. Exit code 1 if it fails."""
+    """Run one entry of the schedule now: reconcile, report, deliver. The exit code is 1 if it
+    fails."""
     from app.core.child_processes import taken_over
     from app.core.http import outgoing_client
     from app.finance.scheduled import claimed_run, time_document
