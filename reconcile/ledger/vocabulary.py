@@ -1,15 +1,14 @@
 """Codes and wording of all findings and reasons.
 
-A finding is a row of `FINDINGS`, a reason a row of `REASONS`. Other modules decide which of them
-apply to an order; `explain` and `plain` fill in facts.
+Each finding is a row of `FINDINGS`, and each reason is a row of `REASONS`. A row has these texts:
 
 sentence  for people who work with the evidence; cited ids are appended
 plain     for customers, to be read aloud; no ids, no codes of a payment service
-staff     what the shop's people must do; empty if nothing
+staff     what the shop's people must do; empty if there is nothing to do
 summary   meaning of the code for many orders, in a report
 
-`{name}` stands for a fact of that name. A `sentence` ends without a full stop; `plain` and `staff`
-end with one.
+`{name}` stands for a fact of that name. A `sentence` ends without a full stop. `plain` and `staff`
+end with a full stop.
 """
 
 from typing import Final, Literal, NamedTuple, get_args
@@ -56,13 +55,13 @@ FindingCode = Literal[
     "unread_money_event",
     "held_back",
 ]
-"""Codes of findings, in the order in which a ledger lists the findings."""
+"""Codes of findings, in the order in which a ledger lists its findings."""
 
 FINDING_CODES: Final[tuple[FindingCode, ...]] = get_args(FindingCode)
 
 
 class FindingWords(NamedTuple):
-    """Severity and wording of a finding."""
+    """Severity of a finding, and its wording for each audience."""
 
     severity: Severity
     sentence: str
@@ -369,7 +368,8 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
 
 
 class ManyWords(NamedTuple):
-    """Wording for many findings of one code in one sentence. `{alike}` is their number."""
+    """Wording for many findings of one code in one sentence. `{alike}` stands for the number of
+    findings."""
 
     sentence: str
     plain: str
@@ -412,12 +412,14 @@ MANY: Final[dict[FindingCode, ManyWords]] = {
         plain="{alike} messages are dated later than they reached us: somebody's clock is wrong.",
     ),
 }
-"""Wording for several findings of one code. For a code without an entry, the first finding is
-stated, and the number of the others."""
+"""Wording for several findings of one code.
+
+If a code has no entry, only the first finding and the number of further findings are stated.
+"""
 
 
 class ReasonWords(NamedTuple):
-    """Wording of a reason."""
+    """Wording of a reason for each audience."""
 
     sentence: str
     plain: str

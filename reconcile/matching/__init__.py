@@ -1,2 +1,2 @@
-"""Compares ledgers with order books, statements and bank files, and reports each difference with
-its cause."""
+"""Compare ledgers with order books, statements and bank files, and report each difference with its
+cause."""

@@ -1,6 +1,6 @@
-"""Opening and closing balances of bank statements, and checks of each statement against the next.
+"""Check that each bank statement opens with the balance with which the previous statement closed.
 
-Leaves out: whether the entries of a statement add up. The reader of the statement checks that.
+The reader of a statement checks separately that the statement's entries add up.
 """
 
 from bisect import bisect_left
@@ -10,14 +10,17 @@ from itertools import groupby, islice
 from typing import Literal
 
 DifferenceState = Literal["open", "confirmed", "reopened"]
-"""State of an accepted difference. It is `open` while the next statement is unknown, `confirmed` if
-that statement agrees, and `reopened` if it differs."""
+"""State of a difference that two people accepted between a statement's entries and its balances.
+
+The state is `open` while the next statement is unknown. It is `confirmed` if the next statement
+agrees, and `reopened` if the next statement differs.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementBalances:
     """Opening and closing balance of one bank statement, in minor units, with the days that the
-    bank gives for them.
+    bank gives.
 
     difference  amount by which the entries and the balances differ, if two people accepted a
                 difference
@@ -39,20 +42,20 @@ class StatementBalances:
 
     @property
     def stated(self) -> tuple[str, str, int, int]:
-        """Return the facts that identify the statement if it appears in several files."""
+        """Return the facts by which a statement is recognized if it appears in several files."""
         return self.opened, self.closed, self.opening, self.closing
 
 
 Followed = tuple[StatementBalances, StatementBalances | None]
-"""A statement and the next statement of its account; None if there is no next statement."""
+"""Bank statement and the next statement of its account; None if there is no next statement."""
 
 
 def followed(found: Iterable[StatementBalances]) -> Iterator[Followed]:
-    """Yield each statement with the next statement of its account, or None.
+    """Yield each bank statement with the next statement of its account, or with None.
 
     Banks date an opening balance on the first day of the statement, or on the day of the previous
-    closing balance. If several statements could be next, prefer one whose opening balance equals
-    the closing balance.
+    closing balance. If several statements could be next, one whose opening balance equals the
+    closing balance is preferred.
     """
     of_account = sorted(found, key=lambda one: (one.account, one.currency, *_in_time(one)))
     for _, some in groupby(of_account, key=lambda one: (one.account, one.currency)):
@@ -82,7 +85,7 @@ def _in_time(one: StatementBalances) -> tuple[str, str, int, int]:
 
 
 def difference_state(found: StatementBalances, after: StatementBalances | None) -> DifferenceState:
-    """Return whether the next statement confirms the stated closing balance."""
+    """Return whether the next statement confirms the closing balance of this statement."""
     if after is None:
         return "open"
     return "confirmed" if after.opening == found.closing else "reopened"

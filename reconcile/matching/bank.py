@@ -1,15 +1,15 @@
-"""Match payouts with bank lines to tell whether a provider's payouts arrived in the bank.
+"""Match payouts with bank lines, to tell whether a provider's payouts arrived in the bank.
 
-Leaves out: reading and storing, and which payments a payout contains. A payout is the sum of the
-statement lines that name it. A bank line is one booking on a bank account; credits are positive.
-All payouts and lines are held in memory, because there are far fewer of them than payments.
+A payout is the sum of the statement lines that name it. A bank line is one booking on a bank
+account; credits are positive. All payouts and bank lines are held in memory, because there are far
+fewer of them than payments.
 
     1 join       by hand, by the payout's reference in the line's texts, then by amount and date
     2 judge      each group of payouts and lines: equal, within tolerance, exchanged, or different
     3 explain    rows without a partner: they wait, belong to other business, or are a break
 
-Every payout and every line is put into exactly one bucket. The result does not depend on the order
-of the rows.
+Every payout and every bank line is put into exactly one bucket. The result does not depend on the
+order of the rows.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from reconcile.money import MAX_MINOR, Money
 class Link:
     """Payouts and bank lines that belong to one transfer of money.
 
-    expected  amount that should arrive after an exchange, in the bank's currency. A rule states the
-              exchange rate. If there is no rule, this is the amount that the bank booked. None if
-              both sides have one currency
+    expected  amount that should arrive after an exchange, in the bank's currency; None if payouts
+              and bank lines have the same currency. It is computed from the exchange rate of a
+              rule. If there is no rule, it is the amount that the bank booked
     """
 
     bucket: Bucket
@@ -62,7 +62,7 @@ class Link:
 
     @property
     def paid(self) -> Money:
-        """Return the sum paid out, according to the provider."""
+        """Return the sum of the payouts, which the provider says it paid."""
         return Money(
             minor=sum([each.minor for each in self.payouts]), currency=self.payouts[0].currency
         )
@@ -76,21 +76,25 @@ class Link:
 
     @property
     def missing(self) -> Money:
-        """Return the amount that the bank lacks, in its currency; negative if it has too much."""
+        """Return the amount that is missing in the bank, in the bank's currency; negative if it has
+        too much."""
         due = self.paid if self.expected is None else self.expected
         return Money(minor=due.minor - self.booked.minor, currency=due.currency)
 
     @property
     def at(self) -> Instant:
-        """Return the date that decides the period of the transfer: the date of the last payout. If
-        no payout has a date, it is the date of the first bank line."""
+        """Return the date that decides which period the transfer belongs to.
+
+        This is the date of the last payout. If no payout has a date, it is the date of the first
+        bank line.
+        """
         paid = [each.paid_at for each in self.payouts if each.paid_at is not None]
         return max(paid) if paid else min([each.booked_at for each in self.lines])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alone:
-    """A payout or a bank line without a partner, and its bucket.
+    """Payout or bank line for which no partner was found.
 
     due_at  when the payout should have arrived in the bank; None for a bank line, and for a payout
             that is not expected there
@@ -107,10 +111,11 @@ class Alone:
 
 
 NAMED_WITHIN: Final[Duration] = 90 * DAY
-"""Longest time between a payout and a bank line that names it. Later lines mean another payout."""
+"""Maximum time between a payout and a bank line that names it. A later line means another
+payout."""
 
 EARLY: Final[Duration] = DAY
-"""Longest time by which a bank may date a transfer before the provider's date."""
+"""Maximum time by which a bank may date a transfer before the provider's date."""
 
 NAMES_REPORTED: Final = 3
 """Maximum number of payouts that a break's sentence names."""
@@ -119,9 +124,9 @@ NAMES_REPORTED: Final = 3
 class BankLeg:
     """All payouts and all bank lines, matched as of one instant.
 
-    links      groups that belong together, sorted
-    transfers  bank lines of orders paid outside providers
-    alone      the other payouts and lines, sorted
+    links      groups of payouts and bank lines that belong together, sorted
+    transfers  bank lines of orders that were paid outside providers
+    alone      payouts and bank lines without a partner, sorted
     late       breaks about providers that pay out late, set by `expect`
     """
 
@@ -136,8 +141,9 @@ class BankLeg:
         hands: Iterable[HandMatch] = (),
         orders: Iterable[BookLine] = (),
     ) -> None:
-        """Match the lines. Raises ValueError if sums do not fit in 64 bits.
+        """Match the payouts with the bank lines. Raises ValueError if sums do not fit in 64 bits.
 
+        hands   pairs that a person matched
         orders  book lines of orders that were paid outside providers, or that a person matched with
                 a bank line
         """
@@ -184,8 +190,11 @@ class BankLeg:
         return [each for each in self._lines if each.line_id not in self._joined]
 
     def _by_name(self, hands: Iterable[HandMatch]) -> Iterator[Link]:
-        """Yield links by name. First come links by hand whose sums are equal, then other links in
-        one currency, and last links between two currencies."""
+        """Yield the groups that a person matched or that a bank line's text names.
+
+        Groups matched by hand whose sums are equal come first. Other groups with one currency
+        follow, and groups with two currencies come last.
+        """
         edges = self._edges({(hand.one, hand.other) for hand in hands})
         yield from self._grouped([edge for edge in edges if edge.by_hand], whole=True)
         left = self._unjoined(edges)
@@ -226,8 +235,10 @@ class BankLeg:
         return found
 
     def _grouped(self, edges: Sequence[_Edge], *, whole: bool = False) -> Iterator[Link]:
-        """Yield a link for each connected group of payouts and bank lines. If `whole`, yield only
-        links by hand whose sums are equal."""
+        """Yield a link for each connected group of payouts and bank lines.
+
+        If `whole` is set, only links by hand whose sums are equal are yielded.
+        """
         for group in _connected(edges):
             link = self._judged(group)
             if link is not None and not (whole and link.bucket != "by_hand"):
@@ -236,8 +247,11 @@ class BankLeg:
                 yield link
 
     def _judged(self, edges: Sequence[_Edge]) -> Link | None:
-        """Return the link of a connected group. Return None if its payouts, or its bank lines, have
-        two currencies. Raise ValueError if a sum does not fit in 64 bits."""
+        """Return the link of a connected group of payouts and bank lines.
+
+        The result is None if the payouts, or the bank lines, have two currencies. Raises ValueError
+        if a sum does not fit in 64 bits.
+        """
         payouts = sorted({e.payout.payout_id: e.payout for e in edges}.values(), key=_payout_order)
         lines = sorted({e.line.line_id: e.line for e in edges}.values(), key=_line_order)
         link = Link(bucket="by_reference", payouts=tuple(payouts), lines=tuple(lines))
@@ -363,15 +377,15 @@ class BankLeg:
         return any(each in text for each in texts)
 
     def credits_alone(self) -> list[Searchable]:
-        """Return incoming bank lines without a partner, which may be transfers for orders."""
+        """Return the incoming bank lines without a partner, which may be transfers for orders."""
         return [_of_line(e.line) for e in self.alone if e.line is not None and e.line.minor > 0]
 
     def decisions(
         self, period: Period | None = None, *, unpaid: Iterable[Searchable] = ()
     ) -> Iterator[Decision]:
-        """Yield the breaks and the unusual matches of a period or of all time.
+        """Yield the breaks and the unusual matches of a period. None means all time.
 
-        unpaid  book lines without a payment, as further candidates
+        unpaid  book lines without a payment, which are suggested as possible partners
         """
         own = [of_book_line(each) for each in self._orders.orders.values()]
         near = _Near(self.alone, self._rules, orders=[*own, *unpaid])
@@ -393,12 +407,14 @@ class BankLeg:
                 yield late
 
     def expect(self, unsettled: Iterable[Unsettled]) -> None:
-        """Set `late` to breaks about providers that have unsettled captures and are late with a
-        payout.
+        """Find providers that are late with a payout, and store a break for each provider in
+        `late`.
 
         A payout is late if the pause since the last payout is longer than all earlier pauses. Only
         captures older than the longest earlier pause count. Captures that another break reports do
-        not count. Wallets are left out, because `Wallets` checks their balances.
+        not count. Wallets are skipped, because their balances are checked elsewhere.
+
+        unsettled  captures that no statement has settled
         """
         waiting = list(unsettled)
         paid: dict[tuple[str, str], list[Payout]] = defaultdict(list)
@@ -438,7 +454,7 @@ class BankLeg:
                 )
 
     def placed(self, period: Period | None = None) -> list[tuple[Bucket, Payout | BankLine]]:
-        """Return every payout and line of a period, or of all time, with its bucket."""
+        """Return every payout and bank line of a period with its bucket. None means all time."""
         found: list[tuple[Bucket, Payout | BankLine]] = []
         for link in self.links:
             if period is None or link.at in period:
@@ -455,7 +471,8 @@ class BankLeg:
         return found
 
     def control(self, period: Period | None = None) -> Control:
-        """Return the totals of all payouts and lines of a period, or of all time."""
+        """Return the control totals of all payouts and bank lines of a period. None means all
+        time."""
         read: dict[tuple[Side, str], list[int]] = defaultdict(lambda: [0, 0])
         placed: dict[tuple[Side, str, Bucket], list[int]] = defaultdict(lambda: [0, 0])
         for bucket, one in self.placed(period):
@@ -482,8 +499,10 @@ class BankLeg:
 def _covering(
     covered: Iterable[Covered], names: Iterable[tuple[str, str]]
 ) -> dict[str, tuple[Span, ...]]:
-    """Return by currency the spans that are covered by the files of all accounts or sources named
-    for the currency."""
+    """Return, for each currency, the time spans that files cover completely.
+
+    A span counts only if the files of all accounts or sources with that currency cover it.
+    """
     spans = {each.name: each.spans for each in covered}
     by_currency: dict[str, list[tuple[Span, ...]]] = defaultdict(list)
     for currency, name in names:
@@ -596,7 +615,7 @@ def _alone(each: Alone, near: _Near) -> Break:
 
 
 class _Near:
-    """Indexes of unmatched payouts, bank lines and orders, in which candidates are searched."""
+    """Indexes of unmatched payouts, bank lines and orders, for finding possible partners."""
 
     def __init__(
         self, alone: Sequence[Alone], rules: MatchRules, *, orders: Iterable[Searchable]
@@ -626,7 +645,8 @@ def _of_payout(payout: Payout) -> Searchable:
 
 
 def _of_line(line: BankLine) -> Searchable:
-    """Return a bank line in searchable form. Only its id is shown: its texts are personal data."""
+    """Return a bank line in searchable form. Only its id is shown, because its texts are personal
+    data."""
     return entry_of(
         line.line_id,
         names=[subject_of(line.line_id)],

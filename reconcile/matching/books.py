@@ -1,6 +1,7 @@
-"""Lines of the merchant's books and of the provider's files, one value for each line.
+"""Types for the lines of the merchant's books and of the provider's files, independent of file
+formats.
 
-Leaves out: the format of a file, and phone numbers, because money is matched without them.
+Phone numbers are not part of a line, because money is matched without them.
 """
 
 import json
@@ -106,7 +107,8 @@ class StatementLine:
                          coming back
                      deposit: money from the bank to the wallet
                      transfer: one side of a movement between two wallets of the merchant
-                     hold, release: money moved from the available balance to the held one, or back
+                     hold, release: money moved from the available balance to the held balance, or
+                         back
                      conversion: one side of an exchange between two currencies of the wallet
                      disbursement: money paid to, or returned by, somebody else, without an order
     gross, fee, net  minor units of `currency`, with gross - fee = net. Money that leaves the
@@ -139,7 +141,7 @@ class StatementLine:
 
     @property
     def method(self) -> str | None:
-        """Return the payment method as the file names it."""
+        """Return the payment method as the file names it; None if the file names none."""
         if self.details is None:
             return None
         found = json.loads(self.details).get("method")
@@ -151,7 +153,7 @@ class BankLine:
     """One booking on the merchant's bank account.
 
     line_id       id of this version of the line
-    minor         credit positive, debit negative
+    minor         amount in minor units; credit positive, debit negative
     reference     reference of the transfer, by the payer or the bank
     counterparty  name of the payer
     text          remittance information; OFX files may put it into `counterparty`
@@ -168,16 +170,19 @@ class BankLine:
 
 
 def match_key(reference: str) -> str:
-    """Normalize a reference for comparison: `ORD-1042`, `ord 1042` and `Ord_1042` are equal.
+    """Normalize a reference for comparison: `ORD-1042`, `ord 1042` and `Ord_1042` become equal.
 
-    Case, blanks, dashes and underscores do not matter, except where a separator stands between two
-    digits: `12-3` and `1-23` differ, as do `0123` and `123`. Digits are never dropped.
+    Case, blanks, dashes and underscores do not matter. A separator between two digits matters, so
+    that `12-3` and `1-23` differ. Digits are never dropped, so that `0123` and `123` differ.
     """
     return _BLANKS.sub("", _APART.sub("\x00", reference.strip().casefold())).replace("\x00", "-")
 
 
 def match_keys(references: Sequence[str]) -> list[str]:
-    """Return `match_key` of each reference; fast for a million. No reference may contain U+001F."""
+    """Return the match key of each reference. This is fast for a million references.
+
+    No reference may contain U+001F.
+    """
     together = "\x1f".join(reference.strip() for reference in references).casefold()
     apart = _APART.sub("\x00", together)
     return _BLANKS.sub("", apart).replace("\x00", "-").split("\x1f") if references else []
@@ -204,8 +209,10 @@ class Methods:
     tender: tuple[str, ...] = TENDER_METHODS
 
     def parts(self, cell: str | None) -> frozenset[MethodKind]:
-        """Return the kinds of the methods in a cell such as `gift_card + stripe`; an empty set if
-        the cell is empty."""
+        """Return the kinds of the payment methods in a cell such as `gift_card + stripe`.
+
+        The set is empty if the cell is empty.
+        """
         return _kinds(self, cell or "")
 
 
@@ -220,7 +227,7 @@ def _kinds(methods: Methods, cell: str) -> frozenset[MethodKind]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payout:
-    """One transfer to the bank: the sum of the statement lines that name it.
+    """One transfer of a provider to the bank: the sum of the statement lines that name it.
 
     payout_id  id with the prefix `pyt_`, which stays the same if the lines change
     reference  the provider's reference of the transfer

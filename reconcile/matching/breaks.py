@@ -1,7 +1,8 @@
 """Breaks: differences between ledger, order book, statement and bank, with cause, money and age.
 
-Also contains the state of a break over several runs, its stored form and its wording. A break is
-the result of one matching run. Its `identity` is equal in every run that finds the same difference.
+A break is the result of one matching run. Its `identity` is equal in every run that finds the same
+difference. This module also computes a break's state over several runs, and has its stored form and
+its wording.
 """
 
 import json
@@ -19,7 +20,7 @@ from reconcile.money import Money
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A line that nearly fits an unmatched line.
+    """Line that nearly fits an unmatched line, and may be its partner.
 
     apart  code of the field in which the two lines differ most
     facts  facts about this difference
@@ -36,7 +37,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Break:
-    """One difference.
+    """One difference between ledger, order book, statement and bank.
 
     order       reference of the order as the ledger writes it; without a ledger, as the book or the
                 statement writes it
@@ -47,7 +48,7 @@ class Break:
     since       instant from which the break's age counts. It is the latest date of the lines or
                 amounts that disagree
     cites       ids of the events, records and lines that show the break
-    candidates  nearest lines that did not match, at most three, the nearest first
+    candidates  up to three lines that nearly fit, the nearest first
     left        amounts that the break leaves unsettled, one for each currency, never zero. An
                 amount is positive if money is still to come. The journal posts the amounts to an
                 account that depends on the cause: the account for money in transit (bank), the
@@ -67,7 +68,8 @@ class Break:
 
     @property
     def identity(self) -> str:
-        """Return `brk_` and 20 hex digits that are equal for the same difference in every run."""
+        """Return `brk_` and 20 hex digits, which are equal in every run that finds this
+        difference."""
         digest = fingerprint([self.cause, self.order, self.payment, self.subject])
         return "brk_" + digest.removeprefix("sha256:")[:20]
 
@@ -76,7 +78,7 @@ class Break:
 
 
 def at_risk(found: Break) -> int:
-    """Return the minor units that may be lost: all of the break's money, or 0.
+    """Return the minor units of the break that may be lost. This is all of its money, or 0.
 
     The rule is the `risk` of the break's cause. Money of a won dispute is never at risk.
     """
@@ -116,29 +118,35 @@ Turn = Literal["opened", "changed", "closed", "reopened"]
 
 Act = Literal["assigned", "commented", "accepted", "matched", "unmatched", "settled"]
 ACTS: Final[tuple[Act, ...]] = get_args(Act)
-"""Acts of a person on a break. `matched` closes the break until a run finds it again."""
+"""What a person can do with a break. `matched` closes the break until a run finds it again."""
 
 LateDecision = Literal["accept", "refund", "credit"]
 SETTLINGS: Final[tuple[LateDecision, ...]] = get_args(LateDecision)
-"""Decisions about late money. With `refund`, the break stays open until the refund has arrived."""
+"""Decisions about money that came late.
+
+With `refund`, the break stays open until the refund has arrived.
+"""
 
 LateStanding = Literal["to_decide", "waits_for_refund", "settled", "closed"]
 STANDINGS: Final[tuple[LateStanding, ...]] = get_args(LateStanding)
-"""States of late money. It is `settled` if a person decided so, and `closed` if evidence showed
-it."""
+"""States of a break about money that came late.
+
+The state is `settled` if a person decided, and `closed` if evidence closed the break.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step in the life of a break.
+    """Something that a run or a person did with a break.
 
     by      person who took the step; None for a run
+    second  second person, if two people had to agree; else None
     money   money at stake when the step was taken
     value   depends on the step: the assignee, the line that was matched or unmatched, or the
             decision about late money
     reason  reason in the words of the person
     cites   evidence that closed the break; empty for other steps
-    left    `Break.left` as the run computed it
+    left    amounts that the break left unsettled, as the run computed them
     """
 
     at: Instant
@@ -155,7 +163,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """The state of a break.
+    """Present state of a break.
 
     assignee   person to whom the break is assigned; None if nobody
     settling   current decision about the break's late money; None if there is none
@@ -173,7 +181,7 @@ class Life:
 
 
 def life(steps: Iterable[Step]) -> Life:
-    """Return the state of a break after these steps, which are given in order."""
+    """Return the state of a break after the given steps, which must be in time order."""
     state = _BreakState()
     for step in steps:
         state.take(step)
@@ -182,7 +190,7 @@ def life(steps: Iterable[Step]) -> Life:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """Amounts of a break that a person accepted: its `money` and its `left`."""
+    """Amounts of a break that a person accepted: the money at stake, and the unsettled amounts."""
 
     money: Money
     left: tuple[Money, ...]
@@ -191,7 +199,11 @@ class Accepted:
 def acceptances(
     steps: Iterable[Step],
 ) -> Iterator[tuple[Step, Accepted | None, Accepted | None]]:
-    """Yield each step that changed the accepted amount, with the acceptance before and after it."""
+    """Yield each step that changed the accepted amounts, with the amounts before and after the
+    step.
+
+    None means that nothing was accepted.
+    """
     state, before = _BreakState(), None
     for step in steps:
         state.take(step)
@@ -264,7 +276,7 @@ class _BreakState:
         self._money, self._left = step.money, step.left
 
     def _decided(self, step: Step, did: str) -> None:
-        """Apply a person's decision, unless a run found another amount meanwhile."""
+        """Apply a person's decision, unless a run has found another amount meanwhile."""
         people = f"{step.by} and {step.second}" if step.second else str(step.by)
         self._because = f"{people} {did} {step.money}: {step.reason}"
         if self._money not in (None, step.money):  # a run ended while the person decided
@@ -275,8 +287,8 @@ class _BreakState:
             self._settled = step
 
     def accepted(self) -> Accepted | None:
-        """Return the accepted amounts. Return None if nobody accepted them, or if the last run did
-        not find the break."""
+        """Return the accepted amounts; None if nobody accepted them, or if the last run found no
+        break."""
         if not self._seen or self._accepted is None:
             return None
         return Accepted(money=self._accepted.money, left=self._left or ())
@@ -313,7 +325,7 @@ def break_text(found: Break) -> str:
 
 
 def break_in(text: str) -> Break:
-    """Decode a break from the result of `break_text`."""
+    """Decode a break from the JSON that `break_text` returns."""
     given = _members_in(Break, json.loads(text))
     given["cites"] = tuple(given["cites"])
     near = [_members_in(Candidate, each) for each in given["candidates"]]
@@ -377,7 +389,7 @@ _DISPUTE_TAKEN_ELSEWHERE: Final = (
 
 
 def break_sentence(found: Break) -> str:
-    """Return a sentence, with its full stop, that says what differs."""
+    """Return a sentence that says what differs, with a full stop."""
     facts = [
         (name, _WORDS[name].get(str(value), value) if name in _WORDS else value)
         for name, value in found.facts
@@ -416,7 +428,7 @@ def break_sentence(found: Break) -> str:
 
 
 def next_step(found: Break) -> str:
-    """Return a sentence, with its full stop, that says what a person should do."""
+    """Return a sentence that says what a person should do about the break, with a full stop."""
     if ("won", True) in found.facts:
         return "Import the statement that took the dispute's money, or ask the provider for it."
     if found.cause == "refund_not_received" and found.candidates:
@@ -436,7 +448,7 @@ def next_step(found: Break) -> str:
 
 
 def apart_words(candidate: Candidate) -> str:
-    """Return how a near miss differs: `amount 100 times larger: minor units?`."""
+    """Return words on how a candidate differs, such as `amount 100 times larger: minor units?`."""
     facts = tuple(
         (name, "one character" if (name, value) == ("characters", 1) else
          f"{value} characters" if name == "characters" else value)

@@ -1,8 +1,7 @@
-"""Near misses of an unmatched row: the most similar unmatched lines. Each has the field that
-differs, and a score.
+"""Find the unmatched lines that are most similar to an unmatched row, as hints for a person.
 
-Leaves out: decisions. A candidate is only a hint for a person. No line is matched because it is
-near. A score is the sum of the points of its named reasons, at most 100.
+Each hint names the field that differs most, and has a score. The score is the sum of the points of
+its named reasons, up to 100. No line is matched because it is similar.
 
 A search compares only a few dozen lines, however many lines there are:
 
@@ -28,33 +27,34 @@ from reconcile.matching.texts import named_in, order_names
 from reconcile.money import Money, exponent_of
 
 NEIGHBOURS: Final = 4
-"""Maximum number of lines that are examined before a position in a sorted index, and after it."""
+"""Maximum number of lines that are examined on each side of a position in a sorted index."""
 
 MOST: Final = 3
-"""Maximum number of candidates shown."""
+"""Maximum number of candidates that are shown for a break."""
 
 SEPARATORS: Final = 1
-"""Distance in points between references that differ only in separators."""
+"""Distance in points between references that differ only in separators such as dashes."""
 
 FAR: Final = 6
-"""Distance in points between references, or amounts, that have nothing in common."""
+"""Distance in points between references, or between amounts, that have nothing in common."""
 
 CLOSE_PERCENT: Final = 5
-"""Maximum difference in percent between two sums of one day that may differ only because of
-charges."""
+"""Maximum percentage by which charges may make two amounts of the same day differ."""
 
 CHARGE: Final = 20
-"""Maximum difference in major units that a fixed charge may explain between two sums of one day.
-The difference must also be at most a tenth of the sum."""
+"""Maximum number of major units by which a fixed charge may make two amounts of one day differ.
+
+The difference must not exceed a tenth of the amount either.
+"""
 
 
 @dataclass(slots=True, frozen=True)
 class Searchable:
-    """Line that may be another line's partner.
+    """Line that may be the partner of another line.
 
     line       id of the line, or the reference of an order
     reference  reference to show to people
-    keys       `match_key` of each reference
+    keys       match key of each reference
     names      keys by which the texts of other lines may name this line
     named      keys that the texts of this line contain
     people     keys of orders. If this line is an order, only its own key. If this line paid money
@@ -81,9 +81,10 @@ def entry_of(
     at: Instant | None,
     texts: Sequence[str | None] = (),
 ) -> Searchable:
-    """Return a searchable line with these references. The first reference is shown.
+    """Return a searchable line with these references. The first reference is shown to people.
 
-    texts  free texts; keys without a digit are dropped
+    line   id of the line
+    texts  free texts in which references are searched; references without a digit are ignored
     """
     known = [name for name in names if name]
     return Searchable(
@@ -99,8 +100,10 @@ def entry_of(
 
 
 class Index:
-    """Sorted lists of lines: by reference, by reversed reference, by amount, and by day and
-    amount."""
+    """Sorted lists of lines, in which similar lines are found quickly.
+
+    Lines are sorted by reference, by reversed reference, by amount, and by day and amount.
+    """
 
     def __init__(self, entries: Iterable[Searchable]) -> None:
         found = list(entries)
@@ -126,15 +129,16 @@ class Index:
     def nearest(
         self, wanted: Searchable, *, window: Duration | None, charges: bool = False
     ) -> tuple[Candidate, ...]:
-        """Return at most three candidates, the nearest first.
+        """Return up to three lines that are most similar to the wanted line, the nearest first.
 
+        window   maximum time between the dates of the lines; None if dates do not matter
         charges  whether a provider or a bank may have taken a charge from the lines
         """
         index = {"charged" if charges else "plain": (self,)}
         return nearest_of(wanted, **index, window=window)
 
     def neighbours(self, wanted: Searchable, *, charges: bool) -> list[Searchable]:
-        """Return the lines that are neighbours of the wanted line in any of the sorted indexes."""
+        """Return the lines that stand next to the wanted line in any of the sorted lists."""
         found: dict[str, Searchable] = {}
         for key in wanted.keys:
             for order, sought in ((self._forward, key), (self._backward, key[::-1])):
@@ -171,9 +175,12 @@ def nearest_of(
     charged: Iterable[Index] = (),
     window: Duration | None,
 ) -> tuple[Candidate, ...]:
-    """Return at most three candidates of all indexes, the nearest first.
+    """Return up to three lines of all indexes that are most similar to the wanted line, nearest
+    first.
 
+    plain    indexes of lines with full amounts
     charged  indexes of lines from which a provider or a bank may have taken a charge
+    window   maximum time between the dates of the lines; None if dates do not matter
     """
     found = []
     for index, charges in (*[(i, False) for i in plain], *[(i, True) for i in charged]):
@@ -216,7 +223,7 @@ def _names(one: Searchable, other: Searchable) -> bool:
 
 
 def days_between(one: Instant | None, other: Instant | None) -> int | None:
-    """Return the whole days between two dates; None if one is missing."""
+    """Return the number of whole days between two dates; None if a date is missing."""
     return None if one is None or other is None else abs(one - other) // DAY
 
 
@@ -226,8 +233,11 @@ _Field = tuple[int, str, Facts]
 def _apart(
     one: Searchable, other: Searchable, *, window: Duration | None, charges: bool
 ) -> tuple[int | None, str, Facts]:
-    """Return the distance in points between two items, the field that differs most, and facts about
-    it. The distance is None if a search must not find the item."""
+    """Return the distance between two lines in points, the field that differs most, and facts about
+    it.
+
+    The distance is None if the second line is too different to be suggested.
+    """
     amount, named = _amount(one, other, charges=charges), _names(one, other)
     currency: _Field = (0 if one.currency == other.currency else 4, "currency", ())
     if amount[0] >= FAR or currency[0]:
@@ -261,10 +271,11 @@ def _keys(mine: str, its: str) -> _Field:
 
 
 def edits_between(one: str, other: str) -> int:
-    """Return the length of the differing part between an equal beginning and an equal end.
+    """Return the length of the part in which two texts differ, between an equal start and an equal
+    end.
 
-    This is the edit distance for one wrong, missing or doubled character, or two swapped
-    neighbours. Otherwise it is at least the edit distance.
+    This is the edit distance if one character is wrong, missing or doubled, or if two neighbours
+    are swapped. Otherwise it is at least the edit distance.
     """
     first = 0
     shorter = min(len(one), len(other))
@@ -343,8 +354,11 @@ WEIGHTS: Final[Mapping[MatchReason, int]] = {
     "nothing_apart": 5,
     "no_other": 5,
 }
-"""Points of each reason. Bulk matching requires a score of 60. Amount and date alone stay below it,
-because many payments of a day have the same price."""
+"""Points of each reason for a match.
+
+Matching in bulk requires a score of 60. Amount and date alone stay below 60, because many payments
+of a day have the same price.
+"""
 
 REASON_WORDS: Final[Mapping[MatchReason, str]] = {
     "same_reference": "the reference is the same",
@@ -364,25 +378,24 @@ REASON_WORDS: Final[Mapping[MatchReason, str]] = {
 }
 
 WEEK: Final = 7
-"""Number of days below which two dates count as near. It is a week, because providers pay out daily
-or weekly."""
+"""Number of days below which two dates count as near. Providers pay out daily or weekly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """A near miss and the reasons for it."""
+    """Candidate for a match, with the reasons for it."""
 
     candidate: Candidate
     reasons: tuple[MatchReason, ...]
 
     @property
     def score(self) -> int:
-        """Return the score from 0 to 100."""
+        """Return the score of the suggestion, from 0 to 100."""
         return sum([WEIGHTS[each] for each in self.reasons])
 
 
 def suggestions(found: Break) -> tuple[Suggestion, ...]:
-    """Return the near misses of a break, the highest score first."""
+    """Return the suggested matches for a break, the highest score first."""
     scored = [
         Suggestion(candidate=each, reasons=tuple(_reasons(found, each)))
         for each in found.candidates
@@ -392,8 +405,11 @@ def suggestions(found: Break) -> tuple[Suggestion, ...]:
 
 
 def the_one(found: Break, *, least: int) -> Suggestion | None:
-    """Return the suggestion with the highest score. Return None if the highest score is below
-    `least`, or if several suggestions share it."""
+    """Return the suggestion with the highest score.
+
+    The result is None if the highest score is below `least`, or if several suggestions share the
+    highest score.
+    """
     first, *others = suggestions(found) or (None,)
     if first is None or first.score < least:
         return None

@@ -1,7 +1,6 @@
-"""Causes of breaks. Each cause is a record with its words and its consequences.
+"""Causes of breaks. Each cause has its words and its consequences.
 
-Leaves out: when a cause applies. To add a cause, add a code to `BreakCause` and a record to
-`CAUSES`.
+To add a cause, add a code to `BreakCause` and an entry to `CAUSES`.
 """
 
 from collections.abc import Mapping
@@ -45,11 +44,13 @@ BreakCause = Literal[
 ]
 
 About = Literal["order", "bank", "wallet", "placing", "books"]
-"""Subject of a cause. `placing` is a payment that a person must assign to an order, and `books` is
-the journal."""
+"""Subject of a cause.
+
+`placing` is a payment that a person must assign to an order, and `books` is the journal.
+"""
 
 Risk = Literal["all", "held", "owed", "mistake", "left", "sums"] | tuple[str, str]
-"""Rule that decides how much of a break's money is at risk. Either all of it is, or nothing.
+"""Rule that decides whether all of a break's money is at risk, or nothing.
 
 all      always all
 held     nothing, because the money is held until it is confirmed
@@ -63,15 +64,15 @@ a pair   all, if the first of the two named amounts exceeds the second
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Words and consequences of a cause.
+    """Words and consequences of a break's cause.
 
-    name         cause in a few words, for cells
+    name         cause in a few words, for table cells
     meaning      cause in one sentence, for pages
     sentence     template of the sentence on what differs, without a full stop
-    rated        template that replaces `sentence` if the amounts are compared at a rate
+    rated        template that replaces `sentence` if the amounts are compared at an exchange rate
     step         template of the instruction for a person, without a full stop
-    step_by_how  templates that replace `step`, by the way in which the money went back. They are
-                 used only if all of it went back in one way
+    step_by_how  templates that replace `step` if all money went back in one way. The keys are the
+                 ways
     partners     causes of breaks that may report the missing counterpart. If a person matches the
                  two lines, both breaks close
     not_by_hand  what closes the break instead of a match by hand; empty if a match by hand closes

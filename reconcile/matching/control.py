@@ -1,10 +1,9 @@
-"""Control totals, which check that every row is in exactly one bucket and that the sums agree.
+"""Control totals, which prove that every row is in exactly one bucket and that the sums agree.
 
-Leaves out: which bucket a row belongs to. Six groups of rows, called sides, are counted
-independently:
+Six groups of rows, called sides, are counted independently:
 
 book        every book line; sums its amounts
-takings     every order, compared with the book; sums its captures by currency
+takings     every order, compared with the book; sums its captures for each currency
 settlement  every capture, compared with the statements; sums its amounts
 statement   every statement line; sums gross, fee and net
 payouts     every payout, compared with the bank lines; sums the net of its statement lines
@@ -51,7 +50,7 @@ Agreed = Literal[
     "other_business",
     "other_shop",
 ]
-"""Buckets of the family `matched`.
+"""Buckets of rows that are matched or need no match.
 
 by_tender          a tender, such as a gift card, or cash paid the rest of the price
 outside_providers  an order that was not paid through a provider, or the bank line that paid it
@@ -71,8 +70,11 @@ Waiting = Literal[
     "awaiting_statement",
     "not_covered",
 ]
-"""Buckets of the family `waiting`. A bank line is `awaiting_statement` if it is dated after the
-last known payout. A row is `not_covered` if no file covers its time."""
+"""Buckets of rows that wait because nothing is wrong yet.
+
+A bank line is `awaiting_statement` if it is dated after the last known payout. A row is
+`not_covered` if no file covers its time.
+"""
 
 Bucket = Agreed | Waiting | BreakCause
 AGREED: Final[tuple[Agreed, ...]] = get_args(Agreed)
@@ -91,7 +93,7 @@ FAMILIES: Final[dict[Bucket, Family]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlLine:
-    """The rows of one side, currency and bucket: their number, and their sums in minor units.
+    """Number of rows with one side, currency and bucket, and their sums in minor units.
 
     fee, net  sums of fee and net of statement lines; zero on the other sides
     """
@@ -107,7 +109,7 @@ class ControlLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """Number and sums of one side's rows in one currency, counted while reading."""
+    """Number and sums of the rows of one side and currency, counted while the rows are read."""
 
     side: Side
     currency: str
@@ -119,7 +121,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakTotal:
-    """Number of breaks of one cause and currency, and their money at stake."""
+    """Number of breaks with one cause and currency, and their money at stake in minor units."""
 
     cause: BreakCause
     currency: str
@@ -129,7 +131,7 @@ class BreakTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equation:
-    """One equation that must hold, in minor units or rows."""
+    """Two totals that must be equal, in minor units or rows."""
 
     name: str
     side: Side
@@ -143,12 +145,12 @@ class Equation:
 
     @property
     def of_wallet(self) -> bool:
-        """Return whether the equation is about a balance that a statement states."""
+        """Check whether the equation is about a balance that a statement states."""
         return self.name.endswith(STATED_BALANCE)
 
     @property
     def sides(self) -> str:
-        """Return the two sides as text: numbers of rows, or money in major units."""
+        """Return both totals as text: numbers of rows, or money in major units."""
         if self.name == _ROWS or not self.currency:
             return f"{self.left:,} and {self.right:,}"
         left, right = (Money(minor=m, currency=self.currency) for m in (self.left, self.right))
@@ -157,7 +159,7 @@ class Equation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalletTie:
-    """A wallet's balance at the end of a period: computed from its movements, and as stated."""
+    """Balance of a wallet at the end of a period: computed from its movements, and as stated."""
 
     wallet: str
     currency: str
@@ -173,12 +175,12 @@ _BANK_SIDES: Final = ("payouts", "bank")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """The totals of a matching, or of a part of it. Parts are added with `+`.
+    """Totals of a matching, or of a part of a matching. Parts are added with `+`.
 
     lines, read, breaks  sorted by side, currency and bucket or cause. No combination occurs twice
     wallets              balances that statements state
-    unsearched           number of rows that the second look skipped because it reached its limit
-                         (`funds.MOST_LEFT`)
+    unsearched           number of rows for which no partner was searched beyond the key, because
+                         the limit of such rows was reached (`funds.MOST_LEFT`)
     """
 
     as_of: Instant
@@ -199,7 +201,7 @@ class Control:
         )
 
     def ties(self) -> tuple[Equation, ...]:
-        """Return every equation with both its sides.
+        """Return every equation with both its totals.
 
         For each side and currency: read = matched + waiting + breaks, in rows and in money. For
         statements: gross - fee = net. For each currency: captures of `takings` = captures of
@@ -260,7 +262,7 @@ def _sum(lines: Iterable[ControlLine], side: str, currency: str) -> int:
 
 
 def total(lines: Iterable[ControlLine], family: Family) -> int:
-    """Return the sum of the lines whose bucket belongs to the family."""
+    """Return the sum of the lines whose bucket belongs to the family, in minor units."""
     return sum([line.sum for line in lines if FAMILIES[line.bucket] == family])
 
 
@@ -280,7 +282,7 @@ def _added(parts: Iterable[Counted], names: Sequence[str]) -> tuple[Counted, ...
 
 
 def break_totals(breaks: Iterable[Break]) -> tuple[BreakTotal, ...]:
-    """Return the number and money of these breaks by cause and currency."""
+    """Return the number and the money of the breaks for each cause and currency."""
     sums: dict[tuple[BreakCause, str], list[int]] = {}
     for found in breaks:
         each = sums.setdefault((found.cause, found.money.currency), [0, 0])

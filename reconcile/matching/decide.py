@@ -1,7 +1,7 @@
-"""Match one order's money with its book lines: decide the bucket of both, and what differs.
+"""Compare one order's money with its book lines: decide the buckets of both, and what differs.
 
-Leaves out: statements, and the search for partners. Each step is a row of the decision table in the
-README. The first step that returns a verdict decides.
+Each step is a row of the decision table in the README. The first step that returns a verdict
+decides.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ MATCH_KINDS: Final[tuple[MatchKind, ...]] = get_args(MatchKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """Lines that belong together, although their references or their amounts differ.
+    """Rows that belong together, although their references or their amounts differ.
 
     order   the order's reference, if a ledger is part of the match
     lines   ids of the matched book, statement and bank lines and of payouts, sorted
@@ -51,7 +51,7 @@ class Match:
 
     @property
     def identity(self) -> str:
-        """Return `mat_` and 20 hex digits that are equal for the same match in every run."""
+        """Return `mat_` and 20 hex digits, which are equal in every run that finds this match."""
         digest = fingerprint([self.kind, self.order, self.payment, list(self.lines)])
         return "mat_" + digest.removeprefix("sha256:")[:20]
 
@@ -68,7 +68,7 @@ _CONTRADICTIONS: Final[frozenset[FindingCode]] = frozenset(
 
 @dataclass(slots=True)
 class Verdict:
-    """Result of a comparison: the buckets of the order and of its book lines, and the matches and
+    """Result of a comparison: the buckets of the order and of its book lines, the matches and the
     breaks."""
 
     orders: Bucket
@@ -78,9 +78,9 @@ class Verdict:
 
 @dataclass(slots=True)
 class Pair:
-    """An order and the lines that it is compared with.
+    """Order and the book lines that it is compared with.
 
-    kind  method that matched them; None if they have the same reference
+    kind  how the order and the lines were matched; None if they have the same reference
     """
 
     funds: Funds
@@ -93,9 +93,9 @@ class Pair:
         """Return the part of the book's amount that no provider received, in minor units; 0 if
         there is none.
 
-        Some books state whole prices, others only the amounts due at providers. This function
-        assumes the amount that is nearer to the received money. If the book states no tender, it
-        may name a second payment method instead (`by_method`).
+        Some books state whole prices, and others only the amounts due at providers. The amount that
+        is nearer to the received money is assumed. If the order has no tender, the book may name a
+        second payment method for this part.
         """
         tendered, apart = self.funds.tendered, self.lines.charge - self.funds.worth
         whole = tendered and self.lines.charge != self.funds.captured
@@ -105,7 +105,8 @@ class Pair:
 
     @property
     def by_method(self) -> bool:
-        """Return whether the book names another payment method for the uncaptured part."""
+        """Check whether the book names another payment method for the part that was not
+        captured."""
         funds, lines = self.funds, self.lines
         return (
             not funds.tendered
@@ -120,13 +121,16 @@ class Pair:
 
     @property
     def credit(self) -> int:
-        """Return the amount that the book says went back. If a tender paid a part, return at most
-        `charge`."""
+        """Return the amount that the book says went back.
+
+        If a tender paid a part of the price, the result is limited to the amount charged through
+        providers.
+        """
         return min(self.lines.credit, self.charge) if self.tendered else self.lines.credit
 
 
 def decide_alone(funds: Funds, terms: Terms) -> Verdict:
-    """Return the verdict on an order without a book line."""
+    """Decide the buckets and breaks of an order that has no book line."""
     if not funds.moved:
         return Verdict("nothing_due", "nothing_due")
     if funds.unresolved:
@@ -148,7 +152,7 @@ def decide_alone(funds: Funds, terms: Terms) -> Verdict:
 
 
 def decide_unpaid(lines: Lines, terms: Terms, *, tendered: int = 0) -> Verdict:
-    """Return the verdict on book lines without money.
+    """Decide the buckets and breaks of book lines for which no money came.
 
     tendered  part of the order's price that a tender paid, in the lines' currency
     """
@@ -177,7 +181,7 @@ def decide_unpaid(lines: Lines, terms: Terms, *, tendered: int = 0) -> Verdict:
 
 
 def decide(pair: Pair) -> Verdict:
-    """Return the verdict on an order with money and its book lines."""
+    """Decide the buckets, matches and breaks of an order that has money and book lines."""
     for step in _STEPS:
         found = step(pair)
         if found is not None:
@@ -191,8 +195,11 @@ def decide(pair: Pair) -> Verdict:
 
 
 def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decision, ...]:
-    """Add `funds.beside` to the first break about an unresolved order or a payment in doubt. If
-    there is none, add it to the first break."""
+    """Add unsettled money of statement lines to the break that reports the order's doubtful
+    payment.
+
+    If no break is about doubt, the money is added to the first break.
+    """
     breaks = [each for each in decisions if isinstance(each, Break)]
     doubts = [each for each in breaks if each.cause in ("unresolved", "payment_in_doubt")]
     if not funds.beside or not breaks:
@@ -204,7 +211,7 @@ def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decisio
 
 
 def amounts_fit(pair: Pair) -> bool:
-    """Return whether the captured amount fits the book's amount, before or after returns."""
+    """Check whether the captured amount fits the book's amount, before or after returns."""
     funds, lines = pair.funds, pair.lines
     if lines.currencies != {funds.currency} or funds.others:
         return False
@@ -212,8 +219,10 @@ def amounts_fit(pair: Pair) -> bool:
 
 
 def _compared(pair: Pair) -> tuple[int, int]:
-    """Return the captured and the refunded amount that are compared with the order book. Money
-    beyond the price counts only if the book states all captured money."""
+    """Return the captured and the refunded amount that are compared with the order book.
+
+    Money beyond the price counts only if the book states all captured money.
+    """
     funds = pair.funds
     if funds.captured == pair.charge:
         return funds.captured, funds.refunded

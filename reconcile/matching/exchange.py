@@ -1,9 +1,8 @@
-"""Payments that are settled in another currency, and their exchange rates.
-
-Leaves out: reporting.
+"""Recognize payments that are settled in another currency, and compute their exchange rates.
 
 The captured and the settled amount imply the rate, and a rule may state the expected rate. A
-payment counts as exchanged only if it has one capture and all its lines are in one other currency.
+payment counts as exchanged only if it has one capture and all its statement lines are in one other
+currency.
 
 Returned money of a payment counts as exchanged if it has as many movements as statement lines. Lost
 disputes are compared separately from refunds and reversals. If only running totals of the refunds
@@ -21,11 +20,13 @@ from reconcile.matching.rules import ExpectedRate
 from reconcile.money import Money, exponent_of
 
 MICROS: Final = 1_000_000
-"""Number of units in a rate of 1. The rate 1250000 means that one EUR gives 1.25 USD."""
+"""Number by which exchange rates are multiplied. The rate 1250000 means that one EUR gives 1.25
+USD."""
 
 
 def exchanged(amount: Money, rate: ExpectedRate) -> int:
-    """Convert at a rate into minor units of the other currency, rounded half away from zero."""
+    """Convert an amount at a rate into minor units of the other currency, rounded half away from
+    zero."""
     above = abs(amount.minor) * rate.micros * 10 ** exponent_of(rate.into)
     below = MICROS * 10 ** exponent_of(amount.currency)
     found = (2 * above + below) // (2 * below)
@@ -33,8 +34,10 @@ def exchanged(amount: Money, rate: ExpectedRate) -> int:
 
 
 def expected_of(came: Money, arrived: Money, rates: Iterable[ExpectedRate]) -> tuple[Money, bool]:
-    """Return the expected amount, and whether the actual amount is within the rule's tolerance. If
-    there is no rule, the actual amount is the expected amount."""
+    """Return the expected amount, and whether the arrived amount is within the rule's tolerance.
+
+    If there is no rule for the two currencies, the arrived amount is the expected amount.
+    """
     pair = (came.currency, arrived.currency)
     rate = next((each for each in rates if (each.currency, each.into) == pair), None)
     if rate is None:
@@ -45,8 +48,10 @@ def expected_of(came: Money, arrived: Money, rates: Iterable[ExpectedRate]) -> t
 
 
 def implied_rate(came: Money, arrived: Money) -> str:
-    """Return the exchange rate as text with six decimals: currency of `arrived` for one unit of the
-    currency of `came`.
+    """Return the exchange rate at which one amount became the other, as text with six decimals.
+
+    The rate is the number of units of the currency of `arrived` for one unit of the currency of
+    `came`.
 
     came  an amount other than 0
     """
@@ -57,7 +62,7 @@ def implied_rate(came: Money, arrived: Money) -> str:
 
 
 class CaptureLike(Protocol):
-    """A capture, of a ledger line or of a match."""
+    """Capture in a ledger line or in a match."""
 
     @property
     def source(self) -> str: ...
@@ -70,7 +75,7 @@ class CaptureLike(Protocol):
 
 
 class LineLike(Protocol):
-    """A statement line, as a value or as a row."""
+    """Statement line, as a parsed value or as a stored row."""
 
     @property
     def line_id(self) -> str: ...
@@ -89,7 +94,7 @@ class LineLike(Protocol):
 
 
 class ReturnLike(CaptureLike, Protocol):
-    """Amount that went back, of either sign."""
+    """Amount that went back to the customer, of either sign."""
 
     @property
     def kind(self) -> EntryKind: ...
@@ -107,8 +112,8 @@ AnyLine = TypeVar("AnyLine", bound=LineLike)
 def exchanges(
     captures: Sequence[AnyCapture], lines: Iterable[AnyLine]
 ) -> Iterator[tuple[AnyCapture, list[AnyLine]]]:
-    """Yield each capture that is settled in another currency, with the lines that settle it, sorted
-    by id."""
+    """Yield each capture that was settled in another currency, with its statement lines sorted by
+    id."""
     currencies = {each.currency for each in captures}
     strange: dict[str, list[AnyLine]] = defaultdict(list)
     others = False
@@ -125,9 +130,11 @@ def exchanges(
 
 
 def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
-    """Return whether these lines settle a capture in another currency. Return False if the numbers
-    are equal, because then the currency is wrong. Return False for lines of another source, whose
-    reference may be equal by chance."""
+    """Check whether statement lines settle a capture in another currency.
+
+    They do not if the numbers are equal, because then the currency is wrong. They do not if they
+    are of another source, whose payment reference may be equal by chance.
+    """
     (currency, *more) = sorted({each.currency for each in lines})
     if more or currency == came.currency or not came.minor:
         return False
@@ -143,8 +150,11 @@ def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
 def exchanges_back(
     returns: Sequence[AnyReturn], lines: Iterable[AnyLine]
 ) -> Iterator[tuple[list[AnyReturn], list[AnyLine]]]:
-    """Yield refunds and chargebacks settled in another currency, with their lines sorted by id.
-    Returns after the date of the last line are left out."""
+    """Yield refunds and chargebacks settled in another currency, with their statement lines sorted
+    by id.
+
+    Returns after the date of the last line are left out.
+    """
     by_payment: dict[tuple[str, bool], list[AnyLine]] = defaultdict(list)
     for line in lines:
         if line.kind in ("refund", "dispute") and line.payment is not None:
@@ -165,8 +175,10 @@ def exchanges_back(
 
 
 def _are_rises(parts: Sequence[ReturnLike]) -> bool:
-    """Return whether these returns are rises of one running total. A statement may combine such
-    returns into one line."""
+    """Check whether the returns are increases of one running total.
+
+    A statement may combine such returns into one line.
+    """
     own = frozenset[str]()
     before = frozenset[str]()
     for each in sorted(parts, key=lambda each: each.at):

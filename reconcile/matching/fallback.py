@@ -1,9 +1,9 @@
-"""Second look at rows for which no partner was found by key. It joins rows that a person matched,
-or that share a payment or a group, or whose amounts and dates fit.
+"""Join rows for which no partner with an equal key was found.
 
-Leaves out: rows that the second look does not join either; `match` decides these.
+Rows are joined if a person matched them, if they share a payment or a group, or if their amounts
+and dates fit.
 
-Each method claims the rows that it joins, so that no row is joined twice. The most certain method
+Each method takes the rows that it joins, so that no row is joined twice. The most certain method
 comes first. A row that fits several others equally well is ambiguous and is not joined.
 """
 
@@ -25,12 +25,12 @@ from reconcile.matching.settling import by_source, unsettled_by
 from reconcile.money import Money
 
 MOST_FITS: Final = 3
-"""Maximum number of fitting lines that are searched for. Two are enough to know that a match is
+"""Maximum number of fitting lines to search for. Two are enough to know that a match is
 ambiguous."""
 
 
 class Offer(NamedTuple):
-    """One line that seeks a partner."""
+    """Line that seeks a partner, with its amount and date."""
 
     currency: str
     minor: int
@@ -59,7 +59,11 @@ def fits(
     window: Duration,
     tolerance: Callable[[str], int],
 ) -> Fits:
-    """Find lines of equal currency whose amounts and dates are near enough."""
+    """Find the lines of two sides with equal currency whose amounts and dates are near enough.
+
+    window     maximum time between the dates
+    tolerance  function that returns the maximum difference of amounts in a currency
+    """
     lefts, rights = sorted(left), sorted(right)
     found = Fits([], {}, {})
     for seeking, among, sides in ((lefts, rights, found.left), (rights, lefts, found.right)):
@@ -97,13 +101,13 @@ def _within(among: list[Offer], wanted: Offer, *, window: Duration, near: int) -
 
 
 class Rest:
-    """Unmatched rows by kind, sorted. Each method of joining removes the rows that it uses.
+    """Unmatched rows of each kind, sorted. Each method of joining removes the rows that it uses.
 
-    orders    rows of orders, by key and reference
-    book      groups of book lines with one reference, by the id of the first line
-    captures  captures, by order, source, payment and part of the payment
-    lines     statement lines, by their ids
-    paid_out  disbursements, by their ids
+    orders    orders. The keys are match key and reference
+    book      groups of book lines with one reference. The keys are the ids of the first lines
+    captures  captures. The keys are order, source, payment and part of the payment
+    lines     statement lines. The keys are their ids
+    paid_out  disbursements. The keys are their ids
     refunds   refunds that the book states and that have not arrived
     """
 
@@ -118,7 +122,7 @@ class Rest:
         self.refunds = left.refunds
 
     def put_back(self, left: Left) -> None:
-        """Move the book lines of `left` to this object."""
+        """Move the unmatched book lines of `left` into this object."""
         self.book |= {rows[0].line_id: rows for rows in (*left.book, *left.idle)}
         left.book, left.idle = [], []
 
@@ -136,7 +140,7 @@ class Rest:
 
 
 def orders_by_hand(rest: Rest, deciding: Deciding) -> None:
-    """Join orders and book lines that people paired: one to one, or one to several."""
+    """Join the orders and book lines that people matched: one with one, or one with several."""
     partners = deciding.terms.partners
     named = {subject_of(row.line_id): name for name, rows in rest.book.items() for row in rows}
     orders = {row.order: name for name, row in rest.orders.items()}
@@ -153,9 +157,9 @@ def orders_by_hand(rest: Rest, deciding: Deciding) -> None:
 
 
 def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
-    """Join statement lines with the order or book line that a person matched.
+    """Join statement lines with the order or book line that a person matched with them.
 
-    An order must have exactly one open capture. Several lines may settle it together.
+    An order must have exactly one open capture. Several lines may settle this capture together.
     """
     captures: dict[str, list[str]] = {}
     for name, capture in rest.captures.items():
@@ -216,8 +220,10 @@ def _without_webhook(
 
 
 def by_payment(rest: Rest, deciding: Deciding) -> None:
-    """Join statement lines with captures of the same payment. The lines may name another order or
-    none."""
+    """Join statement lines with captures of the same payment.
+
+    The lines may name another order or no order.
+    """
     captures: dict[str, list[str]] = {}
     for name, capture in rest.captures.items():
         captures.setdefault(capture.payment, []).append(name)
@@ -245,9 +251,10 @@ def by_payment(rest: Rest, deciding: Deciding) -> None:
 
 
 def refunds_paid_out(rest: Rest, deciding: Deciding) -> None:
-    """Join refunds in the book with disbursements that name the order, or that people paired.
+    """Join refunds in the book with disbursements that name the order, or that people matched with
+    it.
 
-    A disbursement that only has the same amount is a mere candidate: it may be a wage.
+    A disbursement that only has an equal amount is a mere candidate, because it may be a wage.
     """
     named: dict[str, list[StatementRow]] = {}
     for line in rest.paid_out.values():
@@ -273,8 +280,10 @@ def refunds_paid_out(rest: Rest, deciding: Deciding) -> None:
 
 
 def by_group(rest: Rest, deciding: Deciding) -> None:
-    """Join orders with the book lines of a group: the only order that fits, or all orders
-    together."""
+    """Join orders with the book lines of a group.
+
+    Either the only order that fits is joined, or all orders together.
+    """
     groups: dict[str, list[str]] = {}
     for name, rows in rest.book.items():
         for group in sorted({row.group for row in rows if row.group}):
@@ -291,8 +300,10 @@ def by_group(rest: Rest, deciding: Deciding) -> None:
 
 
 def _one_group(rest: Rest, deciding: Deciding, *, names: list[str], orders: list[str]) -> None:
-    """Match book lines with the one order that fits them, or with all these orders together. Report
-    the orders as ambiguous if several fit alone."""
+    """Join book lines with the only order that fits them, or with all these orders together.
+
+    If several orders fit alone, they are reported as ambiguous.
+    """
     lines = lines_of([row for name in names for row in rest.book[name]])
 
     def fit(chosen: Sequence[str]) -> bool:
@@ -309,8 +320,10 @@ def _one_group(rest: Rest, deciding: Deciding, *, names: list[str], orders: list
 
 
 def orders_by_date(rest: Rest, deciding: Deciding) -> None:
-    """Join orders with book lines that have another reference. Compare amount and date. Do nothing
-    if the rules have no date window."""
+    """Join orders with book lines that have another reference, but a fitting amount and date.
+
+    Nothing is joined if the rules have no date window.
+    """
     window = deciding.terms.rules.date_window
     if window is None:
         return
@@ -340,8 +353,10 @@ def orders_by_date(rest: Rest, deciding: Deciding) -> None:
 
 
 def lines_by_date(rest: Rest, deciding: Deciding) -> None:
-    """Join captures with statement lines that name no payment. Compare amount and date. Do nothing
-    if the rules have no date window."""
+    """Join captures with statement lines that name no payment, but have a fitting amount and date.
+
+    Nothing is joined if the rules have no date window.
+    """
     window = deciding.terms.rules.date_window
     if window is None:
         return
@@ -374,4 +389,4 @@ WAYS = (
     orders_by_date,
     lines_by_date,
 )
-"""Methods to join rows, the most certain first."""
+"""Methods of joining rows, the most certain first."""

@@ -1,8 +1,7 @@
-"""Suggest fee rules that explain the fees of statement lines. A rule has a percentage and a fixed
-part, and may apply only to lines with certain details.
+"""Suggest fee rules that explain the fees of statement lines.
 
-Leaves out: the contract with the provider. A rule only fits the observed fees. A person compares it
-with the contract.
+A rule has a percentage and a fixed part, and may apply only to lines with certain details. A rule
+only fits the observed fees, so a person must compare it with the contract.
 """
 
 import json
@@ -16,24 +15,30 @@ from typing import Final, NamedTuple
 from reconcile.matching.rules import ExpectedFee
 
 LEAST: Final = 3
-"""Minimum number of lines that a rule must explain. Two lines would always fit some rule."""
+"""Minimum number of lines that a fee rule must explain. Two lines would always fit some rule."""
 
 GRIDS: Final = (1_000, 500, 100)
-"""Steps of percentages, in parts per million, that are tried in this order. The coarse steps come
-first, because contracts state 2.9 or 1.25 %, but seldom 1.39 %."""
+"""Steps of percentages that are tried in this order, in parts per million.
+
+The coarse steps come first, because contracts state 2.9 or 1.25 %, but seldom 1.39 %.
+"""
 
 MOST_VALUES: Final = 300
-"""Maximum number of different values of a detail on which a tariff can depend. A detail with more
-values is probably a reference."""
+"""Maximum number of different values of a detail that a fee may depend on.
+
+A detail with more values is probably a reference.
+"""
 
 
 SAMPLE: Final = 2_000
-"""Maximum number of lines from which the rules of a source and currency are derived. The rules are
-then checked with all lines."""
+"""Maximum number of lines from which the fee rules of a source and currency are derived.
+
+The rules are then checked with all lines.
+"""
 
 
 class FeeLine(NamedTuple):
-    """Payment of a statement: gross and fee in minor units, and its details as JSON."""
+    """Payment in a statement with its fee: gross and fee in minor units, and details as JSON."""
 
     source: str
     currency: str
@@ -44,7 +49,7 @@ class FeeLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuggestedFee:
-    """A suggested fee rule.
+    """Suggested fee rule, with the evidence for it.
 
     lines  number of lines to which the rule applies, because no earlier rule does
     exact  number of these lines whose fee the rule explains exactly
@@ -128,8 +133,10 @@ def _explained(rules: list[tuple[Where, Tariff]], lines: Group) -> int:
 
 
 MOST_GENERAL: Final = 5
-"""Maximum number of tariffs that are tried as the general rule. Tariffs that explain the most lines
-are tried first."""
+"""Maximum number of tariffs that are tried as the general rule.
+
+Tariffs that explain the most lines are tried first.
+"""
 
 
 def _together(
@@ -137,8 +144,10 @@ def _together(
     tariffs: dict[tuple[str, ...], tuple[int, Tariff]],
     general: Tariff,
 ) -> list[tuple[Where, Tariff]]:
-    """Return rules for tariffs, and last the general rule. Tariffs become one rule if they are
-    equal and their details differ only in the last one."""
+    """Return a rule for each special tariff, followed by the general rule.
+
+    Equal tariffs share a rule if their details differ only in the last detail.
+    """
     joined: dict[tuple[tuple[str, ...], Tariff], list[str]] = defaultdict(list)
     for key, (_, tariff) in sorted(tariffs.items()):
         if tariff != general:
@@ -152,7 +161,9 @@ def _together(
 
 def _tariff(lines: Group) -> tuple[int, Tariff]:
     """Return the number of lines whose fee the best tariff explains exactly, and this tariff.
-    Return zeros if it explains fewer than LEAST lines."""
+
+    The result is zeros if the tariff explains too few lines.
+    """
     points = sorted((line.gross, line.fee) for line in lines)
     half = len(points) // 2
     pairs = zip(points, points[half:], strict=False)

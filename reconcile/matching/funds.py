@@ -1,7 +1,7 @@
-"""Money of an order, as needed for matching: captures, returns, doubts and surplus.
+"""Money of an order as matching needs it: captures, returns, doubts and surplus.
 
-Also contains `Left`: rows without a partner that wait for the second look, in limited number.
-Leaves out: books and statements.
+The module also has `Left`: rows without a partner of equal key, which wait for further methods of
+matching. Their number is limited.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ class Capture(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """Return source and part, which distinguish the captures of one order and payment."""
+        """Return a text that distinguishes the captures of one order and payment."""
         return f"{self.source}:{self.part}" if self.part else self.source
 
 
@@ -56,7 +56,7 @@ class Return(NamedTuple):
 
 @dataclass(slots=True)
 class Funds:
-    """The money of one order, or of several orders that a group or a person joins.
+    """Money of one order, or of several orders that a group or a person joins.
 
     currency  currency of the price, if money came in it. Otherwise the currency of the first money
               that moved or may have moved
@@ -71,11 +71,11 @@ class Funds:
               refunded
     in_doubt  further amount in `currency` that may have been captured; only for unresolved orders
     doubted   payments in doubt
-    at_doubt  money at stake in `doubted`, by currency; empty for unresolved orders
-    owed      money held beyond the price and owed back, by currency
+    at_doubt  money at stake in `doubted` for each currency; empty for unresolved orders
+    owed      money held beyond the price and owed back, for each currency
     tendered  part of the orders' prices that no provider receives, in `currency`
-    beside    unsettled money of statement lines, which the break about the order's doubtful payment
-              includes
+    beside    unsettled money of statement lines, which is added to the break about the order's
+              doubtful payment
     at        when the last money came; if none came, when the order was opened
     """
 
@@ -101,7 +101,7 @@ class Funds:
 
     @property
     def order(self) -> str:
-        """Return the order's reference; the first of several."""
+        """Return the order's reference. For several orders, this is the first reference."""
         return self.rows[0].order
 
     @property
@@ -111,41 +111,43 @@ class Funds:
 
     @property
     def given_back(self) -> int:
-        """Return the refunded part of the price. Refunds first reduce the money beyond the price,
-        then the price, and last the money on top."""
+        """Return the refunded part of the price.
+
+        Refunds first reduce the money beyond the price, then the price, and last the money on top.
+        """
         back = max(0, self.refunded - self.over)
         return back - min(self.on_top, max(0, back - self.worth))
 
     @property
     def kept(self) -> int:
-        """Return captured money that has not gone back, without parts beyond or on top of the
-        price."""
+        """Return the part of the price that was captured and has not gone back."""
         return self.worth - self.given_back
 
     @property
     def at_stake(self) -> int:
-        """Return the largest amount that may have moved, at most MAX_MINOR."""
+        """Return the largest amount that may have moved, limited to MAX_MINOR."""
         return min(max(self.captured + self.in_doubt, self.refunded), MAX_MINOR)
 
     @property
     def moved(self) -> bool:
-        """Return whether the order needs matching: money was captured, or the order is
+        """Check whether the order needs matching, because money was captured or the order is
         unresolved."""
         return bool(self.captures) or self.unresolved
 
     @property
     def late(self) -> bool:
-        """Return whether money came after a cancellation, expiry or deadline."""
+        """Check whether money came after the order was canceled, had expired or had passed its
+        deadline."""
         return not self.findings.isdisjoint(("paid_after_cancel", "success_after_deadline"))
 
     @property
     def returned_at(self) -> Instant:
-        """Return when money last went back; `at` if no money went back."""
+        """Return when money last went back; if none went back, when the last money came."""
         return max([each.at for each in self.returns], default=self.at)
 
     @property
     def payments(self) -> frozenset[tuple[str, str]]:
-        """Return (source, payment) of every attempt and of every movement."""
+        """Return the source and payment of every attempt and of every movement of money."""
         wholes = [row.whole for row in self.rows if row.whole is not None]
         found = [payment for whole in wholes for payment in whole.payments]
         found += [(each.source, each.payment) for each in self.captures]
@@ -154,7 +156,7 @@ class Funds:
 
     @property
     def cites(self) -> tuple[str, ...]:
-        """Return the ids of the events behind the captures and returns, each once."""
+        """Return the ids of the events that report the captures and returns, each id once."""
         cites = [cite for each in self.captures for cite in each.cites]
         cites += [cite for each in self.returns for cite in each.cites]
         return tuple(dict.fromkeys(cites))
@@ -264,8 +266,8 @@ def _on_top(whole: LedgerLine, currency: str) -> int:
 
 
 def _at_doubt(wholes: Sequence[LedgerLine]) -> tuple[Money, ...]:
-    """Return the money in doubt in each currency. It is the captured or the returned sum, whichever
-    is larger."""
+    """Return the money in doubt in each currency: the captured or the returned sum, if that is
+    larger."""
     taken = [money for whole in wholes for money in whole.in_doubt]
     back: list[Money] = []
     for whole in wholes:
@@ -280,7 +282,7 @@ def _at_doubt(wholes: Sequence[LedgerLine]) -> tuple[Money, ...]:
 
 
 def left_of(amounts: Iterable[Money]) -> tuple[Money, ...]:
-    """Sum amounts of either sign by currency. Leave out sums of zero."""
+    """Add up amounts of either sign for each currency. Sums of zero are left out."""
     sums: Counter[str] = Counter()
     for money in amounts:
         sums[money.currency] += money.minor
@@ -301,14 +303,17 @@ def _moneys(sums: Counter[str]) -> tuple[Money, ...]:
 
 
 MOST_LEFT: Final = 30_000
-"""Maximum number of rows of each kind that are kept in memory. Eight kinds with 1 kB a row take
-about 250 MB. Further rows are matched only by key, and `Control.unsearched` counts them."""
+"""Maximum number of rows of each kind that are kept in memory for further methods of matching.
+
+Eight kinds with 1 kB a row take about 250 MB. Further rows are matched only by key, and
+`Control.unsearched` counts these rows.
+"""
 
 Kept = TypeVar("Kept")
 
 
 class RefundDue(NamedTuple):
-    """A break about a refund that has not arrived, with its order and book rows."""
+    """Break about a refund that has not arrived, with the rows of its order and book."""
 
     found: Break
     orders: tuple[TakingRow, ...]
@@ -317,7 +322,7 @@ class RefundDue(NamedTuple):
 
 @dataclass(slots=True)
 class Left:
-    """Rows that wait for the second look.
+    """Rows for which no partner with an equal key was found, so that further methods must be tried.
 
     orders     orders that have money but no book line that fits
     book       book lines of one reference that claim money, if no order was found whose money fits
@@ -347,7 +352,7 @@ class Left:
     together: dict[str, str] = field(default_factory=dict)
 
     def sort(self) -> None:
-        """Sort each kind, so that the order of arrival does not matter."""
+        """Sort the rows of each kind, so that their order of arrival does not matter."""
         self.orders.sort(key=lambda row: (row.key, row.order))
         for book in (self.book, self.idle):
             book.sort(key=lambda rows: (rows[0].key, rows[0].line_id))
@@ -359,7 +364,8 @@ class Left:
 
 
 def keep(pool: list[Kept], row: Kept) -> bool:
-    """Add a row to the pool for the second look. Return False if it is full."""
+    """Add a row to the rows that wait for further matching. Return False if the limit is
+    reached."""
     if len(pool) >= MOST_LEFT:
         return False
     pool.append(row)
