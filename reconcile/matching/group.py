@@ -1,8 +1,5 @@
-"""Match the rows that share one key, or set them aside for the second look (`fallback`).
-
-Leaves out: how the rows of a key are collected (`tally.merge`), and how one order is judged
-(`decide`).
-"""
+"""Match the rows that share one key, or set them aside until other methods of matching are
+tried."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -49,12 +46,14 @@ from reconcile.matching.tally import Group, Tally
 from reconcile.money import Money
 
 NOT_SEARCHED: Facts = (("searched", False),)
-"""Fact of a break whose counterpart was searched only by key. For a wider search, too many rows
-would have had to be kept."""
+"""Fact of a break whose counterpart was searched only among rows with an equal key.
+
+A wider search would have needed more rows in memory than the limit allows.
+"""
 
 
 class Deciding:
-    """Matcher of groups of rows. It puts each row into a bucket, at once or at the end."""
+    """Matches rows and puts each row into a bucket, at once or at the end."""
 
     def __init__(self, terms: Terms, tally: Tally, left: Left) -> None:
         self.terms, self.tally, self.left = terms, tally, left
@@ -189,8 +188,10 @@ class Deciding:
         return [row for row in rows if subject_of(row.line_id) in partners]
 
     def _may_be_of_a_group(self, pair: Pair) -> bool:
-        """Set a pair aside if its order may have paid more book lines than these. Return whether it
-        was set aside."""
+        """Set a pair aside if its order may also have paid other book lines of a group.
+
+        Return whether the pair was set aside.
+        """
         funds, lines = pair.funds, pair.lines
         if not lines.groups or amounts_fit(pair) or len(funds.rows) > 1:
             return False
@@ -210,7 +211,8 @@ class Deciding:
         self.tally.place_book(rows, "ambiguous")
 
     def report_ambiguous(self, funds: Funds, rows: Sequence[BookRow]) -> None:
-        """Report an order that several book lines fit. The caller puts the lines into buckets."""
+        """Report an order that several book lines fit. The caller must put the lines into
+        buckets."""
         found = Break(
             cause="ambiguous",
             order=funds.order,
@@ -240,7 +242,8 @@ class Deciding:
         self.tally.place_orders(funds.rows, "ambiguous")
 
     def place(self, verdict: Verdict, *, funds: Funds, lines: Lines) -> None:
-        """Put an order and its lines into the verdict's buckets, and report its decisions."""
+        """Put an order and its book lines into the buckets of the verdict, and report matches and
+        breaks."""
         if [each.cause for each in verdict.decisions if isinstance(each, Break)] == [
             "refund_not_received"
         ]:
@@ -271,11 +274,11 @@ class Deciding:
             self.tally.unsearched += 1
 
     def plainly_unsettled(self, row: TakingRow) -> None:
-        """Set aside the capture of a plain order, if no statement line settles it."""
+        """Set aside the capture of an ordinary order that no statement line settles."""
         self.unsettled(captures_of(row)[0])
 
     def unsettled(self, capture: Capture) -> None:
-        """Set aside a capture without a statement line."""
+        """Set aside a capture that no statement line settles."""
         waits = self.terms.waits_for_settlement(capture.at, source=capture.source)
         if waits == "not_covered" and not self.terms.has_statements(capture.source):
             self.tally.place_captures([capture], waits)
@@ -283,8 +286,11 @@ class Deciding:
             self.end_capture(capture, facts=NOT_SEARCHED)
 
     def absorb(self, left: Left) -> None:
-        """Take over the rows that another matching set aside. If there is no room, decide rows at
-        once, in the order in which one matching of all rows would decide them."""
+        """Take over the rows that another matching has set aside.
+
+        If there is no room, rows are decided at once, in the order in which a single matching would
+        decide them.
+        """
         orders = defaultdict[str, list[TakingRow]](list)
         books = defaultdict[str, list[tuple[BookRow, ...]]](list)
         for row in left.orders:
@@ -316,7 +322,7 @@ class Deciding:
     # --- at last, without a partner
 
     def end_suspense(self, lines: Iterable[StatementRow]) -> None:
-        """Report unallocated payments, each with the statement lines that name it."""
+        """Report the unallocated payments, each with the statement lines that name it."""
         own: dict[tuple[str, str], list[StatementRow]] = defaultdict(list)
         for line in lines:
             payment = self.terms.suspense.of(line)
@@ -336,7 +342,7 @@ class Deciding:
     def end_order(
         self, funds: Funds, *, candidates: tuple[Candidate, ...] = (), facts: Facts = ()
     ) -> None:
-        """Report an order without a book line."""
+        """Report an order for which no book line was found."""
         verdict = decide_alone(funds, self.terms)
         self.tally.place_orders(funds.rows, verdict.orders)
         self._report(verdict.decisions, candidates=candidates, facts=facts)
@@ -345,7 +351,9 @@ class Deciding:
         self, lines: Lines, *, candidates: tuple[Candidate, ...] = (), facts: Facts = ()
     ) -> bool:
         """Report book lines that no provider paid, unless a person matched them with a bank line.
-        Return whether a break was reported."""
+
+        Return whether a break was reported.
+        """
         if self.terms.any_hands and any(map(self._in_bank, lines.rows)):
             self.tally.place_book(lines.rows, "outside_providers")
             return False
@@ -361,7 +369,7 @@ class Deciding:
     def end_line(
         self, row: StatementRow, *, candidates: tuple[Candidate, ...] = (), facts: Facts = ()
     ) -> None:
-        """Report a statement line that matches no ledger."""
+        """Report a statement line whose payment is in no ledger."""
         self.tally.place_lines([row], "settled_never_notified")
         found = never_notified(row, self.terms)
         self._report((found,), candidates=candidates, facts=facts)
@@ -369,7 +377,7 @@ class Deciding:
     def end_capture(
         self, capture: Capture, *, candidates: tuple[Candidate, ...] = (), facts: Facts = ()
     ) -> None:
-        """Report a capture without a statement line."""
+        """Report a capture for which no statement line was found."""
         waits = self.terms.waits_for_settlement(capture.at, source=capture.source)
         self.tally.place_captures([capture], waits or "not_settled")
         if self.terms.is_covered(capture.at, source=capture.source):

@@ -1,7 +1,6 @@
-"""Ledger lines: one order's money and its irregularities, for matching and reports.
+"""Ledger lines: the money and the irregularities of one order, for matching and reports.
 
-Leaves out: explanations, which the ledger has. A ledger line is small, so that a million of them
-can be streamed.
+A ledger line is small and has no explanations, so that a million ledger lines can be streamed.
 """
 
 import json
@@ -24,7 +23,7 @@ from reconcile.money import Money
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """One movement of money as the ledger entered it. Returned money is negative.
+    """One movement of money in an order's ledger. Returned money is negative.
 
     at           the provider's date of the movement
     received_at  when the movement first became known
@@ -43,10 +42,10 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubted:
-    """A payment in doubt.
+    """Payment in doubt, with the evidence for its money.
 
     unsure  kinds of the payment's movements whose amounts are uncertain
-    cites   ids of the events that state its movements
+    cites   ids of the events that state the payment's movements
     """
 
     source: str
@@ -57,7 +56,7 @@ class Doubted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedRefund:
-    """A refund that the provider reported as failed, so that it returned no money.
+    """Refund that the provider reported as failed, so that it returned no money.
 
     refund  reference of the refund itself; None if its failure names none
     minor   amount of the refund; None if no event states it
@@ -74,22 +73,23 @@ class FailedRefund:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerLine:
-    """One order as of an instant.
+    """Money and irregularities of one order, as of an instant.
 
-    key           `match_key` of the order. Ledger, book and statement rows are merged by it
+    key           match key of the order. Ledger, book and statement rows are merged by this key
     expected      amount due at providers; None if unknown
     opened_at     earliest date in the order's evidence
-    payments      (source, reference) of every attempt, including attempts without money
+    taken         movements of money
+    payments      source and reference of every attempt, including attempts without money
     findings      codes of the ledger's findings, each once
     reason        code of the reason that decided the outcome
-    closed_at     result of `fold.closed_at`; None while the outcome is not final
+    closed_at     when the order got its final outcome; None while the outcome is not final
     in_doubt      amounts that may have been captured in addition to `taken`, one for each payment
                   and currency
     doubted       payments in doubt. Their movements in `taken` are uncertain
-    owed          money held beyond the price and owed back, by currency; empty if unresolved
+    owed          money held beyond the price and owed back, for each currency; empty if unresolved
     tendered      minor units of the whole price that are not part of `expected`, because they were
                   paid by a tender or discounted at the provider
-    on_top        amount that came on top of the price, in its currency, by kind
+    on_top        amount that came on top of the price for each kind, in the currency of the price
     failed        refunds that failed. A statement may show that each was taken and returned later
     fulfilled_at  when the shop fulfilled the order; None if it did not
     fulfilled_by  id of the record that says that the shop fulfilled the order
@@ -118,8 +118,7 @@ class LedgerLine:
 
 
 def ledger_line_of(ledger: Ledger) -> LedgerLine | None:
-    """Return the ledger line of an order as of the ledger's instant; None for an order without
-    evidence."""
+    """Return the ledger line of an order; None for an order without evidence."""
     filed, heard = ledger.case.filed, ledger.case.heard
     dates = [heard[0].at] if heard else []  # events are sorted by date
     dates += [r.at for r in (filed.placed, filed.canceled, filed.fulfilled) if r is not None]
@@ -202,7 +201,7 @@ def _failed(ledger: Ledger) -> tuple[FailedRefund, ...]:
 
 
 def _called(attempt: AttemptEvidence) -> str:
-    """Return the reference by which statements name the payment."""
+    """Return the reference by which provider statements name the payment."""
     captured = attempt.claims.get("succeeded", ())
     if not captured or captured[0].event.standing != "answered":
         return attempt.reference
@@ -211,8 +210,8 @@ def _called(attempt: AttemptEvidence) -> str:
 
 
 def _in_doubt(ledger: Ledger, movements: Sequence[Movement]) -> tuple[Money, ...]:
-    """Return the amounts that may have been captured, as defined in the table of
-    reconcile/README.md."""
+    """Return the amounts that may have been captured, as the table in reconcile/README.md defines
+    them."""
     unsure = [m.stated for m in movements if m.kind == "captured" and m.money is None]
     if ledger.outcome == "unresolved" and not unsure:
         unsure = [()] if all(each.money is None for each in movements) else []
@@ -267,7 +266,7 @@ def _owed(ledger: Ledger, odd: Judgement) -> tuple[Money, ...]:
 
 
 def ledger_line_text(found: LedgerLine) -> str:
-    """Encode a ledger line as JSON, without key and instant."""
+    """Encode a ledger line as JSON, without its key and its instant."""
     return values_json(
         [
             found.order,
@@ -293,7 +292,10 @@ def ledger_line_text(found: LedgerLine) -> str:
 
 
 def ledger_line_in(text: str, *, as_of: Instant) -> LedgerLine:
-    """Decode the result of `ledger_line_text` as a ledger line as of `as_of`."""
+    """Decode a ledger line from the JSON that `ledger_line_text` returns.
+
+    as_of  instant that the ledger line describes
+    """
     # fmt: off
     (order, outcome, fulfillable, price, opened_at, taken, payments, findings, reason,
      ended_at, in_doubt, doubted, owed, tendered, on_top, fulfilled_at,

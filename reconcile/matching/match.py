@@ -1,16 +1,15 @@
 """Match ledgers, order book and statements, and report what agrees, what differs, and why.
 
-Leaves out: reading and storing. The input is three streams of rows in key order (see `rows`).
-Matches and breaks are returned as soon as they are decided, and control totals at the end. Memory
-does not grow with the streams: rows that agree are counted and dropped, and the pool of unmatched
-rows is bounded.
+The input is three streams of rows in key order. Matches and breaks are returned as soon as they are
+decided, and control totals at the end. Memory does not grow with the streams: rows that agree are
+counted and dropped, and the number of unmatched rows in memory is limited.
 
     matching = Matching(rules=rules, as_of=as_of, coverage=coverage, hands=hands)
     for decision in matching.decide(takings=…, book=…, statements=…): ...   # Match or Break
     matching.control()
 
 To match on several cores, split the keys into ranges. Call `by_key` for each range in a separate
-process, then `absorb` every `MatchingPart` in one process and take its `rest`.
+process. Then `absorb` every `MatchingPart` in one process, and take the `rest` there.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,8 +44,10 @@ NO_RECIPIENTS: Final[Mapping[str, frozenset[str]]] = {}
 
 
 class _Unmatched:
-    """Rows without a partner, and indexes in which their candidates are searched. Book lines that
-    were reported as unpaid are added to `unpaid`."""
+    """Rows without a partner, and indexes in which possible partners are searched.
+
+    Book lines that were reported as unpaid are added to `unpaid`.
+    """
 
     def __init__(
         self,
@@ -250,7 +251,8 @@ class MatchingPart:
 
 
 class Matching:
-    """One matching under one set of rules, as of one instant."""
+    """One matching of ledgers, order book and statements, under one set of rules and as of one
+    instant."""
 
     def __init__(
         self,
@@ -265,14 +267,14 @@ class Matching:
     ) -> None:
         """Begin a matching.
 
-        hands       matches by hand, which apply only to rows that matching by key leaves without a
-                    partner
+        hands       matches that people made, which apply only to rows that have no partner with an
+                    equal key
         suspense    unallocated payments. A statement line that names such a payment is matched with
                     nothing else
-        keeping     tally to use; None to create a new one
-        recipients  keys of the orders that a disbursement may refund, by the disbursement's payment
-                    reference. These are the orders of the customer whose phone number received the
-                    money
+        keeping     tally to use; None to create a new tally
+        recipients  keys of the orders that a disbursement may refund, for each payment reference of
+                    a disbursement. These are the orders of the customer whose phone number received
+                    the money
         """
         self._recipients = recipients
         terms = Terms(rules=rules, as_of=as_of, coverage=coverage, hands=hands, suspense=suspense)
@@ -289,7 +291,7 @@ class Matching:
         book: Iterable[BookRow],
         statements: Iterable[StatementRow],
     ) -> Iterator[Decision]:
-        """Match everything in this process: first `by_key`, then `rest`."""
+        """Match all rows in this process, and yield the matches and breaks."""
         yield from self.by_key(takings=takings, book=book, statements=statements)
         yield from self.rest()
 
@@ -300,7 +302,10 @@ class Matching:
         book: Iterable[BookRow],
         statements: Iterable[StatementRow],
     ) -> Iterator[Decision]:
-        """Merge three streams in key order. Raises ValueError for an unsorted stream."""
+        """Match rows with equal keys, and set aside the rows without a partner.
+
+        Each stream must be sorted by key. Raises ValueError for an unsorted stream.
+        """
         tally, deciding = self._tally, self._deciding
         plain = (
             None
@@ -321,22 +326,25 @@ class Matching:
         yield from tally.take_decisions()
 
     def part(self) -> MatchingPart:
-        """Return the counts and unmatched rows of `by_key`, which another matching can absorb."""
+        """Return the counts and unmatched rows of `by_key`, so that another matching can absorb
+        them."""
         return MatchingPart(self._tally, self._left)
 
     def absorb(self, part: MatchingPart) -> None:
         """Add the counts and the unmatched rows of another matching with equal rules.
 
-        Rows beyond the limit of the second look are decided at once, but reported by `rest`.
+        Rows beyond the limit of rows in memory are decided at once, but reported by `rest`.
         """
         self._tally.absorb(part.tally)
         self._deciding.absorb(part.left)
 
     def rest(self, *, beside: Iterable[Searchable] = ()) -> Iterator[Decision]:
-        """Take the second look at unmatched rows. Then yield a break for each row left, with the
-        nearest candidates.
+        """Try further methods of matching for the unmatched rows, and yield a break for each row
+        left.
 
-        beside  bank lines without a partner, which are candidates too
+        Each break names the most similar rows.
+
+        beside  bank lines without a partner, which may be partners, too
         """
         yield from self._tally.take_decisions()
         rest = Rest(self._left)
@@ -352,11 +360,12 @@ class Matching:
         yield from unmatched.decide()
 
     def control(self) -> Control:
-        """Return the totals of all decisions so far; complete after `rest`."""
+        """Return the totals of all decisions so far. They are complete after `rest`."""
         return self._tally.control(self._terms.as_of)
 
     def unsettled(self) -> Iterator[Unsettled]:
-        """Yield captures that no statement line settles yet, by source, currency and age."""
+        """Yield the captures that no statement line has settled yet, summed by source, currency and
+        age."""
         for (source, currency, days), sums in sorted(self._tally.unsettled.items()):
             yield Unsettled(source, currency, days, number=sums[0], minor=sums[1])
 
@@ -364,8 +373,8 @@ class Matching:
 class OtherPeriods:
     """Matching of the orders of all other periods, to find statement lines that settle no movement.
 
-    A report places a statement line in the period of the money that it settles. A line that settles
-    nothing is placed by its own date.
+    A report counts a statement line in the period of the money that the line settles. A line that
+    settles nothing counts in the period of its own date.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -375,7 +384,7 @@ class OtherPeriods:
         self._never_notified: set[str] = set()
 
     def order(self, group: Group) -> None:
-        """Add an order, or a line that belongs to no order."""
+        """Add an order of another period, or a line that belongs to no order."""
         before = len(self._left.lines)
         self._deciding.group(group)
         if group.takings:
@@ -385,8 +394,10 @@ class OtherPeriods:
                 self._never_notified.update(decision.cites if group.takings else ())
 
     def never_notified(self) -> set[str]:
-        """Return ids of lines that belong to an order but settle no movement. Call this after all
-        orders were added."""
+        """Return the ids of lines that belong to an order but settle no movement.
+
+        Call this after all orders were added.
+        """
         rest = Rest(self._left)
         for _ in _by_each_way(rest, self._deciding):
             pass  # their own period reports it
@@ -394,13 +405,16 @@ class OtherPeriods:
 
 
 Effect = Literal["newly_matched", "no_longer_matched", "new_break", "gone_break", "changed"]
-"""Difference between two matchings. `changed` means that both have a decision of the same identity,
-but the decisions differ."""
+"""How one matching differs from another.
+
+`changed` means that both matchings have a match or break with this identity, but with different
+content.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One difference between two matchings. `before` or `after` may be None, but not both."""
+    """One difference between two matchings. Either `before` or `after` may be None."""
 
     effect: Effect
     before: Decision | None
@@ -422,10 +436,10 @@ class Change:
 
 
 def compare(before: Iterable[Decision], after: Iterable[Decision]) -> Iterator[Change]:
-    """Compare two matchings and yield the changes.
+    """Compare the matches and breaks of two matchings, and yield the changes.
 
-    Decisions that both matchings have, but that differ, come first, as they are read. Decisions
-    that only one matching has follow, sorted by identity.
+    Changes of a match or break that both matchings have come first. Matches and breaks that only
+    one matching has follow, sorted by identity.
     """
     olds: dict[str, Decision] = {}
     news: dict[str, Decision] = {}

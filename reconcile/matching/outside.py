@@ -1,8 +1,8 @@
 """Match orders paid outside providers with bank lines, to tell whether a customer's transfer
 arrived.
 
-Leaves out: reporting an order without a bank line. The book says that it was paid, perhaps in cash,
-so no bank line is expected.
+An order without a bank line is not reported. The book says that the order was paid, perhaps in
+cash, so no bank line is expected.
 
 A bank line is matched with an order in one of three ways:
 
@@ -28,8 +28,10 @@ from reconcile.matching.texts import named_in, order_names
 from reconcile.money import Money
 
 TRANSFER_WITHIN: Final[Duration] = 14 * DAY
-"""Longest time between an order and the transfer that pays it. Customers pay in advance or within
-two weeks."""
+"""Maximum time between an order and the bank transfer that pays it.
+
+Customers pay in advance or within two weeks.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +78,9 @@ class Transfer:
 
 
 class Transfers:
-    """Orders that are not yet matched with bank lines.
+    """Orders paid outside providers that are not yet matched with bank lines.
 
-    orders  the remaining orders, by the subject of their book line
+    orders  the remaining orders. The keys are the ids of their book lines without the version
     """
 
     def __init__(self, orders: Iterable[BookLine], *, methods: Methods) -> None:
@@ -95,7 +97,7 @@ class Transfers:
         return bool(outside) and order.status in ("paid", "refunded")
 
     def by_hand(self, lines: Sequence[BankLine], hands: Iterable[HandMatch]) -> Iterator[Transfer]:
-        """Yield transfers that people matched by hand."""
+        """Yield the bank transfers and orders that people matched with each other."""
         known = {subject_of(line.line_id): line for line in lines}
         given: dict[str, set[str]] = defaultdict(set)
         for hand in hands:
@@ -113,8 +115,10 @@ class Transfers:
                 yield _transfer("by_hand", found, [known[each] for each in own])
 
     def by_name(self, lines: Sequence[BankLine]) -> Iterator[Transfer]:
-        """Yield bank transfers whose lines name orders. A line may pay one of the orders that it
-        names, or all of them."""
+        """Yield the bank transfers whose texts name orders.
+
+        A bank line may pay one of the orders that its texts name, or all of them.
+        """
         parts: dict[str, list[BankLine]] = defaultdict(list)
         for line in lines:
             if line.minor <= 0:
@@ -133,7 +137,7 @@ class Transfers:
                 yield _transfer("by_group", [self.orders.pop(subject)], own)
 
     def named_by(self, line: BankLine) -> list[str]:
-        """Return the subjects of the orders in the line's currency that its texts name."""
+        """Return the orders in the line's currency that the texts of the bank line name."""
         if not self._names:
             return []
         keys = named_in((line.reference, line.counterparty, line.text)) & self._names.keys()
@@ -144,12 +148,13 @@ class Transfers:
         return self.orders[subject].money.minor
 
     def _fits(self, order: BookLine, minor: int) -> bool:
-        """Return whether an amount pays the order, perhaps less a gift card or store credit."""
+        """Check whether an amount pays the order, perhaps less a gift card or store credit."""
         tendered = "tender" in self._methods.parts(order.method)
         return minor == order.money.minor or (tendered and minor < order.money.minor)
 
     def by_date(self, lines: Sequence[BankLine]) -> Iterator[Transfer]:
-        """Yield transfers whose order and line fit only each other, by sum and date."""
+        """Yield the bank transfers whose sum and date fit exactly one order, which fits no other
+        transfer."""
         orders = [
             Offer(each.money.currency, each.money.minor, each.placed_at, subject)
             for subject, each in self.orders.items()

@@ -1,7 +1,7 @@
-"""Payments captured in several parts: which statement line settles which part.
+"""Find out which statement line settles which part of a payment that was captured in several parts.
 
-Leaves out: reporting. Parts of one payment with equal amounts are interchangeable. A line may be
-paired with the wrong part, but the missing or excess amount is always right.
+Parts of one payment with equal amounts are interchangeable. A line may be paired with the wrong
+part, but the missing or excess amount is always right.
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ from reconcile.matching.rows import StatementRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parted:
-    """Result of pairing parts and lines.
+    """Captured parts of a payment and statement lines, paired by amount.
 
     pairs     pairs of a part and a line with equal amounts
     captures  parts without a line, in the order given
@@ -30,12 +30,12 @@ class Parted:
 
 
 def are_parts(captures: Sequence[Capture]) -> bool:
-    """Return whether these are several captures of one payment of one order."""
+    """Check whether these are several captures of one payment of one order."""
     return len(captures) > 1 and len({capture[:4] for capture in captures}) == 1
 
 
 def parted(captures: Sequence[Capture], lines: Sequence[StatementRow]) -> Parted:
-    """Pair each line with a part of equal amount, the earliest part first.
+    """Pair each statement line with a captured part of equal amount, the earliest part first.
 
     If more lines than parts have an amount, no line of that amount is paired. If all parts are
     paired and the remaining lines add up to zero, the remaining lines are corrections. Then nothing

@@ -1,8 +1,6 @@
 """Select the rows of a period from three streams. An order is taken with all its lines or not at
 all.
 
-Leaves out: which evidence is known. The instant of the matching decides that.
-
 The order's date in the book decides to which period the order belongs. If the book has no date, the
 date of the first money decides. If there is no money, the date of the first evidence decides. A
 statement line without an order belongs to the period of its own date. If it has no date, it belongs
@@ -25,27 +23,31 @@ from reconcile.matching.rules import HandMatch
 from reconcile.matching.tally import Group
 
 Dated = tuple[int, Instant]
-"""Kind of a date, and the date. The strongest kind is PLACED, followed by MONEY, SETTLED and
-KNOWN."""
+"""Kind of a date, and the date. PLACED is the strongest kind, then MONEY, SETTLED and KNOWN."""
 
 PLACED, MONEY, SETTLED, KNOWN = range(4)
 
 Settles = Callable[[str, str], bool]
-"""Function that says whether a line of the first source may settle a payment of the second."""
+"""Function that tells whether a statement line of one source may settle a payment of another
+source.
+
+The first argument is the line's source, and the second is the payment's source.
+"""
 
 _LINE: Final = "\x00"
-"""Prefix of the name that stands for a statement line without a key. No key contains it."""
+"""Prefix of a name that stands for a statement line without a match key. No match key contains
+it."""
 
 
 def place_of(row: StatementRow) -> str:
-    """Return the key of a statement line, or a unique name if it has none."""
+    """Return the match key of a statement line, or a unique name if the line has no key."""
     return row.key if row.key != NO_KEY else _LINE + subject_of(row.line_id)
 
 
 def first_date(
     takings: Iterable[TakingRow], book: Iterable[BookRow], statements: Iterable[StatementRow]
 ) -> Dated | None:
-    """Return the date that decides the period of these rows; None if no row has a date."""
+    """Return the date that decides which period these rows belong to; None if no row has a date."""
     placed = [row.placed_at for row in book if row.placed_at is not None]
     if placed:
         return PLACED, min(placed)
@@ -72,10 +74,13 @@ def joined_dates(
     hands: Iterable[HandMatch],
     settles: Settles,
 ) -> dict[str, Instant]:
-    """Return the common date of rows that must be matched together, by the rows' key or `place_of`.
+    """Return the common date of rows that must be matched together.
 
-    A row whose own date is already the common date is left out. Pass all rows that a group, a match
-    by hand or a payment may join. Passing further rows does no harm.
+    The keys are match keys, or the names of statement lines without a match key. Rows whose own
+    date is the common date already are left out.
+
+    Pass all rows that a group, a match by hand or a payment may join. Passing further rows does no
+    harm.
     """
     sets = _Sets()
     for booked in book:
@@ -108,7 +113,7 @@ def joined_dates(
 
 
 class _Sets:
-    """Disjoint sets of names, with path halving."""
+    """Disjoint sets of names that can be joined."""
 
     def __init__(self) -> None:
         self._parent: dict[str, str] = {}
@@ -159,8 +164,7 @@ def _own_dates(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """Period that begins at `since` and ends just before `until`. If one of them is None, the
-    period has no limit on that side."""
+    """Period from `since` to just before `until`. None means no limit on that side."""
 
     since: Instant | None = None
     until: Instant | None = None
@@ -200,10 +204,9 @@ def within(
 ) -> Streams:
     """Return the three streams in key order, without the orders of other periods.
 
-    joined     date that decides the period of each order that is matched together with others (see
-               `joined_dates`)
-    elsewhere  set to fill with the ids of statement lines dated outside the period. Lines that
-               plainly settle their order are left out
+    joined     date that decides the period of each order that is matched together with others
+    elsewhere  set to fill with the ids of statement lines dated outside the period, except lines
+               that plainly settle their order
     outside    function to call with each order outside the period and each line without an order,
                except plainly settled orders without a book line
     """
@@ -213,8 +216,10 @@ def within(
 
 
 class _Sieve:
-    """Reader of three streams, which it reads order by order. It buffers the rows of one stream
-    that it reads before they are requested."""
+    """Reads three streams order by order, and drops the orders of other periods.
+
+    Rows that are read before their stream is asked for them are buffered.
+    """
 
     def __init__(
         self, period: Period, joined: Mapping[str, Instant], *sources: Iterable[Any]

@@ -1,7 +1,7 @@
-"""Returned money, and the statement lines that may settle it.
+"""Find the statement lines that may settle returned money.
 
-Leaves out: reporting. Lines are assigned by the payment that they name and by the source of the
-statement. A refund always takes money from the merchant, whichever sign its file uses.
+Lines are assigned by the payment that they name and by the source of the statement. A refund always
+takes money from the merchant, whichever sign its file uses.
 """
 
 from collections import defaultdict
@@ -15,10 +15,11 @@ from reconcile.matching.rules import Terms
 
 
 def balance_of(line: StatementRow | StatementLine) -> int:
-    """Return the gross amount with the sign by which it changes the merchant's balance.
+    """Return the gross amount of a line with the sign by which the line changes the merchant's
+    balance.
 
     A refund always decreases the balance, even if the file states it as positive. A dispute keeps
-    its sign: a won dispute returns money.
+    its sign, because a won dispute returns money.
     """
     if line.kind == "fee":
         return 0
@@ -26,7 +27,7 @@ def balance_of(line: StatementRow | StatementLine) -> int:
 
 
 def may_settle_exactly(row: StatementRow, taken: Return, terms: Terms) -> bool:
-    """Return whether a line may settle a refund or chargeback of equal amount."""
+    """Check whether a statement line may settle a refund or chargeback of equal amount."""
     if row.kind == "dispute" and row.gross > 0:
         return False  # it returns money, for which the ledger has no movement
     return taken.minor == abs(row.gross) and (
@@ -40,7 +41,7 @@ def may_settle_exactly(row: StatementRow, taken: Return, terms: Terms) -> bool:
 
 
 def may_settle(row: StatementRow, taken: Return, terms: Terms) -> bool:
-    """Return whether a line may settle a refund or chargeback, whatever their amounts."""
+    """Check whether a statement line may settle a refund or chargeback, whatever their amounts."""
     return (
         row.kind != "returned"
         and taken.currency == row.currency
@@ -70,7 +71,7 @@ def failure_of(
 
 
 def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bool:
-    """Return whether a line is about money that went back, and not about a payment.
+    """Check whether a statement line is about money that went back, and not about a payment.
 
     A negative payment line may be the correction of a capture. It counts as money that went back
     only if it equals one refund or chargeback of its payment, or the sum of all.
@@ -83,10 +84,9 @@ def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bo
 
 
 def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Terms) -> list[Return]:
-    """Return the refunds and chargebacks of one payment that add up to these lines, or an empty
-    list.
+    """Return the refunds and chargebacks of one payment that add up to the lines.
 
-    These combinations are tried in order:
+    The list is empty if none add up. These combinations are tried in order:
 
     - one movement
     - all movements, because one line may combine several refunds
@@ -105,8 +105,9 @@ def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Term
 
 
 def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[StatementRow]]:
-    """Divide lines into lines that cancel each other out, and all other lines. The ledger has no
-    movement for these pairs:
+    """Divide statement lines into lines that cancel each other out, and all other lines.
+
+    The ledger has no movement for these pairs:
 
     - a dispute that took money, and the win that returned it
     - a refund, and the line that returned its money
@@ -133,8 +134,10 @@ def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[State
 
 
 def _undoes(row: StatementRow, other: StatementRow) -> bool:
-    """Return whether one of two lines takes back the money of the other. Lines of refunds must have
-    the same refund reference. Other lines must have the same payment."""
+    """Check whether one of two lines takes back the money of the other line.
+
+    Lines of refunds must have equal refund references. Other lines must have equal payments.
+    """
     if row.currency != other.currency or balance_of(row) != -balance_of(other):
         return False
     kinds = {row.kind, other.kind}
@@ -145,10 +148,11 @@ def _undoes(row: StatementRow, other: StatementRow) -> bool:
 
 
 def less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[Return]:
-    """Return the refunds and reversals in `unused` that remain after an amount is deducted.
+    """Return the refunds and reversals that remain after an amount is deducted.
 
-    back   movements to deduct from, reversals first
-    minor  amount to deduct, in minor units
+    unused  all movements
+    back    movements to deduct from, reversals first
+    minor   amount to deduct, in minor units
     """
     rest = {id(each): each.minor for each in back}
     for each in sorted(back, key=lambda each: each.kind != "reversed"):
@@ -159,7 +163,9 @@ def less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[R
 
 
 def without(unused: Sequence[Return], parts: Sequence[Return]) -> list[Return]:
-    """Return the refunds of `unused` that are not in `parts`. They are compared by identity,
-    because one event may report two equal refunds."""
+    """Return the refunds of `unused` that are not in `parts`.
+
+    The objects themselves are compared, because one event may report two equal refunds.
+    """
     gone = set(map(id, parts))
     return [each for each in unused if id(each) not in gone]

@@ -1,12 +1,12 @@
-"""Flat rows that the matcher reads, one for each ledger, book or statement line, in key order.
+"""Types of the rows that matching reads, one for each ledger, book or statement line.
 
 A million rows are streamed, and nearly all of them agree. Building a value takes much longer than
-reading a tuple from the database. So a stream may yield the database's bare tuples, and the matcher
-makes rows only of the few tuples that it examines. Tuples of plain ledger lines may lack the last
-fields. `ledger_line_row`, `book_row` and `statement_row` convert values to rows.
+reading a tuple from the database. So a stream may yield the database's bare tuples, and only the
+few tuples that are examined become rows. Tuples of plain ledger lines may lack the last fields.
+`ledger_line_row`, `book_row` and `statement_row` convert values to rows.
 
-All three streams are sorted by `key` in ascending order of code points, as Python, SQLite's BINARY
-and PostgreSQL's `COLLATE "C"` sort. The order of rows with equal keys does not matter.
+Each stream is sorted by `key` in ascending order of code points, as Python, SQLite's BINARY and
+PostgreSQL's `COLLATE "C"` sort. Rows with equal keys may have any order.
 """
 
 from collections import defaultdict
@@ -41,11 +41,11 @@ WEIGHTY: Final[frozenset[FindingCode]] = frozenset(
 )
 
 NO_KEY: Final = ""
-"""Key of a statement line that belongs to no order. Such lines come first."""
+"""Key of a statement line that belongs to no order. Such lines come first in a stream."""
 
 
 class TakingRow(NamedTuple):
-    """One order's money. The row is flat if the order is plain (`is_plain`).
+    """Money of one order. Only orders with unusual money have a whole ledger line.
 
     minor     captured minor units; 0 if no money moved
     currency  currency of the capture, or of the price if nothing was captured; empty if both are
@@ -54,10 +54,10 @@ class TakingRow(NamedTuple):
     payment   payment reference of the capture; empty if no money moved
     cite      id of the event that states the capture; empty if no money moved
     at        date that the provider gave the capture; without a capture, `opened_at`
-    whole     ledger line of an order that is not plain; then the fields from `minor` to `at` are
+    whole     ledger line of an order with unusual money; then the fields from `minor` to `at` are
               unused
-    beside    unsettled money of statement lines, which the break about the doubtful payment
-              includes. The matching sets this field
+    beside    unsettled money of statement lines, which is added to the break about the doubtful
+              payment. The matching sets this field
     """
 
     key: str
@@ -74,7 +74,8 @@ class TakingRow(NamedTuple):
 
 
 class BookRow(NamedTuple):
-    """One line of an order book: the key of its reference, then the fields of a `BookLine`."""
+    """One line of an order book: the match key of its reference, then the fields of a
+    `BookLine`."""
 
     key: str
     line_id: str
@@ -91,16 +92,16 @@ class BookRow(NamedTuple):
 
 
 class StatementRow(NamedTuple):
-    """One line of a statement: a key, then the fields of a `StatementLine`.
+    """One line of a provider's statement: a match key, then the fields of a `StatementLine`.
 
-    key       `match_key` of the order that the line names, else of the only order whose ledger has
+    key       match key of the order that the line names, else of the only order whose ledger has
               its payment, else NO_KEY
     source    source whose statement has the line; empty if unknown. In another source's statements,
-              the same payment reference means another payment
+              an equal payment reference means another payment
     known_at  when a line without a date was first imported; None for other lines
 
-    The named order is preferred because it never changes, so lines can be stored sorted by this
-    key. If the named order is wrong, the second look finds the line by its payment.
+    The named order is preferred because it never changes, so that lines can be stored sorted by
+    this key. If the named order is wrong, the line is found later by its payment.
     """
 
     key: str
@@ -122,7 +123,7 @@ class StatementRow(NamedTuple):
 
 
 def ledger_line_row(taking: LedgerLine) -> TakingRow:
-    """Convert a ledger line to a row. A line that is not plain is kept whole."""
+    """Convert a ledger line to a row. A ledger line with unusual money is kept whole in the row."""
     price, plain = taking.expected, is_plain(taking)
     money = taking.taken[0] if plain and taking.taken else None
     return TakingRow(
@@ -140,12 +141,13 @@ def ledger_line_row(taking: LedgerLine) -> TakingRow:
 
 
 def is_plain(taking: LedgerLine) -> bool:
-    """Return whether the flat form of the order's row is enough for matching. All of these must
-    hold:
+    """Check whether the order's money is so simple that a flat row is enough for matching.
+
+    All of these must hold:
 
     - the order succeeded with one capture that one event states, or no money moved and it is not
       unresolved
-    - there is no WEIGHTY finding, no payment in doubt and no failed refund
+    - there is no finding of WEIGHTY, no payment in doubt and no failed refund
     - no money is owed back, and there are no tenders and no money on top of the price
     """
     odd = taking.tendered or taking.owed or taking.doubted or taking.on_top or taking.failed
@@ -164,14 +166,15 @@ def is_plain(taking: LedgerLine) -> bool:
 
 
 def subject_of(line_id: str) -> str:
-    """Return the part of a line id before the dot. All versions of the line share it."""
+    """Return the part of a line id before the dot, which all versions of the line share."""
     return line_id.partition(".")[0]
 
 
 def name_of(named: str) -> str:
-    """Return the name that a match by hand uses: a line's subject, or an order's whole reference.
+    """Return the name of a line or order in a match by hand.
 
-    An order's reference is not cut at a dot, because it may contain one.
+    For a line, this is the part of its id that all versions share. For an order, it is the whole
+    reference, because a reference may contain a dot.
     """
     return subject_of(named) if named.startswith(("bok_", "stm_", "bnk_")) else named
 
@@ -181,8 +184,9 @@ LinesStatus = books.BookStatus | Literal["nothing"]
 
 @dataclass(slots=True)
 class Lines:
-    """The lines of one reference that count together.
+    """Book lines of one reference that count together.
 
+    rows         lines that count
     rest         lines that do not count. If some lines state that money moved, these are all lines
                  that state none
     status       common status of the lines
@@ -190,8 +194,8 @@ class Lines:
     credit       sum of the negative amounts and of the refunds, as a positive number
     placed_at    latest date; None if no line has a date
     refunded_at  latest date of a refund; None if there is none
-    repeated     whether two lines state the same charge; False with `lines_of(apart=True)`, which
-                 counts both
+    repeated     whether two lines state the same charge; False if `lines_of` was asked to count
+                 both
     """
 
     rows: tuple[BookRow, ...]
@@ -210,7 +214,7 @@ class Lines:
 
     @property
     def claims(self) -> bool:
-        """Return whether the book says that money moved."""
+        """Check whether the book says that money moved."""
         return self.status in ("paid", "refunded")
 
     @property
@@ -237,18 +241,20 @@ class Lines:
 
 
 def claims(row: BookRow) -> bool:
-    """Return whether a line says that money moved. A line without a status says so if it is an
-    accounting entry or states a refund."""
+    """Check whether a book line says that money moved.
+
+    A line without a status says so if it is an accounting entry or states a refund.
+    """
     if row.status is None:
         return row.kind == "entry" or bool(row.refunded)
     return row.status in ("paid", "refunded")
 
 
 def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
-    """Return the lines of one reference. If some lines state that money moved, all other lines
-    become `rest`.
+    """Combine the book lines of one reference.
 
-    A `refunded` line repeats a `paid` line of the reference if the refunded amount is not larger.
+    If some lines state that money moved, all other lines become `rest`. A `refunded` line repeats a
+    `paid` line of the reference if the refunded amount is not larger.
 
     apart  whether to count each `refunded` line as a separate charge that was paid and refunded,
            instead of a repeated line
@@ -286,7 +292,7 @@ def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
 
 
 def _repeated(rows: Sequence[BookRow]) -> set[int]:
-    """Return the `id()` of each line that repeats a charge of another line."""
+    """Return the `id()` of each line that repeats the charge of another line."""
     found: set[int] = set()
     by_reference: dict[str, list[BookRow]] = defaultdict(list)
     for row in rows:
@@ -300,8 +306,11 @@ def _repeated(rows: Sequence[BookRow]) -> set[int]:
 
 
 def _credit(row: BookRow) -> int:
-    """Return the amount that went back. If a `refunded` line states 0, return its whole amount,
-    because exports write 0 if they do not know the refunded amount."""
+    """Return the amount that went back according to a book line.
+
+    If a `refunded` line states 0, its whole amount went back, because exports write 0 if they do
+    not know the refunded amount.
+    """
     if row.minor < 0:
         return -row.minor
     return row.refunded or (row.minor if row.status == "refunded" else 0)
@@ -312,7 +321,7 @@ def _credit(row: BookRow) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """One movement of money as a row states it.
+    """One movement of money, as a row of a statement file states it.
 
     stated  all fields of the row
     money   currency and gross; for a fee, currency and net
@@ -332,12 +341,12 @@ _Stated = TypeVar("_Stated", bound=Hashable)
 def paired(
     *, stated: Sequence[_Stated], known: Sequence[_Stated], same: Callable[[_Stated, _Stated], bool]
 ) -> list[int | None]:
-    """Return for each row the index of the known line that it repeats; None for a new line.
+    """Return, for each row, the index of the known line that the row repeats; None for a new line.
 
     Equal lines are paired first, each only once. Then the other rows are paired, in order, with
     known lines for which `same` is true.
 
-    same  function that returns whether a row and a known line that differ are versions of one line
+    same  function that tells whether a row and a different known line are versions of one line
     """
     if len(stated) == len(known) == 1:  # the usual case
         return [0 if stated[0] == known[0] or same(stated[0], known[0]) else None]
@@ -356,8 +365,9 @@ def paired(
 
 
 def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
-    """Return whether two different rows must be statements of one movement. They are two movements
-    in each of these cases:
+    """Check whether two different rows must be statements of one movement of money.
+
+    They are two movements in each of these cases:
 
     - their amounts differ, unless both are payment lines with equal signs and times of day. One
       payment line may correct another
@@ -380,15 +390,17 @@ def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
 
 
 def is_like(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
-    """Return whether two rows with different amounts may be one corrected movement. This is
-    uncertain: two refunds of one payment on one day look alike."""
+    """Check whether two rows with different amounts may be one movement that was corrected.
+
+    The result is uncertain, because two refunds of one payment on one day look alike.
+    """
     if one.money == other.money or _opposite(one, other) or _timed_apart(one, other):
         return False
     return is_same(replace(one, money=other.money), other, calendar)
 
 
 _EAST: Final[Duration] = 14 * HOUR
-"""Largest offset ahead of UTC."""
+"""Largest offset of a time zone ahead of UTC."""
 
 _QUARTER: Final[Duration] = 15 * MINUTE
 
@@ -398,8 +410,11 @@ def _opposite(one: Moved, other: Moved) -> bool:
 
 
 def _timed_apart(one: Moved, other: Moved) -> bool:
-    """Return whether two lines have different times of day. Times that are whole quarter hours
-    apart count as equal, because only the zone may differ. So does a time on a quarter hour."""
+    """Check whether two lines have different times of day.
+
+    They count as equal if the times are whole quarter hours apart, because only the time zone may
+    differ. They also count as equal if one time is on a quarter hour.
+    """
     if one.settled_at is None or other.settled_at is None:
         return False
     times = (one.settled_at, other.settled_at, abs(one.settled_at - other.settled_at))
@@ -407,8 +422,10 @@ def _timed_apart(one: Moved, other: Moved) -> bool:
 
 
 def _of_one_day(row: Instant, known: Instant, calendar: Calendar) -> bool:
-    """Return whether two instants are on one day of the calendar. A date without a time of day may
-    have been read in UTC or in the calendar's zone."""
+    """Check whether two instants are on one day of the calendar.
+
+    A date without a time of day may have been read in UTC or in the calendar's zone.
+    """
     if calendar.day_of(row) == calendar.day_of(known):
         return True
     if not known % DAY:

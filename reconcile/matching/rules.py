@@ -1,6 +1,4 @@
-"""The merchant's rules of matching, the coverage of the files, and matches made by hand.
-
-Leaves out: parsing the rules file.
+"""Rules of matching, with the time spans that files cover and the matches that people made.
 
 By default, every tolerance is zero, and rows without a common reference are never matched. If a
 rule allows more, the resulting matches have their own kind.
@@ -24,7 +22,7 @@ from reconcile.money import exponent_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """Minor units by which two amounts of a currency may differ and still match."""
+    """Maximum difference of two amounts of a currency that still match, in minor units."""
 
     currency: str
     minor: int
@@ -35,8 +33,8 @@ class ExpectedFee:
     """Fee of a source for a payment: `per_million` of the gross plus `fixed` minor units.
 
     tolerance  minor units by which the fee may differ, because providers round
-    where      conditions for a statement line: name of a detail and its allowed values. "" allows
-               lines without the detail. Without conditions, every line fits
+    where      conditions for a statement line: name of a detail and its allowed values. An empty
+               value allows lines without the detail. Without conditions, every line fits
     """
 
     source: str
@@ -47,11 +45,11 @@ class ExpectedFee:
     where: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def of(self, gross: int) -> int:
-        """Return the fee for a gross amount, rounded half up."""
+        """Return the fee for a gross amount in minor units, rounded half up."""
         return (gross * self.per_million + 500_000) // 1_000_000 + self.fixed
 
     def fits(self, details: str | None) -> bool:
-        """Return whether the rule applies to a statement line with these details, ignoring case."""
+        """Check whether the rule applies to a statement line with these details, ignoring case."""
         if not self.where:
             return True
         stated = json.loads(details) if details else {}
@@ -63,8 +61,9 @@ class ExpectedFee:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedRate:
-    """Expected exchange rate: one major unit of `currency` gives `micros` millionths of a major
-    unit of `into`.
+    """Expected exchange rate between two currencies.
+
+    One major unit of `currency` gives `micros` millionths of a major unit of `into`.
 
     tolerance_per_million  share of the expected sum by which the actual sum may differ
     """
@@ -77,9 +76,9 @@ class ExpectedRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchRules:
-    """The rules. Durations are microseconds.
+    """The merchant's rules of matching. Durations are microseconds.
 
-    tolerances      tolerated differences, by currency. A currency that is not listed has no
+    tolerances      tolerated difference for each currency. A currency that is not listed has no
                     tolerance
     date_window     longest time between the dates of lines that are matched by amount and currency,
                     without a common reference. None if such lines are never matched
@@ -118,14 +117,14 @@ class MatchRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Time span from `since` to before `until`."""
+    """Time span from `since` to just before `until`."""
 
     since: Instant
     until: Instant
 
 
 def joined_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Merge spans that overlap or touch. Return them sorted."""
+    """Merge time spans that overlap or touch, and return them sorted."""
     found: list[Span] = []
     for each in sorted(spans, key=lambda span: span.since):
         if found and each.since <= found[-1].until:
@@ -136,7 +135,7 @@ def joined_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def common_spans(many: Iterable[tuple[Span, ...]]) -> tuple[Span, ...]:
-    """Return the spans of time that all lists cover; nothing if there are no lists."""
+    """Return the time spans that every list covers. The result is empty if there are no lists."""
     found: tuple[Span, ...] | None = None
     for spans in many:
         if found is None:
@@ -153,7 +152,7 @@ def common_spans(many: Iterable[tuple[Span, ...]]) -> tuple[Span, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Covered:
-    """Spans covered by the files of one source, bank account or order book.
+    """Time spans that the files of one source, bank account or order book cover.
 
     name         the source, account or book
     spans        sorted and not touching each other; empty if nobody stated any
@@ -169,7 +168,7 @@ class Covered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """Spans of time that the imported files cover.
+    """Time spans that the imported files cover.
 
     Money dated outside these spans counts neither as missing nor as matched.
 
@@ -213,8 +212,10 @@ def waits_in(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandMatch:
-    """A match made by a person.
-    Each side is the subject of a line (`rows.subject_of`) or the reference of an order."""
+    """Match between two lines or orders that a person made.
+
+    Each side is the id of a line without its version, or the reference of an order.
+    """
 
     one: str
     other: str
@@ -223,34 +224,39 @@ class HandMatch:
 def hand_match(
     cause: BreakCause, *, order: str | None, subject: str | None, given: str
 ) -> HandMatch:
-    """Return the hand match between a break and the line or order that a person names.
+    """Return the match between a break and the line or order that a person names.
 
-    given  the line or the order
+    given  the line or the order that the person names
     """
     return HandMatch(one=own_line(cause, order=order, subject=subject), other=name_of(given))
 
 
 def own_line(cause: BreakCause, *, order: str | None, subject: str | None) -> str:
-    """Return the line that a break is about. If it is about none, return the break's order."""
+    """Return the line that a break is about; the break's order if it is about no line."""
     one = order if CAUSES[cause].of_movement else subject or order
     assert one is not None, "every break is about a line or an order"
     return one
 
 
 CENTS: Final = 100
-"""Number of minor units in a major unit of most currencies. If minor units are wrong, the amount is
-often wrong by this factor."""
+"""Number of minor units in a major unit of most currencies.
+
+If major and minor units are confused, the amount is often wrong by this factor.
+"""
 
 _NOBODY: Final[frozenset[str]] = frozenset()
 
 
 MOST_FITTING: Final = 10_000
-"""Maximum number of combinations of source, currency and details whose fee rule is cached. They
-take a few megabytes. Files have dozens of combinations."""
+"""Maximum number of combinations of source, currency and details whose fee rule is cached.
+
+They take a few megabytes. Files have dozens of combinations.
+"""
 
 
 class Terms:
-    """Rules, coverage, hand matches and unallocated payments of one matching, indexed."""
+    """Rules, coverage, matches by hand and unallocated payments of one matching, ready for
+    lookups."""
 
     def __init__(
         self,
@@ -284,37 +290,39 @@ class Terms:
         return bool(self._hands)
 
     def partners(self, name: str) -> frozenset[str]:
-        """Return the lines and orders that people matched with this line or order."""
+        """Return the lines and orders that people matched with the named line or order."""
         return self._hands.get(name, _NOBODY)
 
     def outside_providers(self, rows: Iterable[BookRow]) -> bool:
-        """Return whether the book says that these lines were paid entirely outside providers."""
+        """Check whether the book says that these lines were paid entirely outside providers."""
         parts = [self.rules.methods.parts(row.method) for row in rows]
         return all(each and each <= NOT_BY_PROVIDER for each in parts)
 
     def partly_outside(self, rows: Iterable[BookRow]) -> bool:
-        """Return whether the book says that a part of these lines was paid outside providers."""
+        """Check whether the book says that a part of these lines was paid outside providers."""
         return any(self.rules.methods.parts(row.method) & NOT_BY_PROVIDER for row in rows)
 
     def within(self, difference: int, currency: str) -> bool:
-        """Return whether amounts of the currency that differ by this much still match."""
+        """Check whether two amounts of the currency still match if they differ by this many minor
+        units."""
         return abs(difference) <= self._tolerances.get(currency, 0)
 
     def tolerance(self, currency: str) -> int:
-        """Return by how many minor units amounts of the currency may differ."""
+        """Return by how many minor units two amounts of the currency may differ and still match."""
         return self._tolerances.get(currency, 0)
 
     def expected_fee(
         self, gross: int, *, source: str, currency: str, details: str | None = None
     ) -> tuple[int, int] | None:
-        """Return the fee for a payment, rounded half up, and its tolerance; None if unknown."""
+        """Return the expected fee for a payment, rounded half up, and its tolerance; None if
+        unknown."""
         rule = self._fee_rule((source, currency, details))
         return None if rule is None else (rule.of(gross), rule.tolerance)
 
     def fee_fits(self, taking: TakingRow, line: StatementRow) -> bool:
-        """Return whether the line's fee is the expected fee, or none is expected.
+        """Check whether the line's fee is the expected fee, or no fee is expected.
 
-        This is called for every plain order, so it uses positions instead of names.
+        This is called for every ordinary order, so it reads the rows' fields by position.
         """
         key = taking[4], line[5], line[15]
         rule = self._fitting[key] if key in self._fitting else self._fee_rule(key)
@@ -339,11 +347,12 @@ class Terms:
         return "awaiting_book" if waits or self.book_lags(at) else None
 
     def book_lags(self, at: Instant) -> bool:
-        """Return whether the book may still lag behind an event at `at`."""
+        """Check whether the order book may still lack something that happened at `at`."""
         return at + self.rules.book_margin > self.as_of
 
     def waits_for_money(self, placed_at: Instant | None) -> Waiting | None:
-        """Return why the money of a paid book line may be missing; None if it must have arrived."""
+        """Return why the money of a paid book line may be missing; None if the money must have
+        arrived."""
         due = None if placed_at is None else placed_at + self.rules.money_margin
         if self.lost_in(placed_at, due) is not None:
             return "not_covered"
@@ -354,8 +363,10 @@ class Terms:
         return "awaiting_money" if placed_at + self.rules.money_margin > self.as_of else None
 
     def lost_in(self, since: Instant | None, until: Instant | None) -> Span | None:
-        """Return the first accepted gap that overlaps the time span, both ends included; None if no
-        gap does. If an end is None, the span has no limit there."""
+        """Return the first accepted gap that overlaps the time span; None if no gap does.
+
+        Both ends are included. None as an end means that the span has no limit there.
+        """
         return next(
             (
                 span
@@ -366,10 +377,10 @@ class Terms:
         )
 
     def settles(self, line_source: str, source: str) -> bool:
-        """Return whether a statement line may settle a payment of this source.
+        """Check whether a statement line may settle a payment of this source.
 
-        It may if the sources are equal, the line's source is unknown, or the payment's source has
-        no statements.
+        It may if the sources are equal, if the line's source is unknown, or if the payment's source
+        has no statements.
         """
         return not line_source or line_source == source or source not in self._statements
 
@@ -389,21 +400,25 @@ class Terms:
         return source in self._statements
 
     def is_covered(self, at: Instant, *, source: str) -> bool:
-        """Return whether the source's statements cover an instant."""
+        """Check whether the source's statements cover an instant."""
         spans = self._statements.get(source, ())
         return any(span.since <= at < span.until for span in spans)
 
 
 @cache
 def _factors(currency: str) -> tuple[int, ...]:
-    """Return the factors by which an amount is wrong if major and minor units were confused. They
-    are 100 and the factor of the currency."""
+    """Return the factors by which an amount is wrong if major and minor units were confused.
+
+    These are 100 and the factor of the currency.
+    """
     return tuple(sorted({int(10 ** exponent_of(currency)), CENTS} - {1}))
 
 
 def factor_between(one: int, other: int, currency: str) -> int | None:
-    """Return the factor by which two amounts differ if one has major units mistaken for minor
-    units, or vice versa; None if they do not differ by such a factor."""
+    """Return the factor by which two amounts differ if major and minor units were confused.
+
+    The result is None if they do not differ by such a factor.
+    """
     if one == 0 or other == 0:
         return None
     for factor in _factors(currency):

@@ -1,9 +1,7 @@
-"""Match the captures of one order with its statement lines: which are settled, and which are open.
+"""Match the captures of one order with its statement lines, to tell which captures are settled.
 
-Leaves out: the book, and lines whose key belongs to no order.
-
-The payment of a line decides which capture it settles. A line without a payment settles a capture
-only if it fits no other capture.
+The payment that a line names decides which capture the line settles. A line without a payment
+settles a capture only if it fits no other capture.
 """
 
 from collections import Counter
@@ -33,10 +31,11 @@ _Key = TypeVar("_Key")
 
 @dataclass(slots=True)
 class OpenItems:
-    """Captures and payment lines without a partner.
+    """Captures and statement lines for which no partner was found.
 
     paid_out  disbursements, which may be refunds of an order
-    beside    lines by order. The break about the order's doubtful payment includes their money
+    beside    lines for each order with a doubtful payment. Their money is added to the break about
+              that payment
     """
 
     captures: list[Capture] = field(default_factory=list)
@@ -46,15 +45,17 @@ class OpenItems:
 
 
 class Settling:
-    """Assigns captures and statement lines to buckets."""
+    """Puts captures and statement lines into buckets."""
 
     def __init__(self, terms: Terms, tally: Tally) -> None:
         self._terms, self._tally = terms, tally
         self._beside: dict[str, list[StatementRow]] = {}
 
     def settle(self, funds: Sequence[Funds], rows: Sequence[StatementRow]) -> OpenItems:
-        """Put fees, refunds, disputes and all matching rows into buckets. Return the other captures
-        and lines."""
+        """Put fees, refunds, disputes and all matching rows into buckets.
+
+        Return the captures and lines that are left.
+        """
         self._beside = {}
         captures = [capture for each in funds for capture in each.captures]
         rows = sorted(rows, key=lambda row: row.line_id)
@@ -113,8 +114,11 @@ class Settling:
         return left, unused
 
     def _never_taken(self, returns: Sequence[Return]) -> None:
-        """Report returns that no statement line settles. Skip returns that were reversed, because a
-        statement may omit both the return and its reversal."""
+        """Report returned money that no statement line shows.
+
+        Returns that were reversed are skipped, because a statement may omit both the return and its
+        reversal.
+        """
         sums: Counter[tuple[str, ...]] = Counter()
         back = {(*each[:4], each.currency) for each in returns if each.minor < 0}
         for each in returns:
@@ -145,8 +149,10 @@ class Settling:
             self._tally.report(found)
 
     def _in_doubt(self, row: StatementRow, funds: Sequence[Funds]) -> bool:
-        """Put a line into a bucket if it may settle a payment whose amount is in doubt. Return
-        whether it was put there."""
+        """Put a line into a bucket if it may settle a payment whose amount is in doubt.
+
+        Return whether the line was put into a bucket.
+        """
         for each in funds:
             if not each.unresolved and not (each.moved and each.at_doubt):
                 continue  # no break would report it
@@ -253,8 +259,11 @@ class Settling:
     def _join_of_key(
         self, rest: OpenItems, captures: list[Capture], rows: list[StatementRow]
     ) -> None:
-        """Match captures and lines of one key. Several captures of one payment are matched one by
-        one. If several lines fit, a line that a person paired is preferred."""
+        """Match captures and statement lines of one key.
+
+        Several captures of one payment are matched one by one. If several lines fit, a line that a
+        person matched is preferred.
+        """
         if are_parts(captures):
             others = [each for each in rest.captures if each not in captures]
             captures, rows = self.join_parts(captures, rows)
@@ -279,8 +288,10 @@ class Settling:
         *,
         kind: MatchKind | None = None,
     ) -> tuple[list[Capture], list[StatementRow]]:
-        """Match parts of a payment with their lines, one by one, then all remaining parts together.
-        Return the parts and lines that are left."""
+        """Match parts of a payment with their lines one by one, then all remaining parts together.
+
+        Return the parts and lines that are left.
+        """
         found = parted(captures, rows)
         for capture, row in found.pairs:
             self._pair(capture, row, kind=kind)
@@ -300,7 +311,8 @@ class Settling:
         *,
         kind: MatchKind | None = None,
     ) -> None:
-        """Match captures and lines that fit only each other. `kind` says how they were joined."""
+        """Match captures and statement lines that fit only each other. `kind` says how they were
+        joined."""
         capture = captures[0]
         if len(captures) > 1:
             self.ambiguous(captures, rows)
@@ -360,7 +372,7 @@ class Settling:
         self._place(capture, rows, cause)
 
     def ambiguous(self, captures: list[Capture], rows: list[StatementRow]) -> None:
-        """Report several captures or lines that fit each other. A person decides."""
+        """Report several captures or lines that fit each other. A person must decide."""
         free = list(rows)
         for place, capture in enumerate(captures, 1):
             fitting = [row for row in free if _fits(row, capture)][:1]
@@ -372,9 +384,11 @@ class Settling:
     def report_ambiguous(
         self, capture: Capture, rows: Sequence[StatementRow], *, own: Sequence[StatementRow]
     ) -> None:
-        """Report a capture that several lines fit, and place it. The caller places the lines.
+        """Report a capture that several lines fit, and put it into a bucket.
 
-        own  lines whose unsettled money the break includes
+        The caller must put the lines into buckets.
+
+        own  lines whose unsettled money is added to the break
         """
         money = Money(minor=capture.minor, currency=capture.currency)
         facts: Facts = (("captured", money), ("fits", len(rows)), ("against", "statement"))
@@ -486,8 +500,10 @@ class Settling:
         more: Money,
         facts: Facts,
     ) -> None:
-        """Report that lines took an amount that differs from the returned money by `more`, and put
-        them into the bucket of the cause."""
+        """Report lines that took more or less than the returned money, and put them into a bucket.
+
+        more  amount by which the lines took more
+        """
         ids = tuple(sorted([row.line_id for row in rows]))
         dates = [each.at for each in parts]
         dates += [row.settled_at for row in rows if row.settled_at is not None]
@@ -510,8 +526,10 @@ class Settling:
 def by_source(
     captures: Sequence[Capture], rows: Sequence[StatementRow], *, terms: Terms
 ) -> list[tuple[list[Capture], list[StatementRow]]]:
-    """Group lines with the captures that they may settle, by source. A capture is in at most one
-    group."""
+    """Group statement lines with the captures that they may settle, according to their sources.
+
+    Each capture is in one group or in none.
+    """
     found: list[tuple[set[str], list[StatementRow]]] = []
     for row in rows:
         sources = {each.source for each in captures if terms.settles(row.source, each.source)}
@@ -552,8 +570,10 @@ def _candidate(row: StatementRow, at: Instant) -> Candidate:
 
 
 def never_notified(row: StatementRow, terms: Terms) -> Break:
-    """Return the break about a line whose payment is in no ledger. If an accepted gap may explain
-    the missing webhook, the break states that gap."""
+    """Return the break about a statement line whose payment is in no ledger.
+
+    If an accepted gap may explain the missing webhook, the break states that gap.
+    """
     captured = None if row.settled_at is None else row.settled_at - terms.rules.settle_margin
     lost = terms.lost_in(None if captured is None else Instant(captured), row.settled_at)
     facts: Facts = ()
@@ -575,8 +595,10 @@ def never_notified(row: StatementRow, terms: Terms) -> Break:
 
 
 def unsettled_by(row: StatementRow) -> Money:
-    """Return the amount that a line leaves unsettled if it settles no movement; negative if the
-    line increases the balance."""
+    """Return the amount that a line leaves unsettled if it settles no movement.
+
+    The amount is negative if the line increases the merchant's balance.
+    """
     return Money(minor=-returning.balance_of(row), currency=row.currency)
 
 

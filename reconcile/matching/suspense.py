@@ -1,8 +1,8 @@
 """Unallocated payments as finance sees them: money in suspense until a person assigns it.
 
-Leaves out: how a payment is folded, and who may assign it. When a movement becomes known, it is
-posted to suspense, to an order or to an account, depending on where its payment is at that time. A
-later assignment moves the money on the day of the assignment. It never changes the first posting.
+When a movement of money becomes known, it is posted to suspense, to an order or to an account. This
+depends on where its payment is at that time. A later assignment moves the money on the day of the
+assignment, and never changes the first posting.
 """
 
 from collections import Counter
@@ -18,18 +18,18 @@ from reconcile.matching.rows import StatementRow
 from reconcile.money import Money
 
 PlacedIn = Literal["order", "nowhere", "to_refund", "other_business"]
-"""Decision of a person on an unallocated payment. `nowhere` withdraws its assignment to an
+"""Decision of a person about an unallocated payment. `nowhere` withdraws its assignment to an
 order."""
 
 SuspenseFlow = Literal["received", "refunded", "assigned", "other_business"]
-"""Causes of a change of the money in suspense."""
+"""Reasons why the money in suspense changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """A person's decision about a payment.
+    """Decision of a person about an unallocated payment.
 
-    at       when it was recorded
+    at       when the decision was recorded
     order    the order that the payment was assigned to
     account  the account of other business; None for the default
     record   id of the record
@@ -47,7 +47,7 @@ class SuspenseStep:
     """Change of the money in suspense, positive for an increase.
 
     at     the provider's date of a movement, or the time of a person's record
-    known  when it became known
+    known  when the change became known
     """
 
     at: Instant
@@ -61,17 +61,19 @@ class SuspenseStep:
 
 
 UNALLOCATED: Final = "unallocated:"
-"""Prefix of the ids of candidates that are unallocated payments. A person assigns such a payment to
-an order. It cannot be matched with a break."""
+"""Prefix of the ids of candidates that are unallocated payments.
+
+A person assigns such a payment to an order. It cannot be matched with a break.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspended:
-    """A payment that is unallocated, or that was unallocated earlier.
+    """Payment that is unallocated, or that was unallocated earlier.
 
     taken       movements of the payment, in the order in which they became known
     steps       changes of the money in suspense, in the order in which they became known
-    stands      last decision of a person, if it is still valid
+    stands      last decision of a person; None if there is none or it is no longer valid
     other_shop  whether the payment belongs to another shop. Money of another shop is not in
                 suspense
     """
@@ -84,10 +86,10 @@ class Suspended:
     other_shop: bool = False
 
     def in_suspense(self, taken: Taken) -> bool:
-        """Return whether a movement of the payment was posted to suspense.
+        """Check whether a movement of the payment was posted to suspense.
 
-        An entry in an order's ledger also cites the assignment, so it may cite more ids than the
-        step in suspense.
+        The movement may cite more ids than the step in suspense, because an entry in an order's
+        ledger also cites the assignment.
         """
         cites = set(taken.cites)
         return any(
@@ -99,7 +101,7 @@ class Suspended:
         )
 
     def held(self, *, before: Instant | None = None, known: bool = False) -> dict[str, int]:
-        """Return the money in suspense by currency.
+        """Return the money in suspense for each currency, in minor units.
 
         before  instant before which steps count; None to count all steps
         known   whether to compare `before` with the instant at which a step became known, instead
@@ -151,9 +153,9 @@ class Suspended:
 def suspended(
     source: str, payment: str, *, taken: Iterable[Taken], placements: Iterable[Placement]
 ) -> Suspended:
-    """Build the suspense state of a payment from known evidence and people's decisions.
+    """Compute the money of a payment in suspense from known movements and people's decisions.
 
-    More money on a payment dismissed as other business reopens it.
+    A payment that was dismissed as other business is reopened by further money.
     """
     moved = sorted(taken, key=lambda each: (each.received_at, each.at, each.cites))
     held: Counter[str] = Counter()
@@ -196,8 +198,10 @@ _MOVEMENTS: Final[frozenset[SuspenseFlow]] = frozenset({"received", "refunded"})
 def _moved(
     held: Counter[str], placing: Placement, *, at: Instant, back: bool = False
 ) -> Iterator[SuspenseStep]:
-    """Yield the steps by which a decision takes money out of suspense. If `back`, the decision was
-    withdrawn, so yield the opposite steps."""
+    """Yield the steps by which a person's decision takes money out of suspense.
+
+    If `back` is set, the decision was withdrawn, and the opposite steps are yielded.
+    """
     if placing.into not in ("order", "other_business"):
         return
     for currency, minor in sorted(held.items()):
@@ -218,13 +222,13 @@ Age = Literal["days_0_to_30", "days_31_to_90", "days_over_90"]
 
 
 def age_of(suspended: Suspended, *, at: Instant) -> Age:
-    """Return how long ago the payment was first captured, in whole days."""
+    """Return how long ago the payment was first captured, as a range of whole days."""
     days = (at - min(each.at for each in suspended.taken)) // DAY
     return "days_0_to_30" if days <= 30 else "days_31_to_90" if days <= 90 else "days_over_90"
 
 
 class Suspense:
-    """All suspended payments of one matching, indexed by the provider's references."""
+    """All payments in suspense of one matching, for lookups by the provider's references."""
 
     def __init__(
         self,
