@@ -1,4 +1,4 @@
-"""My account: how an operator signs in, their sessions, and how they are notified."""
+"""The page My account, where an operator manages their sign-in, sessions and work notices."""
 
 from hmac import compare_digest
 from typing import Final
@@ -27,7 +27,8 @@ WAY_WORDS: Final[dict[work_notices.Way, str]] = {
 
 
 async def account_document(view: View) -> Document:
-    """GET /me: how the person signs in, their sessions, and how they are notified of work."""
+    """Return the content of `GET /me`: the operator's sign-in methods, sessions and notification
+    choice."""
     me = view.person.name
     choice, account = (
         await work_notices.notice_choice(view.context, me),
@@ -147,8 +148,8 @@ async def do_second_factor(view: View, reason: str) -> str:
 
 
 def _session_of(view: View) -> str:
-    """Return the session's id to which a passkey's challenge is bound. It does not change when the
-    cookie is renewed."""
+    """Return a name for the operator's session, to which the challenge for a new passkey is bound.
+    Renewing the session's cookie does not change this name."""
     return f"passkey {view.person.name} {view.person.began_at}"
 
 
@@ -237,8 +238,11 @@ async def ask_link_company(view: View) -> Form:
 
 
 async def do_link_company(view: View, reason: str) -> ActionResult:
-    """Show a link to the company's sign-in. Browsers would not let a form redirect to another
-    host."""
+    """Return a page with a link to the company's sign-in.
+
+    A link is needed because the content policy forbids that a form redirects the browser to another
+    host.
+    """
     grant = new_challenge(
         view.console.mark_key, to=link_grant_of(view.cookie), now=view.context.clock.now()
     )
@@ -251,7 +255,8 @@ async def do_link_company(view: View, reason: str) -> ActionResult:
 
 
 OTHERS: Final = "others"
-"""Form value for all of the person's sessions except the present one."""
+"""Value of the form field `session` that ends all of the operator's sessions except the present
+session."""
 
 
 async def _ended(view: View) -> list[sessions.OwnSession]:

@@ -1,4 +1,5 @@
-"""Routes of the console: pages in every format, actions, signing in, live updates, static files."""
+"""Define the console's routes: pages in each format, actions, signing in, live updates and static
+files."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
@@ -86,13 +87,13 @@ NOT_ALLOWED: Final = (
 )
 
 ENDED: Final = "ended"
-"""Parameter of the sign-in form after a session has ended. Its value is KEPT if the text of a
-submitted form was stored."""
+"""Query parameter of the sign-in page, set if the visitor's session has ended. The value `kept`
+says that the text of the submitted form was stored."""
 KEPT: Final = "kept"
 
 
 class _Subject(Convertor[str]):
-    """Path converter for the whole rest of a path, including line breaks in references."""
+    """Path parameter that takes the whole rest of a path, including slashes and line breaks."""
 
     regex = r"(?s:.+)"
 
@@ -107,7 +108,8 @@ register_url_convertor("subject", _Subject())
 
 
 def split_format(subject: str) -> tuple[str, str]:
-    """Split the last part of an address into name and format."""
+    """Split the last part of an address into a name and a format. Without a known format's ending,
+    the format is `html`."""
     name, dot, ending = subject.rpartition(".")
     return (name, ending) if dot and name and ending in FORMATS else (subject, "html")
 
@@ -119,7 +121,7 @@ class Application:
         self._signing = SigningIn(console, self._pages)
 
     def asgi(self) -> SecurityMiddleware:
-        """Build the ASGI application."""
+        """Build the console as an ASGI application."""
         signing, both = self._signing, ("GET", "POST")
         application = Starlette(
             routes=[
@@ -183,9 +185,11 @@ class Application:
         methods: Collection[str] = ("GET",),
         keep: bool = False,
     ) -> Route:
-        """Build a route that only permitted operators may use. `format_` is None if the ending of
-        the address states the format. If `keep`, a form is stored while its operator signs in
-        again."""
+        """Build a route for operators who have the permission.
+
+        format_  format of the answer; None if the ending of the address states the format
+        keep     whether a submitted form is stored while its operator signs in again
+        """
 
         async def answer(request: Request) -> Response:
             subject, wanted = split_format(request.path_params.get("subject", ""))
@@ -476,5 +480,6 @@ def _typed(view: View, of: Page | Act) -> dict[str, str]:
 
 
 def build_console(console: Console) -> SecurityMiddleware:
-    """Build the console's ASGI application. The caller opens and closes its resources."""
+    """Build the console's ASGI application. The caller opens and closes the resources in
+    `console`."""
     return Application(console).asgi()

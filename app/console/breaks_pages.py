@@ -1,6 +1,7 @@
-"""Pages of breaks and of late money (for example, a refund that is owed), and the actions on them.
+"""Pages and actions for breaks and for late money, such as a refund that is still owed.
 
-Breaks are assigned, commented, accepted and matched by hand, one by one or several at once.
+Operators assign, comment and accept breaks, or match them by hand. Some actions take several breaks
+at once.
 """
 
 from collections import Counter
@@ -31,7 +32,7 @@ from reconcile.money import Money, to_json
 LIVING: Final = STATES[:-1]
 
 CONDITIONS: Final = ("cause", "state", "currency", "assignee")
-"""Filters that also select breaks for a bulk action."""
+"""Filters of the list of breaks that can also select breaks for a bulk action."""
 
 AGE_CONDITIONS: Final = {"week": "age<=7", "month": "age>7 age<=30", "older": "age>30"}
 
@@ -48,7 +49,8 @@ MOST_SKIPPED: Final = 1_000_000
 
 
 async def breaks_document(view: View) -> Document:
-    """GET /breaks?cause=&state=&currency=&assignee=&order=&skip="""
+    """Return the content of `GET /breaks?cause=&state=&age=&currency=&assignee=&order=&skip=`: the
+    list of breaks."""
     filters, skip = view.filters(FILTERS), min(view.number("skip") or 0, MOST_SKIPPED)
     asked = {**filters, "order": filters["order"] or "money"}
     request = worklist.WorklistRequest(**asked, skip=skip, limit=view.rows)
@@ -75,7 +77,7 @@ async def breaks_document(view: View) -> Document:
 
 
 async def break_document(view: View) -> Document:
-    """GET /breaks/{break}"""
+    """Return the content of `GET /breaks/{break}`: a single break."""
     try:
         found = await break_acts.one_break(view.context, view.subject)
     except NotFoundError:
@@ -108,7 +110,7 @@ async def break_document(view: View) -> Document:
 
 
 async def late_document(view: View) -> Document:
-    """GET /late?state=&skip="""
+    """Return the content of `GET /late?state=&skip=`: the late money."""
     wanted = view.choice("state", STANDINGS)
     found = []
     async for some in worklist.late_items(view.context, closed=wanted == "closed"):
@@ -174,8 +176,8 @@ def _form(
 
 
 def _seen_field(*found: break_acts.SeenBreak) -> Field:
-    """Return a hidden field with the state of the breaks that the form shows. If the state has
-    changed, the form is refused."""
+    """Return a hidden form field that holds a mark of the state of the shown breaks. The submitted
+    form is refused if that state has changed."""
     mark = break_acts.mark_of(found)
     return Field("seen", "What was shown", kind="hidden", value=mark)
 
@@ -200,7 +202,8 @@ async def do_comment(view: View, reason: str) -> str:
 
 
 async def match_document(view: View) -> Document:
-    """GET /match/{break}?text=&amount=&from=&to=&line=…: unmatched lines, and the chosen lines."""
+    """Return the content of `GET /match/{break}?text=&amount=&from=&to=&line=…`: the unmatched
+    lines and the chosen lines."""
     found = await break_acts.one_break(view.context, view.subject)
     sought = left_over.LineSearch(
         text=view.word("text") or "",
@@ -307,7 +310,7 @@ async def do_unmatch(view: View, reason: str) -> str:
 # --- one break, or several at once ----------------------------------------------------------------
 
 SHOWN: Final = 10
-"""Number of breaks that a preview lists."""
+"""Number of breaks that the preview of a bulk action lists."""
 
 
 def _list(view: View) -> str:
@@ -366,7 +369,8 @@ def _form_of(
     fields: tuple[Field, ...] = (),
     **options: Any,
 ) -> Form:
-    """Return a form about the selected breaks. The form is refused if one of them has changed."""
+    """Return a form about the selected breaks. The submitted form is refused if a selected break
+    has changed."""
     back, fields = _back(view, chosen), (*fields, _seen_field(*chosen.of))
     if len(chosen.of) == 1:
         shown = (*chosen.left_out(), *lines)
@@ -376,8 +380,8 @@ def _form_of(
 
 
 def _none_chosen(view: View, error: UsageError) -> Form:
-    """Return a form that says why no break is selected. If the page's address is wrong, raise the
-    error again."""
+    """Return a form that says why no break is selected. Raise the error again if the page's address
+    is wrong."""
     if view.word("where") is not None and view.request.method != "POST":
         raise error
     ticked = view.word("where") is not None or view.word("break") is not None
@@ -476,7 +480,7 @@ def _against(allowance: Allowance, found: list[break_acts.SeenBreak]) -> list[st
 
 
 async def do_accept(view: View, reason: str) -> str | ActionResult:
-    """Accept the selected breaks. If a second person must accept a single break, make a
+    """Accept the selected breaks. If a single break needs a second person's approval, make a
     proposal."""
     return await _act(view, "accepted", reason=reason)
 
@@ -524,7 +528,7 @@ async def ask_settle(view: View) -> Form:
 
 
 async def do_settle(view: View, reason: str) -> str | ActionResult:
-    """Decide about late money. If a second person must decide, make a proposal."""
+    """Settle late money as the form says. If a second person must approve, make a proposal."""
     found, action = await _seen_break(view), view.given.get("action", "")
     if action not in SETTLINGS:
         raise UsageError("choose an action for the late money")

@@ -1,4 +1,5 @@
-"""Page of an order's dispute case, with attachments and letter. Also attachments of breaks."""
+"""Page of an order's dispute case, with the dispute letter and attachments. Breaks' attachments are
+handled here, too."""
 
 from datetime import tzinfo
 from typing import Any, Final
@@ -22,7 +23,7 @@ from reconcile.instants import Instant, format_instant
 
 
 async def case_document(view: View) -> Document:
-    """GET /cases/{order}?family="""
+    """Return the content of `GET /cases/{order}?family=`: the dispute case of an order."""
     family = dispute_case.stated_family(view.choice("family", dispute.FAMILIES))
     case = await dispute_case.dispute_case(
         view.context, dispute_case.CaseRequest(order=view.subject, family=family)
@@ -204,7 +205,7 @@ async def ask_letter(view: View) -> Form:
 
 
 def _typed_moment(at: Instant | None, zone: tzinfo) -> str:
-    """Format a moment to the second, as a person would type it. Return an empty text for None. A
+    """Format a moment to the second, as a person would type it, or return an empty text for None. A
     local time that occurs twice is written in UTC."""
     if at is None:
         return ""
@@ -215,7 +216,7 @@ def _typed_moment(at: Instant | None, zone: tzinfo) -> str:
 
 
 async def do_letter(view: View, reason: str) -> Response:
-    """Return the letter as a download."""
+    """Return the dispute letter as a download."""
     order, given = view.needed("order"), view.given.get("respond_by", "").strip()
     try:
         respond_by = typed_deadline(given, view.context.calendar_zone) if given else None
@@ -237,7 +238,7 @@ async def do_letter(view: View, reason: str) -> Response:
 async def _letter_taken(
     context: AppContext, asked: dispute_case.CaseRequest, form: LetterForm
 ) -> tuple[bool, bytes]:
-    """Return a pair: whether the letter's file name must be short, and the letter."""
+    """Return whether the letter needs a short file name, and the letter itself."""
     letter, content = await take_letter(context, asked, form, lines=lines_naming)
     return letter.case.limits.name_chars is not None, content
 

@@ -1,4 +1,5 @@
-"""Page of covered days, and the actions that declare coverage and withdraw a declaration."""
+"""Page of the days that imported files cover. Actions declare coverage and withdraw a
+declaration."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -17,7 +18,11 @@ NAMED: tuple[tuple[ImportKind, str], ...] = (
 
 
 async def coverage_document(view: View) -> Document:
-    """GET /coverage: all spans that files state or people declare, sorted by kind and name."""
+    """Return the content of `GET /coverage`: all covered spans, as stated by files or declared by
+    people.
+
+    The spans are sorted by kind and name.
+    """
     lines = await coverage.list_coverage(view.context)
     calendar = Calendar(view.context.calendar_zone)
     lines.sort(key=lambda line: (line.kind, line.name, line.wallet or "", line.since or 0))
@@ -35,7 +40,7 @@ async def coverage_document(view: View) -> Document:
 
 
 def covered_days(lines: Sequence[coverage.CoverageLine], calendar: Calendar) -> list[str]:
-    """Return a phrase on the covered days of each line."""
+    """Return, for each coverage line, a phrase that names the covered days."""
     return [
         f"{' '.join(filter(None, (line.name or 'no named source', line.wallet)))}: "
         f"{coverage.days_of_span(line, calendar) or 'days that the file does not state'}"
@@ -70,7 +75,7 @@ async def ask_declare_coverage(view: View) -> Form:
 
 
 def day_fields(*, required: bool) -> tuple[Field, ...]:
-    """Return the form fields for the first and last covered day."""
+    """Return the two form fields for the first and the last covered day."""
     return (
         Field(
             "first_day",

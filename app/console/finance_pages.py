@@ -1,5 +1,5 @@
-"""Pages of runs, months, reports and the bank. Their actions start a run, try rules or close a
-month."""
+"""Pages for runs, months, reports and the bank. Actions start a run, close a month or open a month
+again."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import tzinfo
@@ -108,9 +108,11 @@ CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
 
 
 def day(text: str, name: str, *, zone: tzinfo, after: bool = False) -> Instant | None:
-    """Return the start of a day in the zone. Return None for an empty text. Raise UsageError for
-    any other text that is not a day.
+    """Return the start of the day that `text` names, or None if `text` is empty. Raise UsageError
+    for any other text.
 
+    name   name of the form field, for the error
+    zone   time zone of the day
     after  whether to return the start of the next day instead
     """
     if not text.strip():
@@ -122,7 +124,7 @@ def day(text: str, name: str, *, zone: tzinfo, after: bool = False) -> Instant |
 
 
 async def runs_document(view: View) -> Document:
-    """GET /runs?before="""
+    """Return the content of `GET /runs?before=`: the finished reconciliation runs."""
     before = view.number("before")
     found = await finished_runs(view.context, limit=view.rows + 1, before=before)
     newest = await worklist.newest_run(view.context)
@@ -136,7 +138,8 @@ async def runs_document(view: View) -> Document:
 
 
 async def run_page_document(view: View) -> Document:
-    """GET /runs/{number}: the control totals, as the command shows them."""
+    """Return the content of `GET /runs/{number}`: a run's control totals, as the command shows
+    them."""
     if not (view.subject.isascii() and view.subject.isdigit() and len(view.subject) < 10):
         raise NotFoundError(
             "the address must end with the number of a run; the list of runs shows the numbers"
@@ -160,7 +163,7 @@ async def run_page_document(view: View) -> Document:
 
 
 async def periods_document(view: View) -> Document:
-    """GET /periods"""
+    """Return the content of `GET /periods`: the closed months and the months still open."""
     _, left = await close_period.months(view.context)
     margin = view.context.settings.closing_margin_days
     made = await closed_periods.list_closed(view.context)
@@ -188,7 +191,8 @@ async def month_of(context: AppContext, name: str) -> Month:
 
 
 async def period_document(view: View) -> Document:
-    """GET /periods/{month}: the reasons against closing the month. A job collects them.
+    """Return the content of `GET /periods/{month}`: a month, with the reasons against closing. A
+    background job collects the reasons.
 
     Raise UsageError if the job failed.
     """
@@ -291,12 +295,13 @@ async def reports_document(view: View) -> Document:
 async def asked_scope(
     view: View, *, as_of: Instant | None = None
 ) -> tuple[str, Scope, Month | None]:
-    """Return the requested period as (name, scope, month). `month` is None if the period is not a
-    month.
+    """Return the requested period as (name, scope, month). The third part is None if the period is
+    not a month.
 
-    The address has a month's name, or the word `period` with the parameters `from` and `to`.
+    The address contains the name of a month, or the word `period` with the parameters `from` and
+    `to`.
 
-    as_of  the instant of the report; None for the present
+    as_of  the instant as of which the report is made; None for the present
     """
     name, known = view.subject, as_of or view.context.clock.now()
     if name != "period":
@@ -321,7 +326,8 @@ async def asked_scope(
 
 
 async def trends_page_document(view: View) -> Document:
-    """GET /trends: twelve months, summed up by a job. Raise UsageError if the job failed."""
+    """Return the content of `GET /trends`: figures of twelve months, computed by a background job.
+    Raise UsageError if the job failed."""
     seen = await view.shared_job("trends", "", work=partial(view.console.work, trends.trends))
     return {
         "looked_since": format_instant(seen.began),
@@ -342,10 +348,11 @@ async def _made(view: View, make: Callable[..., Awaitable[bytes]], *given: Any) 
 
 
 async def report_download(view: View) -> Response:
-    """GET /reports/{month}?as=&version=&as_of= and /reports/period?from=&to=&as=
+    """Return the file for `GET /reports/{month}?as=&version=&as_of=` or `GET
+    /reports/period?from=&to=&as=`.
 
-    A closed month's report and journal are returned as they were stored at the closing. A job
-    computes other reports.
+    A closed month's report and journal are returned as stored at the closing. A background job
+    computes any other report.
     """
     kept: dict[str, JournalFormat] = {print_name(form): form for form in JOURNAL_FORMATS}
     entries = view.word("as")
@@ -377,9 +384,11 @@ async def _journal_download(view: View, form: JournalFormat) -> Response:
 
 
 async def journal_document(view: View) -> Document | Response:
-    """GET /journals/{month}?account=&currency=&as= and /journals/period?from=&to=
+    """Return the content of `GET /journals/{month}?account=&currency=&as=` or of `GET
+    /journals/period?from=&to=`.
 
-    With `as`, return a file. Raise UsageError if the job failed.
+    With the parameter `as`, return the journal as a file. Raise UsageError if the job that computes
+    the journal failed.
     """
     form: JournalFormat | None = view.choice("as", JOURNAL_FORMATS)
     name, scope, month = await asked_scope(view)
@@ -418,13 +427,14 @@ async def journal_document(view: View) -> Document | Response:
 
 
 POSTINGS: Final = 200
-"""Maximum number of an account's postings on one page, to keep it under 100 KB."""
+"""Maximum number of an account's postings on one page, which keeps the page under 100 KB."""
 
 
 async def bank_document(view: View) -> Document:
-    """GET /bank?stands=&line=&skip=: bank lines in one state, newest first; or a single line.
+    """Return the content of `GET /bank?stands=&line=&skip=`: the bank lines in one state, newest
+    first, or a single line.
 
-    A job matches the lines with payouts. Raise UsageError if the job failed.
+    A background job matches the bank lines with payouts. Raise UsageError if the job failed.
     """
     stands, line = view.choice("stands", tuple(BANK_PLACES)), view.word("line")
     skip = view.number("skip") or 0
@@ -457,8 +467,8 @@ async def bank_document(view: View) -> Document:
 
 
 async def rows_document(view: View) -> Document:
-    """GET /rows/{run}?side=&bucket=&currency=&skip=: the rows that a control total of a run adds
-    up. A job computes them."""
+    """Return the content of `GET /rows/{run}?side=&bucket=&currency=&skip=`: the rows that a run's
+    control total adds up. A background job computes the rows."""
     number = int(view.subject) if view.subject.isdigit() and len(view.subject) < 19 else 0
     side: Side = stated("side", view.choice("side", SIDES))
     bucket: Bucket = stated("bucket", view.choice("bucket", BUCKETS))
@@ -484,7 +494,8 @@ async def rows_document(view: View) -> Document:
 
 
 async def trail_document(view: View) -> Document:
-    """GET /trail/{name}: the trail of an order, payment, payout or line. A job computes it."""
+    """Return the content of `GET /trail/{name}`: everything connected with an order, payment,
+    payout or line. A background job computes the content."""
     work = partial(view.console.work, trail.trail_document, view.subject)
     seen = await view.shared_job("bank", f"trail {view.subject}", work=work)
     kinds = ("orders", "book", "statement", "payouts", "bank", "breaks")

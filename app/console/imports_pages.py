@@ -1,7 +1,7 @@
-"""Pages that list imports, and pages on an uploaded file before its import (`upload_acts.py`).
+"""Pages that list imports and show an uploaded file before its import.
 
-A file is uploaded, read without importing, and then imported or discarded. An import can be
-withdrawn.
+A file is uploaded, read in a dry run, and then imported or discarded. An import can be withdrawn.
+The actions on uploads are in `upload_acts.py`.
 """
 
 from functools import partial
@@ -52,7 +52,8 @@ BEYOND: Final = MAX_NUMBER + 1
 
 
 async def imports_document(view: View) -> Document | Response:
-    """GET /imports?kind=&before=. With `?mapping=`, return the file of a saved mapping."""
+    """Return the content of `GET /imports?kind=&before=`. With the parameter `mapping`, return the
+    file of a saved column mapping."""
     if (name := view.word("mapping")) is not None:
         found_mapping = await one_mapping(view.context, name)
         headers = {"Content-Disposition": f'attachment; filename="{file_part(name)}.toml"'}
@@ -109,7 +110,7 @@ def _row(found: Any) -> dict[str, Any]:
 
 
 def upload_of(view: View, name: str) -> Upload:
-    """Return an operator's own upload. Raise NotFoundError if it is no longer stored."""
+    """Return an upload of this operator. Raise NotFoundError if the upload is no longer stored."""
     found = view.console.uploads.of(name, by=view.person.name)
     if found is None:
         raise NotFoundError(
@@ -128,8 +129,8 @@ def _problem_of(upload: Upload) -> str | None:
 
 
 def differs_in(upload: Upload) -> Balances | None:
-    """Return the balances that do not fit an uploaded statement, or None. The statement was refused
-    because of them."""
+    """Return the balances that do not add up in an uploaded statement. The statement was refused
+    because of these balances. Return None if there are none."""
     return None if upload.seen is None or upload.busy else upload.seen.differs
 
 
@@ -143,10 +144,10 @@ def clear_of(view: View) -> list[Upload]:
 
 
 def state_of(upload: Upload) -> str:
-    """Return an upload's state: reading, to_choose, to_confirm, refused, failed, importing or
+    """Return the state of an upload: reading, to_choose, to_confirm, refused, failed, importing or
     imported.
 
-    In `to_choose` a person must state the file's kind or source.
+    In the state `to_choose`, a person must state the file's kind or source.
     """
     job = upload.job
     if job is not None and job.ended is None:
@@ -161,7 +162,8 @@ def state_of(upload: Upload) -> str:
 
 
 async def import_document(view: View) -> Document | Response:
-    """GET /imports/{number or upload}: the result of an import, or of an upload's dry run.
+    """Return the content of `GET /imports/{number or upload}`: the result of an import, or of an
+    upload's dry run.
 
     With `?rejects=1` return the file of rejected rows, with `?changes=1` the file of changed rows.
     """
@@ -262,7 +264,8 @@ async def _past(view: View, number: int) -> Document | Response:
 
 
 def money_rows(seen: imports.Imported) -> list[dict[str, Any]]:
-    """Return the number of valid rows and the money columns' totals by currency."""
+    """Return a row for each currency, with the number of valid rows and the total of each money
+    column."""
     return [
         {
             "currency": currency,

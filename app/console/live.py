@@ -1,7 +1,7 @@
-"""Live updates: one poller per process detects new rows and notifies every open stream.
+"""Notify open pages of new rows. A single poller per process looks for new rows.
 
-A stream only says that something is new. The page then reloads its rows, so that a lost message
-does no harm.
+A message only says that something is new, and the page then reloads its rows. A lost message
+therefore does no harm.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from app.orders.read_orders import head_of_feed
 
 LOOK_S: Final = 1.0
 BEAT_S: Final = 15.0
-"""Seconds between heartbeats of an idle stream. Each heartbeat checks the session."""
+"""Seconds between two heartbeats of an idle stream. At each heartbeat the session is checked."""
 
 MOST: Final = 200
-"""Maximum number of open streams. Each occupies a connection."""
+"""Maximum number of open streams, because each stream occupies a connection."""
 
 
 class Live:
-    """Poller that detects new rows while a stream is open."""
+    """Poller that looks for new rows while at least one stream is open."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
@@ -40,7 +40,10 @@ class Live:
         return self._listeners >= MOST
 
     async def stream(self, still: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
-        """Yield lines of server-sent events until the session or the console ends."""
+        """Yield the lines of a server-sent event stream until the session or the console ends.
+
+        still  returns whether the session is still valid
+        """
         self._listeners += 1
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._look())
@@ -63,7 +66,7 @@ class Live:
             self._listeners -= 1
 
     async def close(self) -> None:
-        """End all streams, before the server waits for connections to close."""
+        """End all streams. Call this before the server waits for its connections to close."""
         self._over = True
         async with self._changed:
             self._changed.notify_all()

@@ -1,8 +1,8 @@
-"""Locales of numbers and dates on pages. Sentences are in English in every locale. JSON and CSV do
-not depend on the locale.
+"""Format numbers and dates on pages in the reader's locale. Sentences are always in English, and
+JSON and CSV do not depend on the locale.
 
-A page uses the first known locale in Accept-Language, by default English with dates in ISO 8601.
-Typed text is understood in any locale.
+A page uses the first known locale of the Accept-Language header. The default is English with dates
+in ISO 8601. Typed text is understood in any locale.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from jinja2 import Environment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locale:
-    """Notation of numbers and dates.
+    """Rules for writing numbers and dates in one language.
 
     group    separator of thousands
     decimal  decimal separator
@@ -42,16 +42,17 @@ LOCALES: Final = {
         Locale(name="sw", group=",", decimal=".", day="%d/%m/%Y"),
     )
 }
-"""Locales by language, with data from Unicode's CLDR. English uses ISO dates."""
+"""The known locales. The keys are language codes, and the data comes from Unicode's CLDR. English
+uses ISO dates."""
 
 MOST_LANGUAGES: Final = 20
-"""Maximum number of languages that are examined in an Accept-Language header."""
+"""Maximum number of languages that are read from an Accept-Language header."""
 
 _SHOWN: Final = ContextVar("locale", default=ENGLISH)
 
 
 def locale_of(accepted: str) -> Locale:
-    """Return the locale of an Accept-Language header (RFC 9110, section 12.5.4)."""
+    """Return the locale that an Accept-Language header prefers (RFC 9110, section 12.5.4)."""
     wanted = list[tuple[float, int, str]]()
     for place, part in enumerate(accepted.split(",")[:MOST_LANGUAGES]):
         tag, _, weight = part.partition(";q=")
@@ -64,7 +65,8 @@ def locale_of(accepted: str) -> Locale:
 
 @contextmanager
 def shown_in(locale: Locale) -> Iterator[None]:
-    """Format numbers and dates in a locale inside the block, for this task only."""
+    """Format numbers and dates in the given locale inside the `with` block. Other asyncio tasks are
+    not affected."""
     token = _SHOWN.set(locale)
     try:
         yield
@@ -95,7 +97,7 @@ class _Number(int):
 
 
 class LocalEnvironment(Environment):
-    """Template environment in which `"{:,}".format(…)` has the locale's separators."""
+    """Template environment in which `"{:,}".format(…)` uses the locale's separators."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         if attribute == "format" and isinstance(obj, str):

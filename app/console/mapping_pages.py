@@ -1,4 +1,5 @@
-"""Pages of column mappings, which people draft on an upload's page, save by name, and delete."""
+"""Pages of column mappings. People draft a mapping on an upload's page, save it under a name, and
+delete it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -22,14 +23,15 @@ NEEDED: Final[dict[ImportKind, str]] = {
 }
 
 SUBTRACTABLE: Final = frozenset({"gross"})
-"""Money fields that can be computed from two columns. The second column, money out, is subtracted
-from the first, money in."""
+"""Money fields that can be computed from two columns. The second column, for outgoing money, is
+subtracted from the first column, for incoming money."""
 
 NUMBERS: Final = (
     ("", "1500.00"), (".,", "1,500.00"), (",", "1500,00"), (",.", "1.500,00"), (", ", "1 500,00"),
     (".'", "1'500.00"),
 )  # fmt: skip
-"""Number formats, each as (decimal mark and thousands separator, example)."""
+"""Number formats that a person can choose. Each entry is (decimal mark and thousands separator,
+example)."""
 
 SIGNS: Final = (
     ("", "as in files with the usual columns"),
@@ -66,7 +68,7 @@ def _kind(view: View) -> ImportKind:
 
 async def ask_map_columns(view: View) -> Form:
     """Return the form that asks for the meaning of each column. If a column has a fixed vocabulary,
-    the form also asks for the meaning of its words."""
+    the form also asks for the meaning of each word in the file."""
     upload, kind = upload_of(view, view.needed("upload")), _kind(view)
     seen = await _looked_at(view, upload)
     known, given = presets.KINDS[kind], view.given
@@ -155,7 +157,7 @@ def _words_in(seen: TablePreview, column: str, given: Mapping[str, str]) -> Sequ
 
 
 async def do_map_columns(view: View, reason: str) -> str:
-    """Read the file in a dry run with the selected columns."""
+    """Read the uploaded file in a dry run with the columns that the form selects."""
     upload, kind, given = upload_of(view, view.needed("upload")), _kind(view), view.given
     seen, known = await _looked_at(view, upload), presets.KINDS[kind]
     columns = {name: given.get(f"column.{name}", "") for name in known.names}

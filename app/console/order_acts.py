@@ -1,7 +1,8 @@
 """Actions on orders and deliveries.
 
 They download evidence and proofs, notify the shop again, judge refused deliveries again, and show
-phone numbers or a body. They also edit notes, pins, saved lists and alarms.
+phone numbers or a delivery's body. They also edit notes, pins, saved lists and the owners of
+alarms.
 """
 
 import json
@@ -67,7 +68,7 @@ async def ask_evidence(view: View) -> Form:
 
 
 async def do_evidence(view: View, reason: str) -> Response:
-    """Return the redacted bundle as a download."""
+    """Return the order's redacted evidence bundle as a download."""
     asked = BundleRequest(
         order=view.needed("order"),
         as_of=view.instant("as_of"),
@@ -95,7 +96,8 @@ async def ask_prove(view: View) -> Form:
 
 
 async def do_prove(view: View, reason: str) -> Response:
-    """Return the proofs as a download. Raise UsageError if part of the order is unsealed."""
+    """Return the proofs that the order's entries are in the sealed log, as a download. Raise
+    UsageError if some entries are not sealed yet."""
     order = view.needed("order")
     try:
         found = await view.console.makes(prove_each, await _sealed_of(view, order))
@@ -144,7 +146,8 @@ async def do_tell_again(view: View, reason: str) -> str:
 
 
 async def ask_reverify(view: View) -> Form:
-    """Return a form with the verdicts on refused deliveries under the present settings."""
+    """Return a form that shows how the refused deliveries would be judged under the present
+    settings."""
     source = view.choice("source", tuple(view.context.sources))
     found = await previewed(view.context, only=source)
     lines = [
@@ -183,7 +186,7 @@ LISTS: Final[Mapping[str, Filters]] = {
 _READS: Final[Mapping[str, Reading]] = {"orders": "orders", "breaks": "breaks"}
 
 WORD_MAX: Final = 80
-"""Maximum characters of a filter with free text."""
+"""Maximum number of characters in a filter of free text."""
 
 
 async def _readable_order(view: View) -> str:
@@ -477,7 +480,7 @@ async def ask_unmask_many(view: View) -> Form:
 
 
 async def do_unmask_many(view: View, reason: str) -> ActionResult:
-    """Propose to see the phone numbers of the selected orders' customers."""
+    """Propose to show the phone numbers of the selected orders' customers."""
     orders = re.split(r"\r?\n", view.given.get("orders", ""))
     asked = customers.UnmaskRequest(
         orders=[each for each in orders if each.strip()],
@@ -512,7 +515,7 @@ async def ask_see_numbers(view: View) -> Form:
 
 
 async def do_see_numbers(view: View, reason: str) -> ActionResult | Response:
-    """Show the phone numbers on a page, or return them as a file."""
+    """Show the approved phone numbers on a page, or return them as a file."""
     form = view.given.get("as", "page")
     if form not in SHOWN_AS:
         raise UsageError(f"choose how to show the phone numbers: {', '.join(SHOWN_AS)}")

@@ -1,7 +1,6 @@
 """Pages of orders and deliveries, and the start page Now.
 
-An order's page has five parts: 1 plain answer · 2 money · 3 explanation · 4 timeline · 5 all
-evidence
+The page of an order has five parts: plain answer, money, explanation, timeline, and all evidence.
 """
 
 import re
@@ -45,12 +44,12 @@ GROUPS: Final = {
 }
 
 SHOWN: Final = 15
-"""Maximum number of orders that the start page lists because they need a person. The newest are
-listed."""
+"""Maximum number of orders that the start page lists because a person must look at them. The newest
+orders are listed."""
 
 
 async def now_document(view: View) -> Document:
-    """GET /"""
+    """Return the content of `GET /`: the start page Now."""
     state = await overview(view.context)
     waiting = await newest_orders(view.context, limit=SHOWN, finding=NEEDS_A_PERSON)
     needing = await read_orders.counted_findings(view.context, [NEEDS_A_PERSON])
@@ -120,7 +119,7 @@ _HELD: Final = ("held_back", "maybe_other_shop")
 
 DUE_SHOWN: Final = 10
 """Maximum number of open disputes whose deadlines the start page loads. The newest disputes are
-used."""
+loaded."""
 
 
 async def _finance_now(view: View) -> dict[str, Any] | None:
@@ -186,22 +185,24 @@ FILTERS: Final[Filters] = {
 }
 
 CHOOSE: Final = ("numbers",)
-"""Values of the parameter `choose`. With it, the list shows checkboxes for selecting orders."""
+"""Values of the parameter `choose`. If the parameter is set, the list of orders shows
+checkboxes."""
 
 FOUND: Final = 20
 """Maximum number of orders that a search shows."""
 
 SUGGESTED: Final = 8
-"""Number of orders that are suggested while a person types. They fit on a small screen."""
+"""Maximum number of orders that are suggested while a person types. This number fits on a small
+screen."""
 
 EVENTS: Final = 100
-"""Maximum number of events, attempts and deliveries on an order's page."""
+"""Maximum number of events, of attempts and of deliveries on an order's page."""
 
 _CITES: Final = re.compile(r" \[([^\[\]]*?)(?: and ([\d,]+) more)?\]\.$")
 
 
 def row_of(changed: read_orders.Changed) -> dict[str, Any]:
-    """Return a row for a list of orders, with the order's last change."""
+    """Return an order's row for a list of orders. The row contains the order's last change."""
     return {
         **read_orders.order_row(changed.ledger, changed.facts),
         "changed_at": format_instant(changed.at) if changed.seq else None,
@@ -210,9 +211,10 @@ def row_of(changed: read_orders.Changed) -> dict[str, Any]:
 
 
 async def orders_document(view: View) -> Document:
-    """GET /orders?outcome=&group=&finding=&before=&after=&choose=
+    """Return the content of `GET /orders?outcome=&group=&finding=&before=&after=&choose=`.
 
-    `group` is in GROUPS. Orders without an attempt are sorted by reference.
+    The parameter `group` is a key of GROUPS. Orders without a payment attempt are sorted by
+    reference.
     """
     filters = view.filters(FILTERS)
     outcome, group, finding = (filters[name] for name in ("outcome", "group", "finding"))
@@ -247,15 +249,15 @@ async def orders_document(view: View) -> Document:
 
 
 def saved_lists(kept: Sequence[Any], page: str) -> list[dict[str, str]]:
-    """Return a person's saved lists of one page, with their filters."""
+    """Return the lists that a person saved for one page, each with its filters."""
     return [{"label": each.label, "query": each.query} for each in kept if each.kind == page]
 
 
 async def find_document(view: View, text: str) -> Document:
-    """POST /find?before=: orders and bank lines that match the text.
+    """Return the content of `POST /find?before=`: the orders and bank lines that match the text.
 
-    The page does not repeat the text, which may be a phone number. Its form contains
-    the text only if the search can continue with earlier lines.
+    The page does not repeat the text, which may be a phone number. If a further search can go
+    through earlier lines, the page's form contains the text.
     """
     found = await find_orders.find_orders(
         view.context,
@@ -282,9 +284,9 @@ async def find_document(view: View, text: str) -> Document:
 
 
 async def order_page_document(view: View) -> Document:
-    """GET /orders/{order}?as_of=&before=
+    """Return the content of `GET /orders/{order}?as_of=&before=`.
 
-    before  number of an event before which events are shown; None for the newest
+    before  number of the event before which events are shown; None for the newest events
     """
     order, as_of = view.subject, view.instant("as_of")
     now = as_of or view.context.clock.now()
@@ -368,7 +370,8 @@ async def _refused(view: View, names: set[str], as_of: Instant | None) -> list[d
 
 
 def sentence_of(text: str) -> dict[str, Any]:
-    """Split a sentence into text, cited ids, and the number of omitted ids."""
+    """Split a sentence of an explanation into its text, the cited ids, and the number of ids that
+    the sentence omits."""
     found = _CITES.search(text)
     if found is None:
         return {"text": text, "cites": [], "more": None}
@@ -377,7 +380,7 @@ def sentence_of(text: str) -> dict[str, Any]:
 
 
 def order_money(ledger: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of an order's money, each an amount or None.
+    """Return the parts of an order's money. Each part is an amount or None.
 
     given_back   money refunded or reversed, so that captured = given_back + lost + disputed + held
     disputed     money in open disputes, which is not part of `held`
@@ -432,7 +435,7 @@ def _delivery_row(entry: Any) -> dict[str, Any]:
 
 
 async def deliveries_document(view: View) -> Document:
-    """GET /deliveries?verdict=&source=&kind=&order=&no_order=&before="""
+    """Return the content of `GET /deliveries?verdict=&source=&kind=&order=&no_order=&before=`."""
     refused = view.person.may("refused_deliveries")
     verdicts = delivery_log.verdicts(refused=refused)
     texts = dict.fromkeys(("source", "kind", "order"))
@@ -457,7 +460,8 @@ async def deliveries_document(view: View) -> Document:
 
 
 async def delivery_document(view: View) -> Document:
-    """GET /deliveries/{delivery}. The audit trail records each view of a refused delivery."""
+    """Return the content of `GET /deliveries/{delivery}`. If the delivery was refused, the audit
+    trail records the view."""
     entry = await delivery_log.show_delivery(view.context, view.subject)
     refused = delivery_log.is_refused(entry)
     if refused:

@@ -1,6 +1,7 @@
-"""List of every page and action. A new page needs an entry here, a function and a template.
+"""List every page and every action of the console. A new page needs an entry here, a function and a
+template.
 
-Each file with actions defines them in ACTS, below their functions.
+Each file with actions lists them in its constant ACTS.
 """
 
 from typing import Final

@@ -1,5 +1,4 @@
-"""Render documents as HTML by a template, or as JSON, or one of their lists as CSV. Also make
-downloads."""
+"""Render a page's document as HTML, JSON or CSV, and make downloads."""
 
 import json
 import re
@@ -39,14 +38,14 @@ FOLDER: Final = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypingError:
-    """Mistake in a form on a page, with the typed text."""
+    """Mistake in a form on a page, with the text that the operator typed."""
 
     sentence: str
     typed: Mapping[str, str]
 
 
 class Pages:
-    """Templates of a console, with their filters and the navigation menu."""
+    """The console's page templates, with their filters and the navigation menu."""
 
     def __init__(self, console: Console, pages: tuple[Page, ...], acts: Mapping[str, Act]) -> None:
         self._console = console
@@ -118,7 +117,10 @@ class Pages:
         *,
         mistake: TypingError | None = None,
     ) -> Response:
-        """Render a document with its page's template."""
+        """Render a document with the template of its page.
+
+        mistake  mistake in a form on the page, to be shown with the typed text
+        """
         act = self._acts.get(view.word("done") or "")
         own = (each.group for each in self._menu if _same_list(page, each))
         group = page.group or next(own, "")
@@ -157,7 +159,7 @@ class Pages:
     def of_person(
         self, view: View, template: str, *, title: str, values: Mapping[str, Any], status: int = 200
     ) -> Response:
-        """Render a page outside the menu, such as a form, for a signed-in person."""
+        """Render a page that is not in the menu, such as a form, for a signed-in person."""
         common = {"view": view, "person": view.person, "menu": self._navigation(view, None)}
         return self.plain(template, title=title, values={**common, **values}, status=status)
 
@@ -186,7 +188,7 @@ class Pages:
         back: str = "/",
         button: str = "To the first page",
     ) -> Response:
-        """Render an error page with a link to `back` that is labelled `button`."""
+        """Render an error page. Its link leads to `back` and is labelled `button`."""
         values = {"sentence": sentence, "status": status, "back": back, "button": button}
         if view is None:
             return self.plain("problem.html", title="Not here", values=values, status=status)
@@ -231,7 +233,8 @@ class Pages:
 def _settling_chart(
     months: Sequence[str], source: str, currency: str, rows: Sequence[Mapping[str, Any]]
 ) -> Any:
-    """Draw how each month's captures were settled, in whole major units."""
+    """Draw a chart of how much of each month's captures is settled, in whole major units of the
+    currency."""
     own = {row["month"]: row for row in rows}
     return stacked(
         f"settling-{source}-{currency}",
@@ -252,7 +255,8 @@ def _settling_chart(
 def _fees_chart(
     months: Sequence[str], source: str, currency: str, rows: Sequence[Mapping[str, Any]]
 ) -> Any:
-    """Draw each month's fee rate over all methods, in hundredths of a percent."""
+    """Draw a chart of each month's fee rate over all payment methods, in hundredths of a
+    percent."""
     gross, fee = defaultdict[str, Decimal](Decimal), defaultdict[str, Decimal](Decimal)
     for row in rows:
         gross[row["month"]] += Decimal(row["gross"]["amount"])
@@ -271,7 +275,7 @@ def _same_list(page: Page, entry: Page) -> bool:
 
 
 def _own(view: View, page: Page) -> str:
-    """Return the page's address, with `{}` where the format is written."""
+    """Return the page's own address, with `{}` in place of the format."""
     query = "&".join(
         part for part in view.request.url.query.split("&") if part and not part.startswith("done=")
     )
@@ -289,25 +293,29 @@ def as_json(document: Document) -> Response:
 
 
 SPOOLED_BYTES: Final = 8 * 1024 * 1024
-"""Maximum bytes of CSV rows that are kept in memory. Further rows are written to disk until all
-columns are known."""
+"""Maximum number of bytes of CSV rows that are kept in memory. Further rows go to a temporary file
+until all columns are known."""
 
 Following = Callable[[Document], Awaitable[Document | None]]
-"""Function that loads the document of the page after this one. It returns None after the last
-page."""
+"""Function that takes a page's document and loads the document of the next page. It returns None
+after the last page."""
 
 
 async def no_following(document: Document) -> Document | None:
-    """Return None: the document has only one page."""
+    """Return None, because the document has only one page."""
     return None
 
 
 def as_csv(
     document: Document, rows: str, *, zone: tzinfo, following: Following = no_following
 ) -> Response:
-    """Return a list as CSV: the rows of all its pages, with local times in extra columns.
+    """Return a list of the document as CSV. The rows of all following pages are included, and extra
+    columns contain local times.
 
-    Amounts are plain numbers: `safe_cell` would mark negative ones as text.
+    rows       name of the list in the document
+    following  function that loads the next page's document
+
+    Amounts are plain numbers, because `safe_cell` would mark negative amounts as text.
     """
     return StreamingResponse(_csv_lines(document, rows, following, zone), media_type="text/csv")
 
@@ -315,7 +323,8 @@ def as_csv(
 async def _csv_lines(
     document: Document, rows: str, following: Following, zone: tzinfo
 ) -> AsyncIterator[str]:
-    """Yield the lines of a CSV. All rows are loaded first, because later ones may add columns."""
+    """Yield the lines of a CSV file. All rows are loaded first, because later rows may add
+    columns."""
     yield BYTE_ORDER_MARK
     columns, page = dict[str, None](), cast(Document | None, document)
     with SpooledTemporaryFile(SPOOLED_BYTES, "w+", encoding="utf-8") as kept:
@@ -333,7 +342,7 @@ async def _csv_lines(
 
 
 def download(content: bytes | str, name: str, media: str = "application/octet-stream") -> Response:
-    """Return a file as a download."""
+    """Return a response that the browser saves as a file."""
     disposition = f'attachment; filename="{name}"'
     return Response(content, media_type=media, headers={"Content-Disposition": disposition})
 
@@ -358,7 +367,7 @@ def _flat(row: Mapping[str, Any], zone: tzinfo) -> dict[str, str]:
 
 
 _TIMES: Final = frozenset({"at", "since", "until"})
-"""Names of columns that contain times, in addition to names that end in `_at`."""
+"""Names of columns that contain times, in addition to columns whose name ends in `_at`."""
 
 
 def _local(value: str, zone: tzinfo) -> str:

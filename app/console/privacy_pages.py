@@ -1,9 +1,10 @@
-"""Page of personal data. People see past erasures, propose an erasure after a preview, and make
-copies of a person's data.
+"""Page of personal data, where people see past erasures, propose an erasure, and make copies of a
+person's data.
 
-1 look     for a number, email address or order, show what would be erased, what must stay, and why
-2 propose  the number or address is typed again, with a reason. The erasure is carried out when
-           another admin approves it
+1 look     for a number, email address or order, the page shows what would be erased, what must
+           stay, and why
+2 propose  the operator types the number or address again, with a reason. The erasure is carried out
+           when another admin approves it
 
 Proposals are kept forever. A proposal therefore contains a pseudonym instead of the number, and the
 approver types the number again. No web address and no page contains a number. A signature of this
@@ -31,7 +32,7 @@ from app.privacy.whose import typed_as
 from reconcile.instants import HOUR, format_known
 
 KEPT_SHOWN: Final = 20
-"""Maximum number of kept items that the preview lists."""
+"""Maximum number of kept items that the preview of an erasure lists."""
 
 
 async def privacy_document(view: View) -> Document:
@@ -71,7 +72,7 @@ def _mark(view: View, subject: str) -> str:
 
 
 async def ask_erase(view: View) -> Form:
-    """Ask whose data to erase, then show the preview."""
+    """Return the form that asks whose data to erase, and then the preview of the erasure."""
     try:
         if "mark" in view.given:
             again = view.given.get("again", "")
@@ -263,7 +264,7 @@ async def ask_take_copy(view: View) -> Form:
 
 
 async def do_take_copy(view: View, reason: str) -> Response:
-    """Return the copy as a download."""
+    """Return the copy of a person's data as a download."""
     found = await proposal_shown(view, view.needed("proposal"))
     order = found.given.get("order") or None
     named = {} if order else typed_as(view.given.get("again", ""))

@@ -1,4 +1,4 @@
-"""Pages of waiting and past proposals, and the actions that decide on them."""
+"""Pages of waiting and past proposals. Actions approve, reject or withdraw a proposal."""
 
 import json
 from functools import partial
@@ -14,7 +14,8 @@ from reconcile.instants import format_instant, parse_instant
 
 
 async def proposals_document(view: View) -> Document:
-    """GET /proposals?before=: waiting proposals, then past ones, newest first."""
+    """Return the content of `GET /proposals?before=`: the waiting proposals, followed by past
+    proposals, newest first."""
     before, kinds = view.word("before"), shown_kinds(view)
     waiting = [] if before else await view.console.proposals.waiting(kinds=kinds)
     past = await view.console.proposals.past(before=before or LAST, limit=view.rows, kinds=kinds)
@@ -27,17 +28,19 @@ async def proposals_document(view: View) -> Document:
 
 
 def shown_kinds(view: View) -> frozenset[str] | None:
-    """Return the kinds of proposals that the operator may see; None for all."""
+    """Return the kinds of proposals that the operator may see, or None if all kinds are visible."""
     return view.console.proposals.shown_to(view.person.role)
 
 
 async def proposal_shown(view: View, identity: str) -> Proposal:
-    """Return a proposal that the operator may see. Raise NotFoundError."""
+    """Return a proposal. Raise NotFoundError if there is no such proposal or the operator may not
+    see it."""
     return await view.console.proposals.one(identity, kinds=shown_kinds(view))
 
 
 def proposal_row(view: View, proposal: Proposal) -> dict[str, Any]:
-    """Return a proposal's row, with the meaning of its kind and state."""
+    """Return a proposal's row for a list, with the title of its kind and the meaning of its
+    state."""
     document = view.console.proposals.document(proposal)
     kind = view.console.proposals.kinds.get(proposal.kind)
     title = proposal.kind.replace("_", " ") if kind is None else kind.title
@@ -88,7 +91,8 @@ async def proposal_document(view: View) -> Document:
 
 
 async def waiting_about(view: View, subject: str) -> dict[str, str] | None:
-    """Return id and proposer of the visible waiting proposal about this subject, or None."""
+    """Return the id and the proposer of a waiting proposal about this subject. Return None if the
+    operator can see no such proposal."""
     if not view.person.may("proposals"):
         return None
     waiting = await view.console.proposals.waiting(kinds=shown_kinds(view))
@@ -97,7 +101,7 @@ async def waiting_about(view: View, subject: str) -> dict[str, str] | None:
 
 
 def proposed(proposal: Proposal) -> ActionResult:
-    """Return the result page for a proposed action."""
+    """Return the result page which says that the action was proposed to a second person."""
     return ActionResult(
         "Proposed to a second person",
         address("proposals", proposal.id),
@@ -108,9 +112,12 @@ def proposed(proposal: Proposal) -> ActionResult:
 
 
 async def _form(view: View, *consequence: str, own: bool = False, second: bool = False) -> Form:
-    """Return the form for a decision on a proposal. `consequence` is shown if the operator may
-    decide. If `own`, only the proposer may, otherwise only others. If `second`, the decision needs
-    a second person."""
+    """Return the form for a decision on a proposal.
+
+    consequence  sentences that are shown if the operator may decide
+    own          True if only the proposer may decide, False if only other people may
+    second       whether the decision needs a second person
+    """
     found = await proposal_shown(view, view.needed("proposal"))
     row, kind = proposal_row(view, found), view.console.proposals.kinds.get(found.kind)
     lines = [found.sentence, f"{found.who} proposed it: \u201c{found.reason}\u201d"]
@@ -142,7 +149,7 @@ async def ask_approve(view: View) -> Form:
 
 
 async def do_approve(view: View, reason: str) -> str | ActionResult:
-    """Approve a proposal, in a job if its act takes long."""
+    """Approve a proposal. If carrying out the proposed action takes long, use a background job."""
     found = await proposal_shown(view, view.needed("proposal"))
     kind, by = view.console.proposals.kinds.get(found.kind), view.person.name
     back, typed = address("proposals", found.id), view.given.get("typed", "")

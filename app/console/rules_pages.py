@@ -1,4 +1,5 @@
-"""Pages of matching rules: current rules, forms for common rules, previews, expected fees."""
+"""Pages of matching rules: the current rules, forms for common rules, previews, and suggested
+fees."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -19,7 +20,8 @@ from reconcile.periods import Calendar
 
 
 async def rules_document(view: View) -> Document:
-    """GET /rules: the current rules, their limits, and every setting."""
+    """Return the content of `GET /rules`: the current rules, their limits, and every possible
+    setting."""
     saved = await match_rules.current_rules(view.context)
     rules = match_rules.rules_of(saved)
     return {
@@ -47,7 +49,7 @@ METHODS: Final[Mapping[str, str]] = {
 
 
 async def ask_add_rule(view: View) -> Form:
-    """Return the form for one rule, with its current values."""
+    """Return the form for one rule, filled in with its current values."""
     kind = stated("rule", view.choice("rule", RULE_FORMS))
     saved = await match_rules.current_rules(view.context)
     fields = _FIELDS[kind](view, match_rules.rules_of(saved))
@@ -139,7 +141,7 @@ _FIELDS: Final[Mapping[str, Callable[[View, rule_file.Rules], tuple[Field, ...]]
 
 
 async def do_add_rule(view: View, reason: str) -> str:
-    """Add the rule in the form to the saved rules, and preview the effect."""
+    """Add the form's rule to the saved rules, and start a preview of the effect."""
     kind = stated("rule", view.choice("rule", RULE_FORMS))
     saved = await match_rules.current_rules(view.context)
     toml = "" if saved is None else saved.toml
@@ -181,18 +183,19 @@ def _with_rule(toml: str, kind: str, given: Mapping[str, str], rules: rule_file.
 
 
 async def tried_as(view: View, rules: str) -> str:
-    """Return a preview's mark: the number of the current rules, and the text of the tried rules."""
+    """Return the mark of a preview job. The mark contains the number of the current rules and the
+    text of the tried rules."""
     saved = await match_rules.current_rules(view.context)
     return f"{0 if saved is None else saved.number} {rules}"
 
 
 def rules_tried(job: Job) -> str:
-    """Return the rules that a job previewed."""
+    """Return the text of the rules that a job previewed."""
     return job.mark.partition(" ")[2]
 
 
 def preview_of(view: View, name: str) -> Job:
-    """Return a preview. Raise NotFoundError."""
+    """Return the job of a rules preview. Raise NotFoundError if the preview is no longer stored."""
     job = view.console.jobs.job(name)
     if job is None or job.kind != "preview":
         raise NotFoundError("this preview is no longer stored: try the rules again")
@@ -200,7 +203,7 @@ def preview_of(view: View, name: str) -> Job:
 
 
 async def preview_document(view: View) -> Document:
-    """GET /previews/{job}: the changes that the tried rules would make."""
+    """Return the content of `GET /previews/{job}`: the changes that the tried rules would make."""
     job = preview_of(view, view.subject)
     nothing: Document = {"as_of": None, "rules": [], "totals": [], "changes": [], "not_told": 0}
     result = job.result or nothing
@@ -221,7 +224,8 @@ async def preview_document(view: View) -> Document:
 
 
 async def fees_document(view: View) -> Document:
-    """GET /fees?from=&to=: fee rules that the statement lines of these days suggest."""
+    """Return the content of `GET /fees?from=&to=`: the fee rules that the statement lines of these
+    days suggest."""
     found = await _suggested_fees(view)
     calendar = Calendar(view.context.calendar_zone)
     days = {
@@ -321,7 +325,7 @@ async def ask_save_rules(view: View) -> Form:
 
 
 async def do_save_rules(view: View, reason: str) -> str | ActionResult:
-    """Save the rules. If a second person must approve, make a proposal."""
+    """Save the previewed rules. If a second person must approve, make a proposal."""
     job = preview_of(view, view.needed("preview"))
     if job.ended is None or job.problem is not None or not await _still_against(view, job):
         raise UsageError("there is no up-to-date preview of these rules: try the rules again")

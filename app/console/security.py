@@ -1,11 +1,11 @@
-"""Security middleware, which checks the Host header and the origin of requests, and sets headers.
-Also a rate limiter.
+"""Check the Host header and the origin of each request, and set security headers. The module also
+has a rate limiter.
 
 1 the Host header is allowed          otherwise a page under another name could act as our page
-2 a POST comes from our page          by Sec-Fetch-Site, which a page cannot set; else by Origin
+2 a POST comes from our page          by Sec-Fetch-Site, which a page cannot set, or else by Origin
 3 every answer has the headers        nothing inline, nothing from other hosts, no cache
 
-Answers 401 and 403 are logged at most once a minute.
+Answers with status 401 or 403 are logged at most once a minute.
 """
 
 import ipaddress
@@ -40,7 +40,8 @@ READING: Final = ("GET", "HEAD")
 
 
 class SecurityMiddleware:
-    """ASGI middleware for steps 1 to 3 of this module."""
+    """ASGI middleware that checks the Host header and the origin of each request, and sets security
+    headers."""
 
     def __init__(self, application: ASGIApp, console: Console) -> None:
         self._application = application
@@ -88,8 +89,8 @@ class SecurityMiddleware:
 
 
 class RateLimiter:
-    """Counter of tries by name. It allows a limited number of tries in a period, by default a
-    minute, and counts at most MOST names."""
+    """Rate limiter that counts tries for each name. It allows a limited number of tries in a
+    period, by default a minute. At most MOST names are counted."""
 
     MOST: Final = 10_000
     MINUTE_S = 60.0
@@ -103,7 +104,7 @@ class RateLimiter:
         self._tried: OrderedDict[str, deque[float]] = OrderedDict()
 
     def take(self, name: str) -> bool:
-        """Count a try. Return False beyond the limit."""
+        """Count a try of this name. Return False if the try is beyond the limit."""
         now = self._clock()
         tried = self._tried.setdefault(name, deque(maxlen=self._most))
         self._tried.move_to_end(name)
@@ -116,9 +117,10 @@ class RateLimiter:
 
 
 def network_block(address: str) -> str:
-    """Return an address's network. Limits count it as one client.
+    """Return the network block of an IP address, so that rate limits treat the block as one client.
 
-    An IPv4 address mapped into IPv6 is treated as IPv4.
+    An IPv4 address mapped into IPv6 is treated as IPv4. For a text that is not an address, return
+    `unknown`.
     """
     try:
         found = ipaddress.ip_address(address)

@@ -47,7 +47,8 @@ ITEM_TITLES: Final = {
 
 
 def problem_sentence(problem: str | None) -> str | None:
-    """Return why the last try to notify the shop failed, or None.
+    """Return a sentence that says why the last try to notify the shop failed, or None without a
+    problem.
 
     problem  code of the problem, such as `status_503`, or None
     """
@@ -60,13 +61,13 @@ def problem_sentence(problem: str | None) -> str | None:
 
 
 def notification_row(entry: Any) -> dict[str, Any]:
-    """Return a notification's row, with the meaning of its state."""
+    """Return a notification's row for a list, with a sentence on its state."""
     means = problem_sentence(entry.problem) or NOTIFICATIONS[entry.state]
     return {**notification_document(entry), "sentence": means}
 
 
 async def notifications_document(view: View) -> Document:
-    """GET /notifications?state=&order=&before="""
+    """Return the content of `GET /notifications?state=&order=&before=`."""
     filters, before = view.filters({"state": STATES, "order": None}), view.number("before")
     found = await list_notifications(view.context, **filters, before=before, limit=view.rows)
     return {
@@ -84,7 +85,7 @@ def fact_words(facts: Mapping[str, object]) -> list[str]:
 
 
 async def audit_document(view: View) -> Document:
-    """GET /audit?who=&action=&subject=&before="""
+    """Return the content of `GET /audit?who=&action=&subject=&before=`."""
     filters = view.filters({"who": None, "action": tuple(operators.MAY), "subject": None})
     before = view.number("before")
     found = await operators.trail(
@@ -172,13 +173,14 @@ async def tokens_document(view: View) -> Document:
 
 
 def last_checks(view: View) -> Checked | None:
-    """Return the last finished checks of this console, or None."""
+    """Return the result of the last finished go-live checks in this console, or None."""
     job = view.console.jobs.newest("checks")
     return None if job is None else job.result
 
 
 async def golive_document(view: View) -> Document:
-    """GET /golive: the checklist, and the result of this console's last checks."""
+    """Return the content of `GET /golive`: the checklist, and the result of this console's last
+    checks."""
     job, found = view.console.jobs.newest("checks"), last_checks(view)
     items = await last_checklist(view.context, None if found is None else found.checklist)
     may_be_signed = ITEMS if found is not None else SIGNED
@@ -228,7 +230,7 @@ async def do_redeliver(view: View, reason: str) -> str:
 
 
 MOST_AGAIN: Final = 1_000
-"""Maximum number of notifications that the page resends at once."""
+"""Maximum number of notifications that the page sends again at once."""
 
 
 async def _untaken(view: View) -> list[int]:
@@ -268,7 +270,8 @@ def _numbers(found: list[int]) -> str:
 
 
 async def do_redeliver_all(view: View, reason: str) -> str:
-    """Resend all notifications that were shown. Resend none if the list has changed since."""
+    """Send all shown notifications again. Raise UsageError, and send none, if the list has changed
+    since it was shown."""
     found = await _untaken(view)
     seen = compare_digest(view.given.get("seen", "").encode(), _numbers(found).encode())
     if len(found) > MOST_AGAIN or not seen:
@@ -319,7 +322,7 @@ async def ask_verify_log(view: View) -> Form:
 
 
 async def do_verify_log(view: View, reason: str) -> str:
-    """Verify the log in another process. Concurrent requests share the result."""
+    """Verify the transparency log in another process. Concurrent requests share one result."""
 
     async def work() -> VerifiedLog:
         try:
@@ -358,7 +361,7 @@ async def ask_invite(view: View) -> Form:
 
 
 async def do_invite(view: View, reason: str) -> ActionResult:
-    """Create the invitation link, and show it once."""
+    """Create an invitation link and show it once."""
     chosen = view.given.get("role")
     role = next((each for each in operators.ROLES if each == chosen), None)
     if role is None:
@@ -445,7 +448,7 @@ async def ask_add_token(view: View) -> Form:
 
 
 async def do_add_token(view: View, reason: str) -> ActionResult:
-    """Create the token, and show it once."""
+    """Create an API token and show it once."""
     name = view.given.get("name", "").strip()
     scopes = [scope for scope in tokens.TOKEN_SCOPES if view.given.get(scope) == "yes"]
     if not scopes:

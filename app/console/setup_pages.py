@@ -1,5 +1,5 @@
-"""Setup page. It shows the address, the deliveries and advice for each source, and sends test
-events in the sandbox."""
+"""Setup page, which shows each source's address, deliveries and advice. In the sandbox, the page
+also sends test events."""
 
 import asyncio
 import re
@@ -30,7 +30,7 @@ from app.receiving.source_state import SourceState, explained_states
 from reconcile.instants import format_known
 
 LIMIT_S: Final = 10.0
-"""Maximum number of seconds to wait for the service's answer. A browser waits for it."""
+"""Maximum number of seconds to wait for the service's answer, because a browser waits meanwhile."""
 
 SERVE: Final = "http://127.0.0.1:8080"
 
@@ -235,8 +235,8 @@ def service_address(given: str, *, own: str) -> str:
     given  address that the operator typed
     own    the service's public address, if set
 
-    Raises UsageError unless the address is the public one or on this machine. A pattern checks the
-    whole text, which is stricter than a URL parser.
+    Raise UsageError unless the address is the public address or an address on this machine. A
+    pattern checks the whole text, which is stricter than a URL parser.
     """
     plain = given.strip().rstrip("/")
     local = _LOCAL.fullmatch(plain)

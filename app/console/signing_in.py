@@ -1,11 +1,11 @@
-"""Signing in and out: the only routes that work without a session.
+"""Sign people in and out. Only these routes work without a session.
 
-Links for signing in have their token after `#`. Browsers never send this part of a link, so a
-script posts the token, or a person pastes it. All failures give the same message.
+A sign-in link has its token after `#`. Browsers never send this part of a link, so a script posts
+the token, or a person pastes it. All failures give the same message.
 
-Tries are counted by name and network, so that a stranger does not lock out an operator. Tries for
-one name are also counted over all networks, except tries from a network from which the operator has
-already signed in.
+Tries are counted for each name and network, so that a stranger cannot lock out an operator. Tries
+for one name are also counted over all networks. Networks from which the operator has already signed
+in are left out of this second count.
 """
 
 import asyncio
@@ -38,31 +38,32 @@ from app.core.masking import looks_like_a_phone
 from reconcile.instants import DAY, SECOND, Instant
 
 NAME_TRIES: Final = 5
-"""Maximum tries per minute with one name from one network."""
+"""Maximum number of tries per minute with one name from one network."""
 NAME_TRIES_IN_ALL: Final = 20
-"""Maximum number of tries per minute with one name. Networks from which this operator has signed in
-before are not counted."""
+"""Maximum number of tries per minute with one name from all networks. Networks from which this
+operator has signed in before are left out."""
 NETWORK_TRIES: Final = 20
 NOTED_FOR_S: Final = 3600.0
-"""Seconds for which only the first failure from a network is recorded. This keeps the audit trail
-short."""
+"""Seconds during which only the first failure from a network is recorded. This keeps the audit
+trail short."""
 MAX_FORM_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 50
 FORM_WITHIN_S: Final = 30.0
 MAX_NEXT: Final = 2_000
-"""Maximum characters of the target address in a cookie. Browsers allow 4,096 bytes."""
+"""Maximum number of characters of the target address in a cookie. Browsers allow 4,096 bytes for a
+cookie."""
 
 BEGUN: Final = "-begun"
-"""Suffix of the name of a cookie. A browser gets this cookie when it is redirected to the company's
+"""Suffix of a cookie's name. A browser gets this cookie when it is redirected to the company's
 sign-in."""
 
 BROWSER: Final = "-browser"
-"""Suffix of the name of a cookie. It binds the challenge for a passkey to the browser that shows
-the sign-in page."""
+"""Suffix of a cookie's name. This cookie binds the challenge for a passkey to the browser that
+shows the sign-in page."""
 
 Purpose = Literal["sign-in", "again", "link"]
-"""Reason for a redirect to the company's sign-in. `again` confirms a signed-in operator, and `link`
-links the company's account."""
+"""Reason for a redirect to the company's sign-in. The reason `again` confirms a signed-in operator,
+and `link` links the company's account."""
 
 BY_ITSELF: Final = "Tallyhook-By-Itself"
 """Header of requests that a page's script sends without an action of the person. Such requests do
@@ -70,7 +71,8 @@ not extend the session."""
 
 
 async def form_fields(request: Request) -> dict[str, str]:
-    """Parse a form. Raises UsageError for an invalid, incomplete, long or slow one."""
+    """Return the fields of a submitted form. Raise UsageError if the form is invalid, incomplete,
+    too long or too slow."""
     body = bytearray()
     try:
         async with asyncio.timeout(FORM_WITHIN_S):
@@ -95,7 +97,8 @@ async def form_fields(request: Request) -> dict[str, str]:
 
 
 def local(address: str) -> str:
-    """Return an address of this console unchanged. Return the first page for any other text."""
+    """Return the address unchanged if it is a path of this console. Otherwise return the path of
+    the first page."""
     plain = address.isprintable() and "\\" not in address
     return address if plain and address.startswith("/") and not address.startswith("//") else "/"
 
@@ -110,7 +113,8 @@ def _network(request: Request) -> str:
 
 
 def qr_code(text: str) -> Markup:
-    """Return a QR code as SVG. It is dark on light in every theme, because cameras need that."""
+    """Return a QR code as SVG. The code is dark on light in every theme, because cameras need
+    this."""
     import segno  # only one page needs it
 
     made = segno.make(text, micro=False, error="m")
@@ -122,8 +126,8 @@ def qr_code(text: str) -> Markup:
 class UnsentForm:
     """Text of a form that was submitted after its session had ended.
 
-    name   the session's operator
-    where  the form's address
+    name   operator of the session
+    where  address of the form
     until  expiry, in seconds of this process's clock
     """
 
@@ -134,8 +138,8 @@ class UnsentForm:
 
 
 class UnsentForms:
-    """Forms of ended sessions, in memory until the operator signs in again: one for each
-    session."""
+    """Forms that were submitted after their session had ended, one for each session. They stay in
+    memory until the operator signs in again."""
 
     MOST: Final = 200
     KEPT_S: Final = 3600.0
@@ -145,10 +149,10 @@ class UnsentForms:
         self._kept: OrderedDict[str, UnsentForm] = OrderedDict()
 
     def put(self, cookie: str, *, name: str, where: str, fields: Mapping[str, str]) -> None:
-        """Store the form of a session. Leave out the form's id, passwords, and texts that may be
-        phone numbers.
+        """Store the form of a session. The form's id, passwords, and texts that may be phone
+        numbers are left out.
 
-        Beyond MOST forms, the oldest is dropped.
+        If more than MOST forms are stored, the oldest form is dropped.
         """
         until = self._clock() + self.KEPT_S
         typed = {
@@ -162,23 +166,25 @@ class UnsentForms:
             self._kept.popitem(last=False)
 
     def hand_over(self, cookie: str, new: str, *, name: str) -> None:
-        """Move a form to its operator's new session. Drop a form of another operator."""
+        """Move a stored form to its operator's new session. Drop the form if `name` is another
+        operator."""
         kept = self._kept.pop(_hashed(cookie), None)
         if kept is not None and kept.name == name:
             self._kept[_hashed(new)] = kept
 
     def at(self, cookie: str, where: str) -> Mapping[str, str]:
-        """Return the text of the form at an address, if stored."""
+        """Return the stored text of the form at an address, or an empty mapping."""
         kept = self._kept.get(_hashed(cookie))
         return kept.fields if kept and kept.where == where and kept.until > self._clock() else {}
 
     def drop(self, cookie: str) -> None:
-        """Drop a form that was submitted, or whose operator has signed out."""
+        """Drop the stored form of a session, because the form was submitted or the operator has
+        signed out."""
         self._kept.pop(_hashed(cookie), None)
 
 
 NOT_TYPED: Final = frozenset({"form", "password", "username"})
-"""Form fields that are never kept while an operator signs in."""
+"""Form fields that are never stored while an operator signs in."""
 
 
 def _hashed(cookie: str) -> str:
@@ -186,12 +192,13 @@ def _hashed(cookie: str) -> str:
 
 
 def link_grant_of(cookie: str) -> str:
-    """Return the purpose of a challenge with which this session links a company account."""
+    """Return the text to which a challenge is bound. With this challenge, the cookie's session may
+    link a company account."""
     return f"link {_hashed(cookie)}"
 
 
 class SigningIn:
-    """Routes for signing in and out. Also finds the operator who sent a request."""
+    """Routes for signing in and out. The class also finds the operator who sent a request."""
 
     def __init__(self, console: Console, pages: Pages) -> None:
         self._console = console
@@ -205,7 +212,7 @@ class SigningIn:
         self._noted = RateLimiter(1, within_s=NOTED_FOR_S)
 
     async def person(self, request: Request, *, used: bool = True) -> Person | None:
-        """Return the signed-in person, or None.
+        """Return the signed-in person who sent the request, or None.
 
         used  False if a script made the request, so that it does not count as use of the session
         """
@@ -243,9 +250,11 @@ class SigningIn:
         return own and (known or self._by_name_in_all.take(name))
 
     async def keep_unsent(self, request: Request) -> bool:
-        """Keep a form that was sent after its session had ended. Return whether it was kept.
+        """Store a form that was submitted after its session had ended. Return whether the form was
+        stored.
 
-        Refuses cookies that never belonged to a session: strangers could fill the memory.
+        A cookie that never belonged to a session is refused, because strangers could fill the
+        memory.
         """
         cookie = self._cookie(request)
         name = await sessions.name_of_session(self._console.context, cookie) if cookie else None
@@ -259,17 +268,18 @@ class SigningIn:
         return True
 
     def unsent(self, request: Request) -> Mapping[str, str]:
-        """Return the text that an operator typed into this form before the new sign-in."""
+        """Return the text that the operator typed into this form before signing in again."""
         return self._unsent.at(self._cookie(request), address_of(request))
 
     def keep_typed(self, request: Request, person: Person, fields: Mapping[str, str]) -> None:
-        """Keep a form's text while its operator confirms their identity at the provider."""
+        """Store a form's text while its operator confirms their identity at the company's
+        sign-in."""
         self._unsent.put(
             self._cookie(request), name=person.name, where=address_of(request), fields=fields
         )
 
     def forget_unsent(self, request: Request) -> None:
-        """Drop the stored text of this form when it is submitted."""
+        """Drop the stored text of this form, because the form is being submitted."""
         if self.unsent(request):
             self._unsent.drop(self._cookie(request))
 
@@ -281,8 +291,8 @@ class SigningIn:
         return answer
 
     def _set_cookie(self, answer: Response, token: str, *, also: str = "") -> None:
-        """Set the session's cookie. If the suffix `also` is given, set the cookie of a sign-in that
-        is in progress."""
+        """Set the session's cookie. With the suffix `also`, set the cookie of a sign-in in progress
+        instead."""
         # A day longer than any session, so that a late form still identifies its operator.
         lasts = challenges.VALID_FOR if also else sessions.LONGEST + DAY
         answer.set_cookie(
@@ -305,8 +315,8 @@ class SigningIn:
         return self._form("link.html", title=title, to=to, status=403, problem=str(error))
 
     def proof_of(self, person: Person) -> str:
-        """Return the proof of identity for an irreversible act: `password`, `company`, or "" for
-        none."""
+        """Return the kind of proof that an irreversible act needs: `password`, `company`, or an
+        empty text if no further proof is needed."""
         if person.way == "link":
             return ""  # sessions by the owner's link last an hour, or are the demo's
         fresh = person.proved_within(self._console.context.clock.now())
@@ -336,7 +346,7 @@ class SigningIn:
         return True
 
     def with_session(self, request: Request, answer: Response) -> Response:
-        """Return the answer with the new cookie if the request renewed its session."""
+        """Return the answer, with the session's new cookie if the request renewed the session."""
         if (renewed := getattr(request.state, "renewed", None)) is not None:
             self._set_cookie(answer, renewed)
         return answer
@@ -429,7 +439,8 @@ class SigningIn:
     # --- the company's account --------------------------------------------------------------------
 
     async def to_company(self, request: Request) -> Response:
-        """Redirect a browser to the company's sign-in, with a cookie to recognize it later."""
+        """Redirect a browser to the company's sign-in. A cookie lets the console recognize the
+        browser later."""
         company, asked = self._console.company, request.query_params
         purpose = next((each for each in get_args(Purpose) if each == asked.get("for")), "sign-in")
         where = local(asked.get("next", "/"))
@@ -548,7 +559,7 @@ class SigningIn:
             return self._link_form(title, "/enter", error)
 
     async def invite(self, request: Request) -> Response:
-        """Show an invitation's form, and store the chosen password."""
+        """Show the form of an invitation, and store the chosen password."""
         if not self._open_to("password"):
             return await self._sign_in_form(request, status=403, problem=LOCAL_OFF)
         if request.method != "POST":
