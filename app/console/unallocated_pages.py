@@ -1,4 +1,5 @@
-"""Pages of payments without an order, and the decisions on them."""
+"""Pages of payments without an order. Actions assign a payment to an order, undo an assignment, or
+dismiss a payment."""
 
 from typing import Any, Final
 
@@ -24,7 +25,8 @@ ONE_ORDER: Final = (
 
 
 async def unallocated_document(view: View) -> Document:
-    """GET /unallocated?source=&all=&not_ours=&after="""
+    """Return the content of `GET /unallocated?source=&all=&not_ours=&after=`: the payments without
+    an order."""
     filters = view.filters({"source": None, "all": ("true",), "not_ours": ("true",)})
     request = unallocated.UnallocatedRequest(
         source=filters["source"],
@@ -49,7 +51,8 @@ async def unallocated_document(view: View) -> Document:
 
 
 async def payment_document(view: View) -> Document:
-    """GET /unallocated/{payment}"""
+    """Return the content of `GET /unallocated/{payment}`: a single payment, with suggested
+    orders."""
     found = await unallocated.read_unallocated(view.context, view.subject)
     suggested = []
     if found.state == "open":
@@ -85,8 +88,11 @@ def _form(
 
 
 def _button(view: View, *, alone: bool) -> str:
-    """Return the label of a button that makes a proposal. Return an empty text if the operator may
-    take the action without another person, which `alone` allows."""
+    """Return the label of the button that makes a proposal. Return an empty text if the operator
+    may act alone.
+
+    alone  whether the action itself needs no second person
+    """
     return "" if alone and view.person.role in MAY["payment_assigned"] else PROPOSE
 
 

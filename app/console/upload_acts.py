@@ -136,7 +136,7 @@ async def ask_upload(view: View) -> Form:
 
 
 async def do_upload(view: View, reason: str) -> str:
-    """Store the uploaded files, and read each in a dry run."""
+    """Store the uploaded files, and read each file in a dry run."""
     if not view.files:
         raise UsageError("choose a file that is not empty")
     kind, source = _said_identity(view)
@@ -172,8 +172,8 @@ async def do_upload(view: View, reason: str) -> str:
 
 
 def days_in(view: View) -> tuple[str, str] | None:
-    """Return the first and last day in the form, or None. Raise UsageError if only one of them is
-    given."""
+    """Return the first and the last day that the form states, or None if both are empty. Raise
+    UsageError if only one day is given."""
     first, last = (view.given.get(name, "").strip() for name in ("first_day", "last_day"))
     if bool(first) != bool(last):
         raise UsageError("say both the first and the last day that the file covers, or neither")
@@ -202,7 +202,9 @@ def begin_reading(
 ) -> None:
     """Begin the job that recognizes a file and reads it in a dry run.
 
-    content  a mapping that a person made for this file, or empty
+    kind     kind of the file, or None if the job must recognize it
+    source   source of a statement, or None if the job must recognize it
+    content  column mapping that a person made for this file, or empty
     """
     console = view.console
     if content:
@@ -290,9 +292,9 @@ async def ask_read_as(view: View) -> Form:
 
 
 async def do_read_as(view: View, reason: str) -> str:
-    """Read an upload again with the form's options.
+    """Read an uploaded file again with the options in the form.
 
-    A button that states only the file's kind leaves the other options unchanged.
+    Some buttons state only the file's kind. The remaining options then stay unchanged.
     """
     upload = imports_pages.upload_of(view, view.needed("upload"))
     kind, source = _said_identity(view)
@@ -382,8 +384,8 @@ def _begin_import(view: View, upload: Upload) -> None:
 
 
 def _forget_imported(view: View, upload: Upload) -> int | None:
-    """Drop an upload whose rows were all imported, and return the import's number. Return None for
-    any other upload."""
+    """Drop an upload whose rows were all imported, and return the number of its import. For any
+    other upload, return None."""
     if upload.done is None or upload.done.number is None or upload.done.rejects is not None:
         return None
     view.console.uploads.forget(upload)
@@ -410,7 +412,7 @@ async def ask_import_all(view: View) -> Form:
 
 
 async def do_import_all(view: View, reason: str) -> str:
-    """Import the shown files that have no rejected row, one after another."""
+    """Import the shown files that have no rejected rows, one after another."""
     shown = set(view.given.get("uploads", "").split())
     clear = [each for each in imports_pages.clear_of(view) if each.name in shown]
     for upload in clear:
@@ -441,7 +443,7 @@ async def ask_accept_balance_difference(view: View) -> Form:
 
 
 async def do_accept_balance_difference(view: View, reason: str) -> ActionResult:
-    """Propose to import a bank file despite the difference in balances that was shown."""
+    """Propose to import a bank file although its balances differ by the shown amount."""
     upload = imports_pages.upload_of(view, view.needed("upload"))
     differs = imports_pages.differs_in(upload)
     if differs is None:

@@ -1,13 +1,14 @@
-"""Uploads: files kept from their dry run until they are imported or discarded.
+"""Store uploaded files from their dry run until they are imported or discarded.
 
 1 receive  read a form to its end; refuse a form that is too long
-2 take     copy each uploaded file to a folder of its own, and compute its digest
-3 keep     at most MOST_KEPT files, for an hour. A further file replaces its sender's oldest file,
-           or else the oldest file of all
-4 forget   after the import, after an hour, and when the console ends
+2 take     copy each uploaded file to its own folder, and compute the file's digest
+3 keep     store up to MOST_KEPT files for an hour. A further file replaces its sender's oldest
+           file, or else the oldest file of all
+4 forget   delete a file after its import, after an hour, and when the console ends
 
-The uploads' folder belongs to this process alone (0700), under TMPDIR. A console that starts
-deletes the folders of killed consoles, which are recognizable because nobody holds their lock.
+The folder of the uploads lies under TMPDIR, and only this process may open it (mode 0700). At its
+start, a console deletes the folders of killed consoles. A folder whose lock nobody holds belongs to
+a killed console.
 """
 
 import asyncio
@@ -38,38 +39,42 @@ from app.finance.imports import Imported, ImportKind, ImportRequest
 from reconcile.instants import HOUR, Duration, Instant
 
 MAX_FILE_BYTES: Final = 32 * 1024 * 1024
-"""Maximum bytes of an uploaded file, about 300,000 rows. While it is received, it takes twice its
-size on disk."""
+"""Maximum number of bytes of an uploaded file. A file of this size has about 300,000 rows, and
+takes twice its size on disk while it is received."""
 
 MAX_FORM_BYTES: Final = MAX_FILE_BYTES + 64 * 1024
-"""Maximum bytes of a form. A file of the maximum size fits, with the other fields."""
+"""Maximum number of bytes of a form, which is enough for a file of the maximum size and the other
+fields."""
 
 READ_ON_BYTES: Final = 4 * MAX_FORM_BYTES
-"""Maximum bytes of a form that are read although it is refused. A browser shows no answer before it
-has sent the whole form."""
+"""Maximum number of bytes that are read of a refused form. A browser shows no answer before it has
+sent the whole form."""
 
 MOST_RECEIVED: Final = 4
-"""Maximum number of forms being received. Others wait, unread."""
+"""Maximum number of forms that are received at a time. Further forms wait and are not read
+meanwhile."""
 
 MOST_KEPT: Final = 8
-"""Maximum number of stored files (256 MiB in all), and maximum number of files in one form."""
+"""Maximum number of stored files, 256 MiB in all. This is also the maximum number of files in one
+form."""
 
 READ_AT_ONCE: Final = 2
-"""Maximum number of files being read, in separate processes."""
+"""Maximum number of files that are read at a time, each in a separate process."""
 
 RECEIVED_WITHIN_S: Final = 300.0
-"""Seconds within which a form must arrive. In this time, 32 MiB arrive at one megabit a second."""
+"""Maximum number of seconds for receiving a form. At one megabit a second, 32 MiB arrive in this
+time."""
 
 TURN_WITHIN_S: Final = 20.0
-"""Maximum number of seconds for which a form waits until it is received."""
+"""Maximum number of seconds that a form waits before it is received."""
 
 KEPT_FOR: Final[Duration] = HOUR
-"""Time for which an upload, which holds customers' data, is kept."""
+"""Time for which an upload is stored. The time is short because uploads contain customers' data."""
 
 MAX_FIELDS: Final = 20
 MAX_FIELD_BYTES: Final = 4_096
 MAX_NAME_BYTES: Final = 120
-"""Maximum number of bytes of a file's name. File systems allow 255."""
+"""Maximum number of bytes of a file's name. File systems allow 255 bytes."""
 
 PREFIX: Final = "tallyhook-uploads-"
 
@@ -78,7 +83,7 @@ _LAST: Final = b"--\r\n"
 
 @dataclass(slots=True, kw_only=True)
 class ReceivedFile:
-    """A received file, in a folder of its own."""
+    """Uploaded file on disk. Each file has a folder of its own."""
 
     folder: Path
     path: Path
@@ -93,16 +98,16 @@ class ReceivedFile:
 class Upload:
     """Uploaded file, from its dry run to its import.
 
-    kind     kind of import; None until recognized or chosen
-    source   a statement's source; None until recognized or chosen; empty for other kinds
-    mapping  name of the mapping; empty for the usual column names
-    preset   name of the provider's export format; empty until recognized
-    job      job of the dry run, later of the import
+    kind      kind of import; None until recognized or chosen
+    source    a statement's source; None until recognized or chosen; empty for other kinds
+    mapping   name of the column mapping; empty for the usual column names
+    preset    name of the provider's export format; empty until recognized
+    job       background job of the dry run, and later of the import
     identity  kind, source and format that the file's content shows; None until examined
-    sheets   names of a workbook's sheets with content
-    columns  columns and first rows, once a person has begun a mapping
-    seen     result of the dry run, or None
-    done     result of the import, or None
+    sheets    names of the workbook's sheets that have content
+    columns   columns and first rows, once a person has begun a mapping
+    seen      result of the dry run, or None
+    done      result of the import, or None
     """
 
     name: str
@@ -146,7 +151,7 @@ class Uploads:
     # --- receiving -------------------------------------------------------------------------------
 
     async def receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
-        """Return a form's fields and files.
+        """Return the fields and the files of a submitted form.
 
         Raise UsageError if the form is invalid, too long or too slow, or if too many forms arrive
         at a time. Raise UnreachableError if the disk is full.
@@ -183,7 +188,7 @@ class Uploads:
             ) from None
 
     async def _receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
-        """Return the fields and files of a form. A refused form is read to its end, too, because a
+        """Return the fields and files of a form. Even a refused form is read to its end, because a
         browser shows no answer before it has sent the whole form."""
         body = _whole_body(request)
         parser = MultiPartParser(
@@ -224,7 +229,8 @@ class Uploads:
     # --- keeping ---------------------------------------------------------------------------------
 
     def keep(self, upload: Upload) -> None:
-        """Store an upload. Raise UsageError if all stored ones are in use."""
+        """Store an upload. Raise UsageError if the store is full and every stored upload is in
+        use."""
         self._expire()
         while len(self._kept) >= MOST_KEPT:
             idle = [each for each in self._kept.values() if not each.busy]
@@ -242,7 +248,7 @@ class Uploads:
         return any(each.file is file for each in self._kept.values())
 
     def of(self, name: str, *, by: str) -> Upload | None:
-        """Return this operator's upload, or None."""
+        """Return the upload with this name if it belongs to the operator, or else None."""
         self._expire()
         found = self._kept.get(name)
         return found if found is not None and found.by == by else None
@@ -273,8 +279,8 @@ class Uploads:
 
 
 def _delete_left_behind() -> None:
-    """Delete the folders of consoles that were killed. They can be recognized, because nobody locks
-    them any more."""
+    """Delete the upload folders of consoles that were killed. A folder whose lock nobody holds
+    belongs to a killed console."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError):  # it belongs to another user, is a link, or is gone
             if folder.lstat().st_uid != os.getuid() or (lock := lock_folder(folder)) is None:
@@ -287,9 +293,12 @@ def _delete_left_behind() -> None:
 
 
 async def _whole_body(request: Request) -> AsyncGenerator[bytes]:
-    """Yield the bytes of a form. Discard the bytes beyond MAX_FORM_BYTES, and stop after
-    READ_ON_BYTES. Raise UsageError if the form is too long, or if its closing delimiter (RFC 2046,
-    5.1.1) is missing."""
+    """Yield the bytes of a form, without the bytes beyond MAX_FORM_BYTES. Stop reading after
+    READ_ON_BYTES.
+
+    Raise UsageError if the form is too long, or if its closing delimiter (RFC 2046, section 5.1.1)
+    is missing.
+    """
     size, end = 0, b""
     async for part in request.stream():
         size, end = size + len(part), (end + part)[-len(_LAST) :]
@@ -347,7 +356,8 @@ def _file_name(sent: str) -> str:
 
 
 def mappings_in(folder: Path | None) -> dict[str, Path]:
-    """Return the mapping files (*.toml) in a folder, by name."""
+    """Return the mapping files (`*.toml`) in a folder. The keys are the file names without their
+    ending."""
     if folder is None:
         return {}
     return {each.stem: each for each in sorted(folder.glob("*.toml")) if each.is_file()}

@@ -1,7 +1,7 @@
-"""Types of pages, actions and their requests, and the resources that all pages use.
+"""Define what a page, an action and a request are, and the resources that all pages use.
 
-A page is data: an address, a permission, a function that returns a document of JSON values, and a
-template. The page and its `.json` therefore have equal content, and its `.csv` contains one list of
+A page consists of an address, a permission, a function that returns a document of JSON values, and
+a template. The page and its `.json` therefore have equal content. Its `.csv` contains one list of
 the document.
 """
 
@@ -39,29 +39,30 @@ JobKind = Literal[
 # --- pages and actions ----------------------------------------------------------------------------
 
 ROWS: Final = 50
-"""Number of rows on a page of a listing. Such a page stays below 50 KB."""
+"""Number of rows on a page of a listing. With this number, a page stays below 50 KB."""
 
 CSV_PAGE: Final = 5_000
-"""Number of rows loaded at a time for a listing's CSV."""
+"""Number of rows that are loaded at a time for a listing's CSV file."""
 
 FORMATS: Final = ("html", "json", "csv")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Console:
-    """Resources of pages and actions.
+    """Resources that pages and actions use.
 
     origin       scheme and host as browsers see them
     hosts        allowed values of a request's Host header
     loopback     whether only this machine can reach the console
     cookie       name of the session cookie
-    mark_key     key that signs marks of previews, for this process
-    work         runner of a job's function, usually in another process
-    makes        runner like `work`, for a document that a person waits for; imports never delay it
-    reads_rules  runner like `work` with a time limit, because parsing TOML may take long
-    approve      function that approves a proposal whose act takes long; called with the proposal's
-                 id, the approver, the reason, and the text typed again
-    company      provider of the company's accounts; None for passwords
+    mark_key     secret key that signs challenges and the marks of previews, for this process
+    work         function that runs a job's work, usually in another process
+    makes        function like `work`, for a document that a person waits for; imports never delay
+                 it
+    reads_rules  function like `work` with a time limit, because parsing TOML may take long
+    approve      function that approves a proposal whose action takes long; called with the
+                 proposal's id, the approver, the reason, and the text typed again
+    company      provider of the company's accounts; None if operators sign in with passwords
     transport    HTTP transport for test events in tests; None for the network
     """
 
@@ -91,7 +92,8 @@ T = TypeVar("T")
 Word = TypeVar("Word", bound=str)
 
 Filters = Mapping[str, tuple[str, ...] | None]
-"""Allowed values of each filter of a list. None means that any text is allowed."""
+"""Filters of a list. Each key is a filter's name, and its value holds the allowed words. The value
+None allows any text."""
 
 ROLES_OF: Final[Mapping[str, frozenset[Role]]] = {
     str(name): roles for name, roles in (*MAY.items(), *MAY_READ.items())
@@ -102,7 +104,9 @@ ROLES_OF: Final[Mapping[str, frozenset[Role]]] = {
 class Person:
     """Signed-in operator, with how and when they proved their identity.
 
-    began_at  start of the session. It stays the same when the cookie is renewed
+    began_at  start of the session, which stays the same when the cookie is renewed
+    way       how the operator signed in
+    proved_at  when the operator last proved their identity
     """
 
     name: str
@@ -112,22 +116,24 @@ class Person:
     proved_at: Instant
 
     def may(self, what: Action | Reading) -> bool:
-        """Return whether the person's role may take an action or read something."""
+        """Return whether the person's role permits an action or permits reading something."""
         return self.role in ROLES_OF[what]
 
     def proved_within(self, now: Instant) -> bool:
-        """Return whether the proof of identity is recent enough for an irreversible act."""
+        """Return whether the person proved their identity recently enough for an irreversible
+        act."""
         return now - self.proved_at < FRESH_FOR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """Request of an operator, for a page or with a submitted form.
+    """An operator's request for a page or with a submitted form.
 
-    subject  name of the page's subject in the address, if any
-    format   html, json or csv
-    given    fields of the submitted form
-    behind_s age in seconds of the oldest unread delivery; 0 if all are read
+    subject   name in the address, such as an order's reference; empty if there is none
+    format    html, json or csv
+    given     fields of the submitted form
+    files     files of the submitted form
+    behind_s  age in seconds of the oldest unread delivery; 0 if all are read
     """
 
     console: Console
@@ -141,12 +147,13 @@ class View:
 
     @property
     def file(self) -> ReceivedFile | None:
-        """Return the uploaded file in the form, if any."""
+        """Return the first uploaded file in the form, or None."""
         return next(iter(self.files), None)
 
     @property
     def cookie(self) -> str:
-        """Return the session's cookie. If this request renewed the session, return the new one."""
+        """Return the session's cookie. If this request renewed the session, return the new
+        cookie."""
         renewed: str | None = getattr(self.request.state, "renewed", None)
         return renewed or self.request.cookies.get(self.console.cookie, "")
 
@@ -156,11 +163,12 @@ class View:
 
     @property
     def rows(self) -> int:
-        """Return the number of rows of a listing to load at a time."""
+        """Return the number of rows to load at a time for a listing."""
         return CSV_PAGE if self.format == "csv" else ROWS
 
     def at(self, **params: str | None) -> "View":
-        """Return a copy of this view with changed address parameters; None removes one."""
+        """Return a copy of this view with changed parameters of the address. The value None removes
+        a parameter."""
         kept = {**self.request.query_params, **params}
         query = urlencode({name: value for name, value in kept.items() if value is not None})
         scope = {**self.request.scope, "query_string": query.encode()}
@@ -169,9 +177,13 @@ class View:
     async def job(
         self, kind: JobKind, subject: str, *, work: Callable[[], Awaitable[Any]], mark: str = ""
     ) -> Job:
-        """Begin a job in the operator's name, and wait briefly for its end.
+        """Begin a background job in the operator's name, and wait briefly for its end.
 
-        Raise UsageError if it failed, or if a job of this kind and subject is running.
+        subject  what the job is about, such as a month
+        mark     text that says with which input the job ran
+
+        Raise UsageError if the job failed, or if a job of this kind about this subject is already
+        running.
         """
         jobs = self.console.jobs
         job = jobs.begin(kind, subject, by=self.person.name, work=work, mark=mark)
@@ -181,7 +193,8 @@ class View:
     async def shared_job(
         self, kind: JobKind, subject: str, *, work: Callable[[], Awaitable[Any]]
     ) -> Job:
-        """Return a running or valid job of any operator, or begin one. Wait briefly for its end.
+        """Return a running job or a valid result, which another operator may have begun. Otherwise
+        begin a job. Wait briefly for its end.
 
         A result is valid until GOOD_FOR has passed or the audit trail has grown. Raise UsageError
         if the job failed.
@@ -192,32 +205,32 @@ class View:
         return job
 
     def word(self, name: str) -> str | None:
-        """Return a parameter of the address; None if missing or empty."""
+        """Return a parameter of the address, or None if the parameter is missing or empty."""
         return composed(self.request.query_params.get(name, "")) or None
 
     def needed(self, name: str) -> str:
-        """Return a parameter of the address. Raise UsageError if missing."""
+        """Return a parameter of the address. Raise UsageError if the parameter is missing."""
         return stated(name, self.word(name))
 
     def choice(self, name: str, among: Mapping[Word, Any] | tuple[Word, ...]) -> Word | None:
-        """Return a parameter that must be one of these values; None if missing. Raise UsageError
-        for other values."""
+        """Return a parameter of the address that must be one of the values in `among`. Return None
+        if the parameter is missing, and raise UsageError for any other value."""
         word = self.word(name)
         if word is not None and word not in among:
             raise UsageError(f"{name} is none of: {', '.join(among)}")
         return next((each for each in among if each == word), None)
 
     def filters(self, known: Filters) -> dict[str, Any]:
-        """Return a list's filters by name; None for missing ones. Raise UsageError for values that
-        are not allowed."""
+        """Return the value of each known filter, or None for a missing filter. Raise UsageError for
+        a value that is not allowed."""
         return {
             name: self.word(name) if among is None else self.choice(name, among)
             for name, among in known.items()
         }
 
     def number(self, name: str) -> int | None:
-        """Return a parameter as a whole number; None if missing. Raise UsageError for other
-        text."""
+        """Return a parameter of the address as a whole number, or None if the parameter is missing.
+        Raise UsageError for any other text."""
         given = self.word(name)
         if given is None:
             return None
@@ -226,7 +239,8 @@ class View:
         return int(given)
 
     def instant(self, name: str) -> Instant | None:
-        """Parse a parameter as a typed moment; None if missing. Raise UsageError for other text."""
+        """Return a parameter of the address as a moment that a person typed, or None if the
+        parameter is missing. Raise UsageError for any other text."""
         given = self.word(name)
         if given is None:
             return None
@@ -237,7 +251,7 @@ class View:
 
 
 def stated(name: str, value: T | None) -> T:
-    """Return a parameter's value. Raise UsageError for None."""
+    """Return the value of a parameter. Raise UsageError if the value is None."""
     if value is None:
         raise UsageError(f"the address lacks the parameter {name}")
     return value
@@ -250,21 +264,20 @@ Document = dict[str, Any]
 class Page:
     """Page of the console.
 
-    path      address of the page, perhaps with `/{subject}` at its end
-    reads     permission that a role needs
-    load      returns the document, or a download; raises NotFoundError, and UsageError for invalid
-              parameters
-    rows      name of the document's list for the .csv file; by default the name of `load` without
-              `_document`
-    following  parameters of the next page's address. Each key is a member of the document that has
-               the value, and each value is the name of the parameter. The member is None on the
-               last page
-    template  template that renders the document as `doc`; by default named like `load`
-    group     group in the navigation menu; empty for the top level
-    live      whether the page reloads when something arrives
-    typed     parameters that a person types into a form; after a mistake, the form's page shows
-              them with the error
-    form_on   page with the form for `typed`; empty for this page
+    path       address of the page, perhaps with `/{subject}` at its end
+    reads      permission that a role needs to see the page
+    load       function that returns the document, or a download; it raises NotFoundError, and
+               UsageError for invalid parameters
+    rows       name of the document's list for the .csv file; by default the name of `load` without
+               `_document`
+    following  parameters of the next page's address. Each key is a member of the document, which
+               has the value and is None on the last page. Each value is the name of the parameter
+    template   template that renders the document as `doc`; by default named like `load`
+    group      group in the navigation menu; empty for the top level
+    live       whether the page reloads when something arrives
+    typed      parameters that a person types into a form; after a mistake, the form's page shows
+               them with the error
+    form_on    page with the form for `typed`; empty for this page
     """
 
     path: str
@@ -300,13 +313,15 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Field of a form, in addition to the reason.
+    """Field of a form. The reason for an action is not a Field.
 
-    kind     one line (or a choice), several lines, a new password, one file, several files, or a
-             hidden value
-    choices  (value, word) of each choice; empty for free text
-    value    initial value
-    echo     whether a refused form shows the value again; False for possible phone numbers
+    kind      one line (or a choice), several lines, a new password, one file, several files, or a
+              hidden value
+    choices   (value, label) of each choice; empty for free text
+    value     initial value
+    hint      help text beside the field
+    required  whether the field must be filled in
+    echo      whether a refused form shows the value again; False if it may be a phone number
     """
 
     name: str
@@ -330,7 +345,7 @@ class Form:
     lines     sentences about money and consequences
     ready     whether the form can be submitted
     reason    whether the form asks for a reason, with the label `why`
-    password  whether the form asks for the password again for an irreversible action
+    password  whether the form asks for the password again, because the action is irreversible
     preview   whether submitting only shows the form again with a preview
     button    text of the button; empty for the action's own
     columns, rows  table above the fields
@@ -388,10 +403,13 @@ class ActionResult:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Action, with a form at `/do/<name>`, where the function is named `do_<name>`.
+    """Action of the console. Its form is at `/do/<name>`, where the function `do` is called
+    `do_<name>`.
 
-    permission  permission that a person's role needs; to read, if nothing is changed
-    ask         function that returns the form; it raises the errors of a page's `load`
+    permission  permission that a person's role needs; a permission to read if the action changes
+                nothing
+    ask         function that returns the form; it raises NotFoundError, and UsageError for invalid
+                parameters
     do          function that takes the action with the reason and `view.given`; returns the address
                 of the page with the result, a result to show at once, or a download
     button      text of the form's button; by default the title's verb, such as "Pin it"
@@ -399,9 +417,11 @@ class Act:
     file        whether the form has a file
     download    whether the action only makes a file. The form may be sent again, each time with an
                 audit entry
-    typed, form_on  as in `Page`
-    kept        whether typed text is kept while an expired session is renewed; False for possible
-                phone numbers
+    typed       parameters that a person types into a form; after a mistake, that form's page shows
+                them with the error
+    form_on     page with the form for `typed`
+    kept        whether typed text is stored while an expired session is renewed; False if it may be
+                a phone number
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""Template filters that render words, money and moments."""
+"""Template filters that render codes, money and moments for people."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -81,8 +81,8 @@ TONES: Final[Mapping[str, str]] = {
     "matched": "good",
     "break": "look",
 }
-"""Tone of each code, which determines the colour of its badge. The badge also has a text, which
-says the same."""
+"""Tone of each code, which determines the colour of its badge. Since the badge also has a text,
+nobody depends on the colour."""
 
 VERDICTS: Final[Mapping[str, str]] = {
     "stored": "Accepted: its signature is right, and it is stored.",
@@ -216,7 +216,7 @@ BREAK_STATES: Final[Mapping[str, str]] = {
     "waits_for_refund": "The money is to go back, but the refund has not come yet.",
     "settled": "The money is kept or credited.",
 }
-"""Meaning of each state of a break, and of late money."""
+"""Sentence that explains each state of a break and of late money."""
 
 STEPS: Final[Mapping[str, str]] = {
     "opened": "saw it first",
@@ -344,13 +344,13 @@ ACTIONS: Final[Mapping[Action, str]] = {
 
 
 def with_words(filters: Mapping[str, Any], **changed: Any) -> str:
-    """Return a query string of these filters and changes; None removes a filter."""
+    """Return a query string of the filters with some changes. The value None removes a filter."""
     chosen = {name: value for name, value in {**filters, **changed}.items() if value is not None}
     return f"?{urlencode(chosen)}" if chosen else ""
 
 
 def badge(word: str) -> Markup:
-    """Render a word with its colour and symbol."""
+    """Render a code as a badge with a colour and a symbol."""
     tone, words = TONES.get(word, "bad"), word.replace("_", " ")
     return Markup('<span class="badge {}">{}</span>').format(tone, words)
 
@@ -359,10 +359,10 @@ _AMOUNT: Final = re.compile(r"\b([A-Z]{3} )(-?\d{1,3}(?:,\d{3})*(?:\.\d+)?)(?![\
 
 
 def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
-    """Return the template filter for the program's sentences.
+    """Return the template filter for sentences that the program writes.
 
-    Commands between backquotes become links to their pages, or code. Moments are converted to the
-    zone and have UTC in their titles. Amounts are formatted for the locale.
+    Commands between backquotes become links to their pages, or code. Moments are shown in the zone,
+    with UTC in the tooltip. Amounts are formatted for the locale.
     """
 
     def local(found: re.Match[str]) -> str:
@@ -459,7 +459,7 @@ _OPTIONS: Final = tuple(
 
 
 def file_part(text: str) -> str:
-    """Return a reference as text that is allowed in a file's name."""
+    """Return a text without the characters that a file's name may not have."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:80] or "order"
 
 
@@ -471,7 +471,8 @@ def spoken(text: str) -> str:
 
 
 def of_forms(text: str) -> str:
-    """Replace the options of commands by names of form fields, except between backquotes."""
+    """Replace the options of commands by the names of form fields. Text between backquotes stays
+    unchanged."""
     parts = text.split("`")
     for place in range(0, len(parts), 2):
         for pattern, words in _OPTIONS:
@@ -489,15 +490,15 @@ def major(amount: str) -> str:
 
 
 def money(value: Mapping[str, Any] | None) -> Markup:
-    """Render an amount in which the number is more prominent than the currency. Render a dash for
-    None."""
+    """Render an amount of money, with the number more prominent than the currency. Render a dash
+    for None."""
     if value is None:
         return Markup('<span class="none">—</span>')
     return Markup('<span class="money">{}</span>').format(money_cell(value))
 
 
 def money_cell(value: Mapping[str, Any] | None) -> Markup:
-    """Render an amount without line breaks, for a table cell."""
+    """Render an amount of money for a table cell, without line breaks. Render a dash for None."""
     if value is None:
         return Markup('<span class="none">—</span>')
     shown = Markup("<small>{}</small> {}")
@@ -509,7 +510,8 @@ def plain_money(value: Mapping[str, Any]) -> str:
 
 
 def moment_in(zone: tzinfo) -> Callable[[str | None], Markup]:
-    """Return the filter that shows an RFC 3339 moment in a zone, with UTC in its title."""
+    """Return the template filter that shows an RFC 3339 moment in the zone. The tooltip has the
+    moment in UTC."""
 
     def moment(value: str | None) -> Markup:
         if value is None:
@@ -525,7 +527,8 @@ def moment_in(zone: tzinfo) -> Callable[[str | None], Markup]:
 
 
 def booked_in(zone: tzinfo) -> Callable[[str], Markup]:
-    """Return the filter for dates in imported files, which state only days."""
+    """Return the template filter for booking dates of imported files. If a file states only the
+    day, only the day is shown."""
     moment = moment_in(zone)
 
     def booked(value: str) -> Markup:
@@ -544,9 +547,11 @@ def clock_time(instant: Instant, zone: tzinfo) -> str:
 
 
 def address(kind: str, name: str, form: str = "") -> str:
-    """Return the address of a subject's page.
+    """Return the address of the page of an order, break or other subject.
 
-    form  format of the document, as the address's ending; empty for the page
+    kind  first part of the address, such as `orders`
+    name  name of the subject, such as the order's reference
+    form  ending of the address for a format; empty for the HTML page
     """
     ending = f".{form}" if form else ""
     if not form and name.rpartition(".")[2] in FORMATS:
@@ -564,7 +569,7 @@ def size(count: int) -> str:
 
 
 def called(code: str) -> str:
-    """Return the name of a break's cause, or of a bucket."""
+    """Return the readable name of a break's cause, or of a bucket in which a run puts rows."""
     return _named(BUCKET_WORDS, code)
 
 

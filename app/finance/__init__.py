@@ -1,5 +1,5 @@
-"""Imports order books, statements and bank files, matches them with ledgers, reports on periods,
-and closes months."""
+"""Import order books, statements and bank files, and match them with ledgers. The package also
+reports on periods and closes months."""
 
 __all__ = (
     "bank_balances",

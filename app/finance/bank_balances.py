@@ -1,9 +1,10 @@
-"""Bank statements that do not add up, or that do not begin with the previous closing balance.
+"""Handle bank statements that do not add up, or that do not begin with the previous closing
+balance.
 
-1 refuse   a statement whose entries and balances differ (`files/banks`)
-2 propose  to accept exactly this difference of this file, with a reason
-3 import   the file again after a second person approved; the balances are stored
-4 judge    whether the next statement begins with the stated closing balance
+1 refuse   refuse a statement whose entries and balances differ (`files/banks`)
+2 propose  propose to accept exactly this difference of this file, with a reason
+3 import   import the file again after a second person approved; the balances are stored
+4 judge    check whether the next statement begins with the stated closing balance
 """
 
 import hashlib
@@ -38,9 +39,9 @@ SHOWN: Final = 3
 
 
 def stored_form(found: Sequence[Balances], *, account: str) -> list[StatementBalances]:
-    """Convert balances of bank statements to minor units.
+    """Convert the balances of bank statements to minor units.
 
-    Leaves out balances that lack a day or an amount, or that have fractions of a minor unit.
+    Balances that lack a day or an amount, or that have fractions of a minor unit, are left out.
 
     account  account for statements that name none
     """
@@ -76,10 +77,9 @@ def _subject(sha256: str, differs: Balances) -> str:
 
 
 async def approval_of(context: AppContext, sha256: str, differs: Balances) -> str | None:
-    """Return the id of the approved proposal that accepts a statement's difference; None if there
-    is none.
+    """Return the id of the approved proposal that accepts a statement's difference, or None.
 
-    sha256   digest of the file that has the statement
+    sha256   digest of the file that contains the statement
     differs  balances of the statement
     """
     async with context.database.reading() as connection:
@@ -88,7 +88,7 @@ async def approval_of(context: AppContext, sha256: str, differs: Balances) -> st
 
 
 def check_amount(differs: Balances, amount: str) -> None:
-    """Raise UsageError if the amount is not the statement's difference."""
+    """Raise UsageError if the typed amount is not exactly the statement's difference."""
     difference = differs.difference()
     try:
         exact = Decimal(amount.strip()) == difference
@@ -110,7 +110,12 @@ async def propose_difference(
     reason: str,
     by: str | None,
 ) -> Proposal:
-    """Propose to import a statement although it does not add up. Raises the errors of `propose`."""
+    """Propose to import a bank statement although it does not add up. Raise UsageError if the
+    reason is not acceptable, and the errors of `propose`.
+
+    file    name of the file that contains the statement
+    sha256  digest of this file
+    """
     check_reason(reason, countries=context.countries)
     account = account_name(differs.account) or "without a name"
     async with context.database.writing() as connection:
@@ -134,7 +139,8 @@ async def propose_difference(
 def difference_kind(context: AppContext) -> ProposalKind:
     """Return the kind of proposal that accepts a difference of balances.
 
-    Approval imports nothing, because the file is not stored. A person must import the file again.
+    An approval imports nothing, because the file is not stored. A person must import the file
+    again.
     """
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
@@ -158,7 +164,7 @@ def difference_kind(context: AppContext) -> ProposalKind:
 async def notes_on_joins(
     connection: Connection, found: Sequence[StatementBalances], *, as_of: Instant
 ) -> list[str]:
-    """Return at most SHOWN sentences on statements that do not begin with the previous closing
+    """Return up to SHOWN sentences about statements that do not begin with the previous closing
     balance.
 
     A statement that confirms an accepted difference gives a sentence, too.
@@ -197,9 +203,9 @@ async def notes_on_joins(
 
 
 async def list_balances(context: AppContext) -> list[dict[str, Any]]:
-    """Return the balances of all statements by account and day, as documents.
+    """Return the balances of all bank statements as documents, sorted by account and day.
 
-    `state` tells whether the next statement begins with the closing balance.
+    The member `state` says whether the next statement begins with the closing balance.
     """
     async with context.database.reading() as connection:
         known = await standing_balances(connection, as_of=context.clock.now())
@@ -229,9 +235,9 @@ _STATES: Final[Mapping[DifferenceState, str]] = {
 async def accepted_differences(
     connection: Connection, *, as_of: Instant, first: str, last: str
 ) -> tuple[BalanceRow, ...]:
-    """Return accepted differences of statements with a day between `first` and `last`.
+    """Return the accepted differences of statements that have a day from `first` to `last`.
 
-    Includes earlier statements that no later statement has confirmed.
+    Earlier statements are included if no later statement has confirmed their difference.
     """
     found = list[BalanceRow]()
     for each, after in followed(await standing_balances(connection, as_of=as_of)):

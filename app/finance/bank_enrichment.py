@@ -1,5 +1,5 @@
-"""Bank files of one account in several formats. One format creates the account's lines, and the
-other formats add texts to these lines.
+"""Import bank files of one account in several formats. One format creates the account's lines, and
+the other formats add texts to these lines.
 
     1 decide   whether a file creates lines of an account or enriches them
     2 find     the line that has an entry's account, amount and bank's reference
@@ -25,7 +25,8 @@ from reconcile.instants import Instant
 
 _COLUMNS: Final = tuple(BankForm.STAGED)
 _TEXTS: Final = 3
-"""Number of text columns at the end of a row. If one is empty, another file may fill it."""
+"""Number of text columns at the end of a bank line's row. An empty text may be filled from another
+file."""
 
 
 async def accounts_to_enrich(
@@ -36,16 +37,18 @@ async def accounts_to_enrich(
 ) -> dict[str, str]:
     """Return the accounts whose existing lines this file only enriches, without adding lines.
 
-    The value for each account is an error message. The import fails with it if no entry of the file
-    fits an existing line. Files of another format decide whether this file may add lines:
+    The value for each account is an error message. The import fails with this message if no entry
+    of the file fits an existing line. The files of other formats decide whether this file may add
+    lines:
 
     - A notification (CAMT.054) never adds lines.
     - A report within the day adds lines if no other format has lines of the account.
     - Any other file adds lines if no other format has lines of its days.
 
+    lines        the days of each account that the file covers
     booked_days  function that returns the days on which the file has bookings of an account
 
-    Raises UsageError if a booking would count twice or be left out.
+    Raise UsageError if a booking would count twice or be left out.
     """
     found = dict[str, str]()
     for line in lines:
@@ -96,13 +99,14 @@ def _twice(line: CoverageLine, shared: Sequence[BankDays]) -> str:
 async def enrich(
     connection: Connection, staged: Staged, accounts: Mapping[str, str], *, as_of: Instant
 ) -> list[str]:
-    """Replace each staged entry by the stored line that it fits, and fill the line's missing texts.
+    """Replace each staged entry by the stored bank line that it fits, and fill the line's missing
+    texts. Return a note on each account.
 
-    Deletes entries that fit no line or several lines. Returns a note on each account.
+    An entry that fits no line or several lines is deleted.
 
     accounts  result of `accounts_to_enrich`
 
-    Raises UsageError for an account if none of its entries fits a line.
+    Raise UsageError for an account if none of its entries fits a line.
     """
     of, entry = 1 + _COLUMNS.index("account"), 1 + _COLUMNS.index("entry")
     filled, contents, gone = dict[str, Row](), dict[str, Row](), list[int]()
@@ -138,7 +142,7 @@ async def enrich(
 
 
 _NAMED_BY: Final = tuple(map(_COLUMNS.index, ("account", "currency", "minor", "entry")))
-"""Columns that identify one booking in all formats."""
+"""Columns that together identify a booking in every bank format."""
 
 
 def _name_of(content: Row) -> tuple[Any, ...]:

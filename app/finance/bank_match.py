@@ -1,4 +1,5 @@
-"""Bank lines as matched: the bucket of each line, and the payouts or orders that it matches."""
+"""Show bank lines with their matches: the bucket of each line, and the payouts or orders that the
+line matches."""
 
 import asyncio
 from collections import Counter
@@ -26,10 +27,11 @@ from reconcile.money import Money, to_json
 T = TypeVar("T")
 
 KEPT_MOST: Final = 50_000
-"""Maximum number of lines in a cached matching: about 50 MB."""
+"""Maximum number of matched bank lines in the cache, which then takes about 50 MB."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""Time for which a matching is cached. A deadline that passes in this time is noticed later."""
+"""Time for which matched bank lines are cached. A deadline that passes meanwhile is noticed
+later."""
 
 
 class PayoutDocument(TypedDict):
@@ -72,7 +74,7 @@ class BankPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booked:
-    """Bank line with its bucket and the payouts or orders that it matches."""
+    """Bank line with its bucket and with the payouts or orders that the line matches."""
 
     line: BankLine
     bucket: Bucket
@@ -99,13 +101,13 @@ class Booked:
         }
 
     def whole_document(self) -> WholeBankLineDocument:
-        """Return the document with the bank's texts, which contain people's names."""
+        """Return the line's document with the bank's texts, which contain people's names."""
         line = self.line
         return {**self.document(), "counterparty": line.counterparty, "text": line.text}
 
 
 def check_bucket(name: str | None) -> None:
-    """Raise UsageError for an unknown bucket."""
+    """Raise UsageError if the name is not None and not the name of a bucket."""
     if name is not None and name not in BUCKETS:
         raise UsageError(f"--stands must be one of: {', '.join(BUCKETS)}")
 
@@ -119,8 +121,8 @@ def payout_document(payout: Payout) -> PayoutDocument:
 class BookedPage:
     """Page of bank lines.
 
-    counts  number of lines in each bucket, on all pages
-    more    whether other lines follow
+    counts  number of lines in each bucket, on all pages together
+    more    whether further lines follow
     """
 
     lines: list[Booked]
@@ -130,10 +132,10 @@ class BookedPage:
 
 @dataclass(slots=True)
 class KeptMatch:
-    """Cache of all matched bank lines, valid until the audit trail has a new entry.
+    """Cache of all matched bank lines. It is valid until the audit trail has a new entry.
 
-    mark   state of the trail when the lines were matched
-    asked  the requested instant; None for now
+    mark   state of the audit trail when the lines were matched
+    asked  the instant as of which the lines were requested; None for the present
     at     when the lines were matched; None if nothing is cached
     """
 
@@ -143,12 +145,12 @@ class KeptMatch:
     lines: list[Booked] = field(default_factory=list)
 
     def found(self, mark: str, asked: Instant | None, *, now: Instant) -> list[Booked] | None:
-        """Return the cached lines; None if they must be matched again."""
+        """Return the cached bank lines, or None if the lines must be matched again."""
         same = self.at is not None and (self.mark, self.asked) == (mark, asked)
         return self.lines if same and self.at is not None and now - self.at < GOOD_FOR else None
 
     def keep(self, lines: list[Booked], mark: str, asked: Instant | None, *, now: Instant) -> None:
-        """Cache the lines, unless there are too many."""
+        """Store the matched bank lines in the cache, unless there are too many."""
         fits = len(lines) <= KEPT_MOST
         self.lines, self.mark, self.asked = lines if fits else [], mark, asked
         self.at = now if fits else None
@@ -174,7 +176,7 @@ async def booked_page(
     skip    number of further lines to skip
     kept    cache for the next pages
 
-    Raises NotFoundError for an unknown `line`, and UsageError if bank lines cannot be matched.
+    Raise NotFoundError for an unknown `line`, and UsageError if bank lines cannot be matched.
     """
     show = partial(_page, stands=stands, line=line, after=after, skip=skip, limit=limit)
     return await _matched(context, as_of, show, kept=kept)
@@ -188,7 +190,13 @@ async def booked_lines(
     after: str = "",
     limit: int,
 ) -> list[Booked]:
-    """Return the lines of a `booked_page`. Raises its errors."""
+    """Return bank lines with their matches as known at an instant, newest first. Raise the errors
+    of `booked_page`.
+
+    as_of   the instant; None for now
+    stands  bucket of the lines; None for all
+    after   id of the line after which to begin; empty for the newest lines
+    """
     page = await booked_page(context, as_of=as_of, stands=stands, after=after, limit=limit)
     return page.lines
 
@@ -226,10 +234,11 @@ async def booked_with(
     payouts: Collection[str] = (),
     orders: Collection[str] = (),
 ) -> list[Booked]:
-    """Return the bank lines that have one of these subjects, or that match one of these payouts or
+    """Return the bank lines that have one of the subjects, or that match one of the payouts or
     orders.
 
-    orders  subjects of the orders' book lines
+    subjects  bank lines' ids without a version
+    orders    subjects of the orders' lines in the order book
     """
     if not (subjects or payouts or orders):
         return []
@@ -247,7 +256,8 @@ async def booked_with(
 
 
 async def named_lines(context: AppContext, names: Iterable[str]) -> dict[str, BankLine]:
-    """Return bank lines by their subject."""
+    """Return the bank lines with these names. The keys are the lines' subjects, which are ids
+    without a version."""
     async with context.database.reading() as connection:
         found = await bank_store.bank_lines_named(connection, names, as_of=context.clock.now())
     return {subject_of(each.line_id): each for each in found}
@@ -261,7 +271,7 @@ def bank_words(line: BankLine) -> str:
 async def booked_line(
     context: AppContext, name: str, *, as_of: Instant | None = None, kept: KeptMatch | None = None
 ) -> Booked:
-    """Return one bank line with its matches. Raises NotFoundError."""
+    """Return one bank line with its matches. Raise NotFoundError if there is no such line."""
     return await _matched(context, as_of, partial(_one, name=name), kept=kept)
 
 

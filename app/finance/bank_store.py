@@ -1,8 +1,8 @@
-"""Lines of bank accounts, balances of bank statements, and payouts, as known at an instant.
+"""Read bank lines, balances of bank statements, and payouts, as known at an instant.
 
 A payout is the sum of the statement lines that name it. A bank line is identified by its content
-(`subject`); equal bookings differ by their position (`ordinal`). A later file that states another
-text for a line adds a version.
+(`subject`), and equal bookings differ by their position (`ordinal`). A later file that states
+another text for a line adds a version.
 """
 
 import hashlib
@@ -21,13 +21,13 @@ from reconcile.matching.books import BankLine, Payout
 
 
 def payout_id(source: str, reference: str, currency: str) -> str:
-    """Return a payout's id: `pyt_` and 20 hex digits."""
+    """Return the id of a payout, which is `pyt_` and 20 hex digits."""
     digest = hashlib.blake2b("\x1f".join((source, reference, currency)).encode(), digest_size=10)
     return "pyt_" + digest.hexdigest()
 
 
 AT_ONCE: Final = 4_000
-"""Maximum number of lines in memory, each less than half a kilobyte."""
+"""Maximum number of lines in memory. Each line takes less than half a kilobyte."""
 
 _ROW: Final = (
     "line || '.' || since, account, currency, minor, booked_at, reference, counterparty, told"
@@ -39,10 +39,10 @@ _LINES: Final = statement(
 )
 
 STRETCH: Final = 20_000
-"""Number of versions of lines that one step of a search reads. A step takes about 0.15 seconds."""
+"""Number of line versions that one step of a text search reads. A step takes about 0.15 seconds."""
 
 STRETCHES: Final = 10
-"""Maximum number of steps in one search. A search takes one to two seconds, and a person can
+"""Maximum number of steps in one text search. A search takes one to two seconds, and a person can
 continue it."""
 
 _STRETCH: Final = (
@@ -89,13 +89,13 @@ _WITHDRAWN: Final = statement(
 
 
 async def any_bank_line(connection: AsyncConnection, *, as_of: Instant) -> bool:
-    """Return whether any bank file was imported by an instant."""
+    """Return whether any bank file had been imported by the instant."""
     number = await import_store.newest_published(connection, as_of=as_of)
     return await connection.scalar(text(_ANY), {"number": number}) is not None
 
 
 async def bank_lines(connection: AsyncConnection, *, as_of: Instant) -> AsyncIterator[Rows]:
-    """Yield batches of rows for `bank_line_of`, as known at an instant."""
+    """Yield the bank lines known at an instant, as batches of rows for `bank_line_of`."""
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     async for rows in stream(connection, _LINES, at_once=AT_ONCE, values=values):
         yield rows
@@ -109,12 +109,13 @@ async def bank_lines_saying(
     limit: int,
     before: Instant | None = None,
 ) -> tuple[list[BankLine], Instant | None]:
-    """Return bank lines with these words in a text, newest first. Leave out restricted lines.
+    """Return the bank lines that contain these words in a text, newest first. Restricted lines are
+    left out.
 
-    Ignores the case of ASCII letters. If the search ended early, also returns the instant before
-    which no lines were searched.
+    The case of ASCII letters is ignored. If the search ended early, the second result is an
+    instant. Lines booked before this instant were not searched.
 
-    before  instant before which the lines were booked; None for all lines
+    before  only lines booked before this instant; None for all lines
     """
     number = await import_store.newest_published(connection, as_of=as_of)
     escaped = words.lower().replace("!", "!!").replace("%", "!%").replace("_", "!_")
@@ -134,7 +135,7 @@ async def bank_lines_saying(
 async def bank_lines_named(
     connection: AsyncConnection, names: Iterable[str], *, as_of: Instant
 ) -> list[BankLine]:
-    """Return bank lines by their subjects, as known at an instant."""
+    """Return the bank lines with these subjects, as known at an instant."""
     wanted = [name.partition(".")[0] for name in names]
     rows = await lines_known(connection, "bank", _ROW, as_of=as_of, line=wanted)
     return [bank_line_of(row) for row in sorted(rows)]
@@ -155,13 +156,13 @@ def bank_line_of(row: Sequence[Any]) -> BankLine:
 
 
 PayoutName = tuple[str, str, str]
-"""(source, reference, currency)"""
+"""Name of a payout: (source, reference, currency)."""
 
 
 async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout]:
     """Return every payout that statement lines name, as known at an instant.
 
-    An amount is the sum of the payout's lines, or of the withdrawals from a wallet.
+    The amount is the sum of the payout's lines, or of the withdrawals from a wallet.
     """
     withdrawn = await withdrawals(connection, as_of=as_of)
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
@@ -190,7 +191,7 @@ async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout
 async def withdrawals(
     connection: AsyncConnection, *, as_of: Instant
 ) -> dict[PayoutName, tuple[int, int, Instant | None]]:
-    """Return (final amount, withdrawn amount, time of the last line) of each payout from a wallet.
+    """Return (final amount, withdrawn amount, time of the last line) for each payout from a wallet.
 
     Amounts are in minor units. The final amount excludes money that was returned to the wallet.
     """
@@ -207,10 +208,10 @@ async def withdrawals(
 
 
 BankKey = tuple[str, int, int]
-"""(subject, ordinal, since): one version of one line."""
+"""Key of one version of one bank line: (subject, ordinal, since)."""
 
 BankTexts = tuple[str, str, str, str]
-"""(entry, reference, counterparty, other text): the texts of a line."""
+"""Texts of a bank line: (entry, reference, counterparty, other text)."""
 
 _TEXTS: Final = (
     "SELECT subject, ordinal, since, entry, reference, counterparty, told, booked_at "
@@ -221,7 +222,7 @@ _TEXTS: Final = (
 async def bank_texts(
     connection: AsyncConnection,
 ) -> AsyncIterator[list[tuple[BankKey, BankTexts, Instant]]]:
-    """Yield (key, texts, booking time) of all versions of bank lines, in batches."""
+    """Yield (key, texts, booking time) for every version of every bank line, in batches."""
     async for rows in stream(connection, _TEXTS, at_once=AT_ONCE):
         yield [((row[0], row[1], row[2]), (row[3], row[4], row[5], row[6]), row[7]) for row in rows]
 
@@ -275,7 +276,7 @@ async def add_balances(
 async def standing_balances(
     connection: AsyncConnection, *, as_of: Instant
 ) -> list[StatementBalances]:
-    """Return the balances of bank statements, except those whose import had been withdrawn by the
-    instant."""
+    """Return the balances of bank statements. Balances whose import had been withdrawn by the
+    instant are left out."""
     rows = await connection.execute(text(_STANDING_BALANCES), {"as_of": as_of})
     return [StatementBalances(**dict(zip(_BALANCES, row, strict=True))) for row in rows]

@@ -1,8 +1,8 @@
-"""Lines of order books, read in key order as known at an instant.
+"""Read the lines of order books in key order, as known at an instant.
 
-A line is what the books state about one reference (`match_key`) of one kind. It keeps its id,
-`bok_` and 20 hex digits, from version to version. A version's id is the line's id, a dot, and its
-import.
+A line is what the books state about one reference (`match_key`) of one kind. A line keeps its id,
+`bok_` and 20 hex digits, from version to version. A version's id is the line's id, a dot, and the
+number of its import.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -19,7 +19,7 @@ from reconcile.matching.books import BookLine, Methods
 from reconcile.money import Money
 
 AT_ONCE: Final = 4_000
-"""Maximum number of lines in memory, each less than half a kilobyte."""
+"""Maximum number of lines in memory. Each line takes less than half a kilobyte."""
 
 _ROW: Final = (
     "match_key, line || '.' || since, reference, kind, minor, currency, placed_at, status, "
@@ -36,7 +36,7 @@ _METHODS: Final = "SELECT DISTINCT method FROM book_lines WHERE method IS NOT NU
 async def book_rows(
     connection: AsyncConnection, *, as_of: Instant, first: str = "", beyond: str | None = None
 ) -> AsyncIterator[Rows]:
-    """Yield batches of book lines as known at an instant, by key.
+    """Yield the order book's lines known at an instant, in batches and sorted by key.
 
     Rows are (key, line id, reference, kind, minor, currency, placed_at, status, group, refunded,
     refunded_at, method).
@@ -56,15 +56,16 @@ async def book_rows(
 
 
 async def book_rows_of(connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant) -> Rows:
-    """Return the rows with these keys, as `book_rows` does."""
+    """Return the order book's rows with these keys. The rows have the form that `book_rows`
+    yields."""
     return await lines_known(connection, "book", _ROW, as_of=as_of, match_key=keys)
 
 
 async def outside_orders(
     connection: AsyncConnection, *, methods: Methods, named: Iterable[str], as_of: Instant
 ) -> list[BookLine]:
-    """Return the order lines that a bank line may pay, because their payment method has no
-    provider.
+    """Return the order lines that a bank line may pay, because no provider handles their payment
+    method.
 
     named  subjects of further order lines to return
     """
@@ -101,7 +102,7 @@ def book_line_of(row: Sequence[Any]) -> BookLine:
 
 
 LineKey = tuple[str, str, int]
-"""(match_key, kind, since): one version of one line."""
+"""Key of one version of one line: (match_key, kind, since)."""
 
 _OF_PHONES: Final = "SELECT match_key, kind, since FROM book_lines WHERE phone IN ({})"
 _WITH_PHONES: Final = (
@@ -120,8 +121,8 @@ async def lines_with(
     phones: Iterable[str] = (),
     keys: Iterable[str] = (),
 ) -> list[LineKey]:
-    """Return line versions that have one of these phone numbers. Also return versions with one of
-    these keys and any phone number."""
+    """Return the keys of line versions that have one of these phone numbers. Also return the
+    versions with one of these keys that have any phone number."""
     found = await select_in(connection, sql=_OF_PHONES, values=phones)
     found += await select_in(connection, sql=_WITH_PHONES, values=keys)
     return sorted({(row[0], row[1], row[2]) for row in found})
@@ -130,8 +131,11 @@ async def lines_with(
 async def old_lines(
     connection: AsyncConnection, *, before: Instant, after: LineKey | None, limit: int
 ) -> list[LineKey]:
-    """Return the keys of line versions that have a phone number and were imported before an
-    instant, sorted."""
+    """Return, sorted, the keys of line versions that have a phone number and were imported before
+    an instant.
+
+    after  key after which to begin; None for the start
+    """
     match_key, kind, since = after or ("", "", 0)
     rows = await connection.execute(
         text(_OLD),
@@ -147,7 +151,7 @@ async def old_lines(
 
 
 async def last_import_at(connection: AsyncConnection) -> Instant:
-    """Return when the last import was published; EARLIEST if there is no import."""
+    """Return when the last import was published, or EARLIEST if there is no import."""
     found = await connection.execute(
         text("SELECT coalesce(max(published_at), :none) FROM imports"), {"none": EARLIEST}
     )

@@ -1,6 +1,6 @@
-"""People's acts on breaks: assign, comment, accept, match by hand, and undo a match.
+"""Do what people decide about breaks: assign, comment, accept, match by hand, and undo a match.
 
-Each act is one transaction, with its entry in the audit trail. Large amounts need a second person.
+Each act is one transaction, with an entry in the audit trail. Large amounts need a second person.
 """
 
 import json
@@ -93,9 +93,11 @@ class BreakPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenBreak:
-    """Break with its steps and present state.
+    """Break with its history and present state.
 
-    seen  the content of the break in a requested run, or in the last run that found it
+    seen   content of the break in the requested run, or in the last run that found it
+    steps  history of the break
+    life   present state of the break
     """
 
     identity: str
@@ -104,7 +106,7 @@ class SeenBreak:
     life: breaks.Life
 
     def document(self, *, as_of: Instant) -> BreakDocument:
-        """Return the break as JSON. Its age is in whole days."""
+        """Return the break as a JSON document. Its age is in whole days."""
         seen = self.seen
         return {
             "id": self.identity,
@@ -136,7 +138,7 @@ class SeenBreak:
         }
 
     def whole_document(self, *, as_of: Instant) -> WholeBreakDocument:
-        """Return the break as JSON with its facts and its steps."""
+        """Return the break as a JSON document with its facts and its history."""
         return {
             **self.document(as_of=as_of),
             "because": self.life.because,
@@ -156,7 +158,7 @@ def age_days(seen: breaks.Break, as_of: Instant) -> int:
 
 
 def facts_json(facts: Facts) -> dict[str, Any]:
-    """Return facts with instants as dates and money as decimal strings."""
+    """Return the facts as JSON values. Instants become dates, and money becomes decimal strings."""
     return {
         name: to_json(value)
         if isinstance(value, Money)
@@ -170,7 +172,8 @@ def facts_json(facts: Facts) -> dict[str, Any]:
 async def breaks_of_run(
     context: AppContext, number: int, *, after: str = ""
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """Yield batches of the breaks that a run saw, by id, each in its present state."""
+    """Yield the breaks that a run found, each in its present state. They come in batches sorted by
+    id."""
     while True:
         async with context.database.reading() as connection:
             found = await break_store.seen_by(connection, number, after=after)
@@ -189,7 +192,7 @@ async def living_breaks(
     assignee: str | None = None,
     after: str = "",
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """Yield batches of published breaks by id, including closed ones.
+    """Yield published breaks in batches sorted by id, including closed breaks.
 
     causes    causes of the breaks; empty for all
     assignee  person to whom the breaks are assigned; None for all
@@ -234,7 +237,8 @@ async def seen_breaks(connection: Connection, names: Sequence[str]) -> list[Seen
 
 
 async def living_break(connection: Connection, name: str) -> SeenBreak:
-    """Return one published break. Raises NotFoundError."""
+    """Return one published break in its present state. Raise NotFoundError if there is no such
+    break."""
     found = await seen_breaks(connection, [name])
     if not found:
         raise NotFoundError(
@@ -262,7 +266,7 @@ BREAKS_OF_AN_ORDER: Final = 50
 
 
 async def breaks_of(context: AppContext, order: str) -> list[SeenBreak]:
-    """Return all breaks of one order, including closed ones."""
+    """Return all breaks of one order, including closed breaks."""
     async with context.database.reading() as connection:
         return await _breaks_of(connection, order)
 
@@ -270,8 +274,8 @@ async def breaks_of(context: AppContext, order: str) -> list[SeenBreak]:
 async def breaks_since(
     connection: Connection, order: str, *, since: Instant
 ) -> list[SeenBreak] | None:
-    """Return all breaks of an order, including closed ones; None if no run changed breaks since
-    `since`."""
+    """Return all breaks of an order, including closed breaks. Return None if no run has changed any
+    break since `since`."""
     last = await break_store.last_lived(connection)
     if last is None or last.at < since:
         return None
@@ -284,7 +288,7 @@ async def _breaks_of(connection: Connection, order: str) -> list[SeenBreak]:
 
 
 async def finished_run(context: AppContext, number: int) -> break_store.Run:
-    """Return a finished run. Raises NotFoundError."""
+    """Return a finished run. Raise NotFoundError if there is no finished run with this number."""
     async with context.database.reading() as connection:
         found = await break_store.run_of(connection, number)
     if found is None:
@@ -318,7 +322,7 @@ BREAK_ACTIONS: Final[dict[breaks.Act, operators.Action]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakAct:
-    """Act of a person on a break.
+    """A person's act on a break.
 
     by     the person's name
     value  the assignee, the line to match or unmatch, or the decision about late money
@@ -331,14 +335,14 @@ class BreakAct:
 
 
 MOST_AT_ONCE: Final = 200
-"""Maximum number of breaks in one decision. The transaction takes about a second."""
+"""Maximum number of breaks in one decision, because the transaction takes about a second."""
 
 
 NAMED: Final = 10
 
 
 def mark_of(found: Sequence[SeenBreak]) -> str:
-    """Return a digest of the breaks' ids, money, states and assignees."""
+    """Return a digest that changes if a break's money, state, assignee or decision changes."""
     shown = [
         (
             each.identity,
@@ -368,9 +372,9 @@ def _check_same(found: Sequence[SeenBreak], seen: str | None) -> None:
 
 
 async def some_breaks(context: AppContext, names: Sequence[str]) -> list[SeenBreak]:
-    """Return breaks by their ids, sorted by currency and descending amount.
+    """Return the breaks with these ids, sorted by currency and then by descending amount.
 
-    Raises UsageError for no id or too many ids, and NotFoundError for an unknown break.
+    Raise UsageError for no id or too many ids, and NotFoundError for an unknown break.
     """
     wanted = list(dict.fromkeys(names))
     if not 0 < len(wanted) <= MOST_AT_ONCE:
@@ -390,14 +394,14 @@ async def act_on_breaks(
 ) -> Proposal | None:
     """Assign, comment on, accept or settle breaks: all of them or none.
 
-    Returns a proposal if one person may not accept a single break alone. Keeping late money counts
+    Return a proposal if one person may not accept a single break alone. Keeping late money counts
     as an acceptance.
 
     seen     `mark_of` the breaks as the person saw them; None for any state
     propose  whether to make a proposal; if False, raise UsageError instead
 
-    Raises NotFoundError. Raises UsageError for a closed or changed break, or if one person may not
-    accept several breaks together.
+    Raise NotFoundError for an unknown break. Raise UsageError for a closed or changed break, or if
+    one person may not accept several breaks together.
     """
     to = doing.value if doing.kind == "assigned" else ""
     if to and not (is_human_text(to) and to == to.strip() and len(to) <= 80):
@@ -437,9 +441,11 @@ MOST_LINES: Final = 50
 async def match_lines(
     context: AppContext, name: str, *, lines: Sequence[str], reason: str, by: str | None
 ) -> None:
-    """Match a break with unmatched lines, and close the breaks about these lines.
+    """Match a break with unmatched lines by hand, and close the breaks about these lines.
 
     The next run applies the match and reports any difference.
+
+    Raise NotFoundError for an unknown break, and UsageError if the lines cannot be matched.
     """
     if not 0 < len(lines) <= MOST_LINES:
         raise UsageError(f"choose 1 to {MOST_LINES} lines")
@@ -564,7 +570,7 @@ async def _write(
 
 
 def acceptance_kind(context: AppContext) -> proposals.ProposalKind:
-    """Build the kind of proposal that accepts a break, or keeps late money, above a person's
+    """Build the kind of proposal for accepting a break, or keeping late money, above a person's
     limit."""
 
     async def perform(proposal: Proposal, agree: proposals.Agree) -> None:
@@ -626,12 +632,12 @@ def _booked(seen: breaks.Break) -> str:
 
 
 def not_known(seen: breaks.Break) -> bool:
-    """Return whether a break's money is unknown. It is then stored as 0."""
+    """Return whether the amount of a break's money is unknown. An unknown amount is stored as 0."""
     return seen.cause == "unresolved" and not seen.money.minor
 
 
 def too_much(allowance: Allowance, seen: breaks.Break) -> str | None:
-    """Return why one person may not accept a break alone; None if they may."""
+    """Return why one person may not accept a break alone, or None if one person may."""
     if reason := CAUSES[seen.cause].two_people:
         return reason
     if allowance.rules.alone_max and not_known(seen):
@@ -646,13 +652,13 @@ async def matches_of(context: AppContext, name: str) -> list[str]:
 
 
 async def allowance_now(context: AppContext, *, by: str) -> Allowance:
-    """Return the amounts that a person may still decide alone."""
+    """Return the allowance of a person: what the person may still accept alone."""
     async with context.database.reading() as connection:
         return await allowance_of(context, connection, by)
 
 
 def own_line_of(seen: breaks.Break) -> str:
-    """Return the line that a break is about, or else its order."""
+    """Return the name of the line that a break is about, or else of its order."""
     return own_line(seen.cause, order=seen.order, subject=seen.subject)
 
 
@@ -668,10 +674,10 @@ async def _partners(connection: Connection, found: SeenBreak, line: str) -> list
 
 
 async def _check_line(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
-    """Return the other open breaks that a match of a break with a line closes.
+    """Return the other open breaks that are closed if this break is matched with a line.
 
-    Raises UsageError if the line is already matched. It is also raised if the line is not a
-    candidate of the break, unless another open break is about the line.
+    Raise UsageError if the line is already matched. Also raise it if the line is neither a
+    candidate of this break nor the subject of another open break.
     """
     if otherwise := CAUSES[found.seen.cause].not_by_hand:
         raise UsageError(otherwise)
@@ -702,8 +708,8 @@ async def _check_line(connection: Connection, found: SeenBreak, line: str) -> li
 
 
 async def _standing_match(connection: Connection, name: str, *, line: str) -> str:
-    """Return the line that a person matched with a break. If there are several, `line` must name
-    one; otherwise it may be empty. Raises UsageError unless exactly one line fits."""
+    """Return the line that a person matched with a break. If there are several matches, `line` must
+    name the line. Raise UsageError unless exactly one line fits."""
     matched = await break_store.lines_matched_with(connection, name)
     meant = [each for each in matched if not line or name_of(each) == name_of(line)]
     if len(meant) == 1:

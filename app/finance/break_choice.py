@@ -1,4 +1,5 @@
-"""Bulk decisions on breaks chosen by conditions: `cause=not_settled currency=KES amount<10`.
+"""Choose breaks by conditions such as `cause=not_settled currency=KES amount<10`, and decide about
+all of them at once.
 
 People see the sums first. The decision is then applied in batches, each in its own transaction.
 Breaks that one person may not accept alone are left out and counted.
@@ -44,8 +45,8 @@ _WORDS: Final[dict[str, tuple[str, ...] | None]] = {
     "order": None,
     "payment": None,
 }
-"""Names of conditions that compare for equality, with the words that each of them allows. None
-means any word."""
+"""Conditions that compare for equality, each with the words that it allows. None allows any
+word."""
 
 _AGE: Final = re.compile(r"(\d{1,6})d?", re.ASCII)
 
@@ -54,8 +55,8 @@ NAMES: Final = (*_WORDS, "amount", "age")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Conditions that every chosen break meets. Without a state, only breaks that need a person are
-    chosen.
+    """Conditions that every chosen break meets. Without a condition on the state, only breaks that
+    need a person are chosen.
 
     words    pairs of a name and a value
     amounts  pairs of a comparison sign and minor units of `currency`
@@ -76,8 +77,8 @@ class Choice:
         return worklist.TO_DO if named is None else [each for each in STATES if each == named]
 
     def fits(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Return whether a break meets all conditions. Unknown money meets no condition on
-        amounts."""
+        """Return whether a break meets all conditions. A break with an unknown amount meets no
+        condition on amounts."""
         minor = found.seen.money.minor
         return self._is_of(found, as_of=as_of) and (
             not self.amounts
@@ -88,8 +89,8 @@ class Choice:
         )
 
     def leaves_open(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Return whether a break with an unknown amount meets all conditions except those on
-        amounts."""
+        """Return whether the conditions on amounts are the only reason why a break is not chosen,
+        because its amount is unknown."""
         unknown = bool(self.amounts) and break_acts.not_known(found.seen)
         return unknown and self._is_of(found, as_of=as_of)
 
@@ -111,9 +112,10 @@ class Choice:
 
 
 def read_choice(text: str) -> Choice:
-    """Parse `cause=… currency=… amount<… age>…`, in any order, with quotes as in a shell.
+    """Parse conditions such as `cause=… currency=… amount<… age>…`. Their order is free, and quotes
+    work as in a shell.
 
-    Raises UsageError.
+    Raise UsageError if a condition is wrong.
     """
     try:
         conditions = [_condition(word) for word in shlex.split(text)]
@@ -142,7 +144,7 @@ def read_choice(text: str) -> Choice:
 
 
 def condition_text(conditions: Mapping[str, str | None]) -> str:
-    """Format conditions for `read_choice`, without those whose value is None."""
+    """Format conditions for `read_choice`. Conditions whose value is None are left out."""
     return shlex.join(f"{name}={value}" for name, value in conditions.items() if value is not None)
 
 
@@ -184,7 +186,7 @@ def _minor(text: str, currency: str | None) -> int:
 # --- chosen breaks, and their sums ----------------------------------------------------------------
 
 MOST: Final = 10_000
-"""Maximum number of breaks chosen at a time: about fifty megabytes."""
+"""Maximum number of breaks that are chosen at a time. They take about fifty megabytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,12 +211,12 @@ def sums_of(found: Sequence[break_acts.SeenBreak]) -> list[CauseSum]:
 
 @dataclass(slots=True, kw_only=True)
 class ChosenBreaks:
-    """Breaks to act on, from those that meet a `Choice`.
+    """Breaks to act on, among the breaks that meet the conditions of a `Choice`.
 
     of       the breaks to act on
     apart    number of breaks left out, by reason
     lines    the line to match with each break, by the break's id
-    against  reason against deciding them together, or None
+    against  reason against deciding about the breaks together, or None
     """
 
     of: list[break_acts.SeenBreak]
@@ -224,7 +226,8 @@ class ChosenBreaks:
 
     @property
     def mark(self) -> str:
-        """Return sixteen hex digits that change with the chosen breaks or their suggested lines."""
+        """Return sixteen hex digits that change with the chosen breaks or with their suggested
+        lines."""
         whole = fingerprint([break_acts.mark_of(self.of), sorted(self.lines.items())])
         return whole.removeprefix("sha256:")[:16]
 
@@ -244,7 +247,8 @@ SHARED: Final = "the same line is suggested for another break, too"
 
 
 async def few_breaks(context: AppContext, where: str) -> ChosenBreaks:
-    """Return the chosen breaks. Raises UsageError for none, or too many for one transaction."""
+    """Return the breaks that meet the conditions. Raise UsageError if none does, or too many for
+    one transaction."""
     chosen = await every_chosen(context, read_choice(where))
     if not chosen.of:
         sentences = ("no break is chosen: look at the list again", *chosen.left_out())
@@ -259,7 +263,8 @@ async def few_breaks(context: AppContext, where: str) -> ChosenBreaks:
 
 
 async def every_chosen(context: AppContext, choice: Choice) -> ChosenBreaks:
-    """Return all chosen breaks by id. Raises UsageError for more than MOST."""
+    """Return all breaks that meet the conditions, sorted by id. Raise UsageError for more than MOST
+    breaks."""
     now, chosen = context.clock.now(), ChosenBreaks(of=[])
     found = break_acts.living_breaks(context, causes=choice.causes, states=choice.states)
     async with aclosing(found) as parts:
@@ -279,7 +284,7 @@ async def chosen_for(
 ) -> ChosenBreaks:
     """Return the chosen breaks on which the person may act.
 
-    least  minimum points that a suggested line needs to be matched. It must also be clearly the
+    least  minimum number of points for matching a suggested line, which must also be clearly the
            best suggestion
     """
     chosen = await every_chosen(context, choice)
@@ -329,7 +334,7 @@ async def _to_match(context: AppContext, chosen: ChosenBreaks, *, least: int) ->
 async def act_on_chosen(context: AppContext, chosen: ChosenBreaks, doing: BreakAct) -> None:
     """Act on the chosen breaks in batches, each in its own transaction.
 
-    Raises UsageError for a refused batch, with the number of breaks already done.
+    Raise UsageError if a batch is refused. The message states the number of breaks already done.
     """
     at_once = 1 if doing.kind == "matched" else break_acts.MOST_AT_ONCE
     for done in range(0, len(chosen.of), at_once):
