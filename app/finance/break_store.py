@@ -1,4 +1,4 @@
-"""Breaks, the reconciliation runs that saw them, and the steps that runs and people made.
+"""Store breaks, the reconciliation runs that found them, and the steps that runs and people took.
 
     1 number  take the run's number; rows that a killed run wrote stay invisible
     2 saw     write breaks, some hundreds in a transaction, so that other writers wait only briefly
@@ -30,7 +30,7 @@ from reconcile.matching.rules import HandMatch, hand_match
 from reconcile.money import Money
 
 AT_ONCE: Final = 500
-"""Maximum number of breaks in memory, about two kilobytes each."""
+"""Maximum number of breaks in memory. Each break takes about two kilobytes."""
 
 _MATCH_STANDS: Final = (
     "deed = 'matched' AND at <= {as_of} AND NOT EXISTS (SELECT 1 FROM break_deeds AS later "
@@ -38,17 +38,22 @@ _MATCH_STANDS: Final = (
     "AND later.break_id = break_deeds.break_id AND later.value = break_deeds.value "
     "AND later.number > break_deeds.number AND later.at <= {as_of})"
 )
-"""SQL condition for matches that a person made, and that were not yet undone at an instant."""
+"""SQL condition that selects the matches by hand that nobody had undone by an instant."""
 
 _STANDS: Final = statement(_MATCH_STANDS, as_of=":as_of")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Finished run of reconciliation.
+    """Finished reconciliation run.
 
+    at      when the run was made
+    as_of   instant as of which the data were compared
+    since   start of the compared span of time, or None
+    until   end of the compared span of time, or None
     rules   number of the saved rules; 0 without rules; None for rules from a file
     lived   whether the run changed breaks
+    breaks  number of breaks that the run found
     ties    whether the control totals agree
     result  the control totals, as JSON
     """
@@ -70,7 +75,7 @@ _RUNS: Final = table("runs", *map(column, _COLUMNS))
 
 
 async def take_run_number(connection: AsyncConnection) -> int:
-    """Return the number for a new run. A killed run leaves a gap."""
+    """Return the number for a new run. The number of a killed run stays unused."""
     number = await connection.scalar(
         text(
             "INSERT INTO counters (name, value) VALUES ('runs', 1) "
@@ -84,9 +89,9 @@ async def take_run_number(connection: AsyncConnection) -> int:
 async def save_seen(
     connection: AsyncConnection, found: Sequence[Break], *, number: int, as_of: Instant
 ) -> None:
-    """Store the breaks that a run saw, each once.
+    """Store the breaks that a run found, each once.
 
-    A break whose lines have no date is dated `as_of` by the first run that sees it.
+    A break whose lines have no date gets the date `as_of` from the first run that finds the break.
     """
     await run(connection, take_lock, RECONCILING)
     breaks = {each.identity: (each, break_text(each)) for each in found}
@@ -153,7 +158,7 @@ _REOPEN_MATCHED: Final = statement(
     "WHERE break_deeds.break_id = seen.break_id AND break_deeds.at > :last_as_of AND {stands})",
     stands=_STANDS,
 )
-"""SQL that reopens breaks that a run still saw after a person had matched them."""
+"""SQL that reopens the breaks that a run found again although a person had matched them."""
 
 _GONE: Final = (
     "SELECT last.break_id, last.version, break_versions.seen FROM break_seen AS last "
@@ -174,7 +179,8 @@ async def last_lived(connection: AsyncConnection) -> Run | None:
 async def gone_breaks(
     connection: AsyncConnection, *, number: int, last: Run
 ) -> AsyncIterator[list[tuple[str, int, Break]]]:
-    """Yield (id, version, content) of each break of the run `last` that this run did not find."""
+    """Yield (id, version, content) for each break that the run `last` found and the run `number`
+    did not."""
     after = ""
     while True:
         rows = await connection.execute(
@@ -190,7 +196,7 @@ async def gone_breaks(
 async def save_closed(
     connection: AsyncConnection, closed: Sequence[tuple[str, int, Sequence[str]]], *, number: int
 ) -> None:
-    """Store closed breaks, each as (id, last version, ids of the closing evidence)."""
+    """Store closed breaks. Each entry is (id, last version, ids of the closing evidence)."""
     rows = [
         (name, number, "closed", version, json.dumps(cites, ensure_ascii=False))
         for name, version, cites in closed
@@ -199,7 +205,7 @@ async def save_closed(
 
 
 async def finish_run(connection: AsyncConnection, done: Run, *, last: Run | None) -> None:
-    """Publish a finished run, with the changes of breaks since the run `last`.
+    """Publish a finished run together with the changes of its breaks.
 
     last  the previous run that changed breaks, or None
     """
@@ -248,9 +254,9 @@ async def _runs(connection: AsyncConnection, which: Select[Any]) -> list[Run]:
 async def seen_by(
     connection: AsyncConnection, number: int, *, after: str
 ) -> list[tuple[str, Break]]:
-    """Return the next AT_ONCE breaks of a run, by id.
+    """Return the next AT_ONCE breaks of a run, sorted by id.
 
-    after  the id after which to begin
+    after  id after which to begin
     """
     rows = await connection.execute(
         text(
@@ -302,10 +308,13 @@ async def closing_evidence(
     as_of: Instant,
     rules: int | None,
 ) -> dict[str, list[str]]:
-    """Return, for each break, the ids of evidence that arrived after the last run and may have
-    closed the break.
+    """Return, for each closed break, the ids of evidence that may have closed it. The evidence
+    arrived after the last run.
 
-    gone  the breaks that this run no longer found
+    gone   the breaks that this run no longer found
+    last   the previous run that changed breaks
+    as_of  instant of this run
+    rules  number of the saved rules that this run used
     """
     found: dict[str, list[str]] = {name: [] for name in gone}
     by_key: dict[str, set[str]] = defaultdict(set)
@@ -413,9 +422,10 @@ async def breaks_after(
     states: Collection[str] = STATES,
     assignee: str | None = None,
 ) -> list[str]:
-    """Return up to `limit` ids of published breaks after `after`, sorted.
+    """Return up to `limit` ids of published breaks after the id `after`, sorted.
 
-    May include breaks in other states or of other assignees, so the caller must check both.
+    The result may include breaks in other states or of other assignees, so the caller must check
+    both.
 
     causes    causes of the breaks; empty for all
     assignee  person to whom the breaks are or were assigned; None for all
@@ -452,7 +462,7 @@ async def breaks_of_order(connection: AsyncConnection, order: str, *, limit: int
 
 
 async def breaks_in_run(connection: AsyncConnection, number: int) -> AsyncIterator[Rows]:
-    """Yield (id, cause, minor units, currency, since) for each break that a run saw."""
+    """Yield (id, cause, minor units, currency, since) for each break that a run found."""
     sql = (
         "SELECT breaks.id, cause, minor, currency, since FROM break_seen "
         "JOIN breaks ON breaks.id = break_seen.break_id "
@@ -466,7 +476,7 @@ async def breaks_in_run(connection: AsyncConnection, number: int) -> AsyncIterat
 async def breaks_done_about(
     connection: AsyncConnection, number: int, *, decided: bool = False
 ) -> AsyncIterator[list[str]]:
-    """Yield ids of breaks of a run on which a person acted.
+    """Yield the ids of a run's breaks on which a person acted, in batches.
 
     decided  whether only acceptances, settlements and matches count
     """
@@ -483,7 +493,7 @@ async def breaks_done_about(
 async def steps_of(
     connection: AsyncConnection, names: Sequence[str], *, as_of: Instant = LATEST
 ) -> dict[str, list[Step]]:
-    """Return the steps of these breaks up to an instant, by break and time."""
+    """Return, for each of these breaks, its steps up to an instant, sorted by time."""
     rows = [
         *await select_in(connection, sql=_TURNS, values=names),
         *await select_in(connection, sql=_ACTS, values=names),
@@ -508,7 +518,7 @@ async def steps_of(
 
 
 async def latest_seen(connection: AsyncConnection, names: Sequence[str]) -> dict[str, Break]:
-    """Return the latest content of each of these breaks, by id."""
+    """Return the latest content of each of these breaks. The keys are the breaks' ids."""
     rows = await select_in(connection, sql=_LATEST, values=names)
     return {row[0]: break_in(row[1]) for row in rows}
 
@@ -517,7 +527,7 @@ async def latest_seen(connection: AsyncConnection, names: Sequence[str]) -> dict
 
 
 async def deciding_alone(connection: AsyncConnection) -> None:
-    """Lock the breaks until the transaction ends."""
+    """Lock all breaks until the transaction ends."""
     await run(connection, take_lock, RECONCILING)
 
 
@@ -572,8 +582,7 @@ async def hand_matches(connection: AsyncConnection, *, as_of: Instant) -> list[H
 
 
 async def matched_by_hand(connection: AsyncConnection, line: str) -> str | None:
-    """Return the break that a person matched with any version of this line; None if there is
-    none."""
+    """Return the break that a person matched with any version of this line, or None."""
     rows = await connection.execute(text(_MATCHED), {"as_of": LATEST})
     wanted = name_of(line)
     return next((row[0] for row in rows if name_of(row[1]) == wanted), None)
@@ -585,6 +594,6 @@ async def claimed_by_hand(connection: AsyncConnection) -> set[str]:
 
 
 async def lines_matched_with(connection: AsyncConnection, name: str) -> list[str]:
-    """Return the lines that people matched with a break, in the versions that they saw."""
+    """Return the lines that people matched with a break, in the versions that the people saw."""
     rows = await connection.execute(text(_MATCHED_WITH), {"as_of": LATEST, "name": name})
     return [row[0] for row in rows]

@@ -1,4 +1,5 @@
-"""Changed rows of an import: each column before and after, as documents and as a CSV file."""
+"""Describe the rows that an import changed, with each column before and after, as documents and as
+a CSV file."""
 
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -29,13 +30,14 @@ CALLED_BY: Final[dict[ImportKind, tuple[str, ...]]] = {
     "statement": ("payment", "order_ref", "payout"),
     "bank": ("reference", "entry", "account"),
 }
-"""Columns that name a line for people: the first nonempty one counts."""
+"""Columns that name a line for people. The first column that is not empty is used."""
 
 CSV_COLUMNS: Final = ("line", "name", "column", "before", "after")
 
 
 def changed_document(kind: ImportKind, changed: line_version_store.ChangedLine) -> dict[str, Any]:
-    """Describe a changed line, with each changed column before and after. Hides phone numbers."""
+    """Return a changed line as a document, with each changed column before and after. Phone numbers
+    are hidden."""
     columns = line_version_store.LINES[kind].content
     before, after = (
         dict(zip(columns, version, strict=True)) for version in (changed.before, changed.after)
@@ -89,8 +91,8 @@ def _text(value: Any) -> str:
 
 
 def noting_changes(write: Write, kind: ImportKind, file: Path) -> Write:
-    """Return a `write` function that also appends changed rows to a file. Raises UsageError if it
-    exists."""
+    """Return a `write` function that also appends the changed rows to a file. Raise UsageError if
+    the file exists."""
     if file.exists():
         raise UsageError(f"{file.name} already exists: move it, or give --changes FILE")
     head = BYTE_ORDER_MARK + csv_line(CSV_COLUMNS)
@@ -122,7 +124,7 @@ async def changed_by(
 
 
 async def first_changes(context: AppContext, found: Import) -> list[dict[str, Any]]:
-    """Describe the first MOST_CHANGES lines that a published import changed."""
+    """Return the first MOST_CHANGES lines that a published import changed, as documents."""
     first = list[line_version_store.ChangedLine]()
     async for lines in changed_by(context, found):
         first += lines

@@ -1,4 +1,4 @@
-"""Closes a month: makes its report from the evidence, and stores both.
+"""Close a month: make the month's report from the evidence, and store both.
 
     1 ask       check who asks, and that this month is the next
     2 look      compute the month's report as of one instant
@@ -8,10 +8,10 @@
     6 write     store the closing, the rendered files and the audit entry, in one transaction
 
 If nobody may close alone, step 6 makes a proposal instead. After the approval, all steps run again
-as of the proposal's instant. The report must then be equal to the proposed one.
+as of the proposal's instant. The new report must then be equal to the proposed report.
 
-Two people can reopen the last closed month. Its closing and files are kept. Closing the month again
-makes the next version.
+Two people can reopen the last closed month. The closing and its files are kept. Closing the month
+again makes the next version.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ from reconcile.reporting.tables import report_document
 
 
 def printed(report: PeriodReport) -> dict[str, period_store.PrintParts]:
-    """Render the report in every installed format."""
+    """Render the report in every installed format. The keys are the formats."""
     found: dict[str, period_store.PrintParts] = {}
     for form in REPORT_FORMATS:
         try:
@@ -68,12 +68,14 @@ STILL_S: Final = 2.0
 class CloseRequest:
     """Request to close a month.
 
+    period       name of the month
+    by           name of the person who asks
     as_of        instant of the month's figures; None for now
     margin_days  days to wait after the month's end; None for the setting
     reason       the reason, for the audit trail and for the second person
-    exceptions   unmet conditions, each with the reason to close nevertheless. They need two people
-    unasked      payments that had no provider's answer when the closing was proposed; None if it
-                 was not proposed
+    exceptions   unmet conditions, each with the reason to close nevertheless; they need two people
+    unasked      payments for which the provider had not answered when the closing was proposed;
+                 None if there was no proposal
     still_s      seconds to wait if `as_of` is now
     """
 
@@ -90,9 +92,9 @@ class CloseRequest:
 async def close_period(
     context: AppContext, request: CloseRequest, *, progress: report_period.Progress = silent
 ) -> closings.Closing | Proposal | tuple[closings.Blocker, ...]:
-    """Close a month, or return all reasons against closing it.
+    """Close a month, or return all reasons against closing the month.
 
-    Returns a proposal if two people are required. Raises UsageError for a month that is invalid,
+    Return a proposal if two people are required. Raise UsageError for a month that is invalid,
     closed or not the next, and for a missing permission.
     """
     alone = await may_close_alone(context) and not request.exceptions
@@ -216,7 +218,7 @@ def closing_kind(context: AppContext, *, still_s: float = STILL_S) -> proposals.
 
 
 def figures_digest(report: PeriodReport) -> str:
-    """Return `sha256:…` over all figures, adjustments and exceptions of a report."""
+    """Return a digest `sha256:…` of all figures, adjustments and exceptions of a report."""
     rows = [each.document() for each in closings.figures(report)]
     others = (report.adjustments, report.exceptions)
     return fingerprint([rows, *([asdict(each) for each in some] for some in others)])
@@ -233,13 +235,13 @@ async def _chains_state(connection: Connection, subject: str, given: Mapping[str
 
 
 def newest_link(made: Iterable[period_store.Closed]) -> tuple[Instant, str | None]:
-    """Return (instant, digest) of the last closing or reopening; (EARLIEST, None) if there is
-    none."""
+    """Return (instant, digest) of the last closing or reopening. If there is none, return
+    (EARLIEST, None)."""
     return max(chain_of(made), key=lambda link: link[0], default=(EARLIEST, None))
 
 
 def chain_of(made: Iterable[period_store.Closed]) -> list[tuple[Instant, str]]:
-    """Return (instant, digest) of every closing and reopening, in order."""
+    """Return (instant, digest) for every closing and reopening, sorted by time."""
     links = [(each.closed_at, each.digest) for each in made]
     links += [
         (each.reopened_at, each.reopening)
@@ -252,7 +254,8 @@ def chain_of(made: Iterable[period_store.Closed]) -> list[tuple[Instant, str]]:
 async def against_closing(
     context: AppContext, request: CloseRequest, *, progress: report_period.Progress = silent
 ) -> tuple[closings.Blocker, ...]:
-    """Return all reasons against closing, without writing. Raises the errors of `close_period`."""
+    """Return all reasons against closing a month, and change nothing. Raise the errors of
+    `close_period`."""
     return (await _looked(context, request, progress=progress)).blockers
 
 
@@ -261,6 +264,7 @@ class _Looked:
     """State of a month that is to be closed.
 
     made      all earlier closings
+    before    closing of the previous month, or None
     report    the month's report; None before the month's end, or while deliveries are unread
     blockers  reasons against closing the month. The list is incomplete without a report
     unasked   payments about which the provider has given no answer
@@ -355,9 +359,9 @@ OPEN_SHOWN: Final = 24
 
 
 async def months(context: AppContext) -> tuple[list[period_store.Closed], list[Month]]:
-    """Return the closed months and the open months up to now, the earliest first.
+    """Return the closed months and the months still open now, each with the earliest first.
 
-    The first open month is the next to close.
+    The first open month is the next month to close.
     """
     async with context.database.reading() as connection:
         made = await period_store.all_closings(connection)
@@ -379,11 +383,11 @@ async def months(context: AppContext) -> tuple[list[period_store.Closed], list[M
 
 
 def next_in_order(made: Sequence[period_store.Closed], month: Month) -> period_store.Closed | None:
-    """Return the closing of the month before `month`; None for the first month.
+    """Return the closing of the month before `month`, or None for the first month.
 
     made  all closings so far
 
-    Raises UsageError if another month must be closed first.
+    Raise UsageError if another month must be closed first.
     """
     if not made:
         return None
@@ -513,7 +517,7 @@ async def _rests_on(
 async def reopen_period(
     context: AppContext, period: str, *, by: str | None, reason: str
 ) -> Proposal:
-    """Propose to reopen the last closed month. Raises UsageError for any other month."""
+    """Propose to reopen the last closed month. Raise UsageError for any other month."""
     proposals.check_reason(reason, countries=context.countries)
     month = await month_in_books(context, period)
     async with context.database.writing() as connection:
@@ -535,7 +539,7 @@ async def reopen_period(
 
 
 def reopenable(made: Iterable[period_store.Closed], period: str) -> period_store.Closed:
-    """Return the closing to reopen. Raises UsageError unless it is the last closed month."""
+    """Return the closing to reopen. Raise UsageError unless `period` is the last closed month."""
     last = _last(made)
     if last is None:
         raise UsageError("no month is closed, so none can be reopened")

@@ -1,6 +1,6 @@
-"""Closed months with their reports and later adjustments, and the merchant's calendar.
+"""Read closed months with their reports and later adjustments, and the merchant's calendar.
 
-Open months follow the present time zone. Closed months keep the zone of their closing.
+Open months follow the present time zone. Closed months keep the time zone of their closing.
 """
 
 from dataclasses import replace
@@ -27,17 +27,19 @@ moved."""
 
 
 MATCHING_FORM: Final = "m7"
-"""Version of the matching and of the report. See `FORM` in `reconcile/ledger/policy.py` for when to
-raise it."""
+"""Version of the matching rules and of the report. `FORM` in `reconcile/ledger/policy.py` explains
+when to raise the version."""
 
 
 def rules_form(policy: Policy) -> str:
-    """Return the version of the engine's rules. Other versions may give other results."""
+    """Return the version of all rules that lead to a report. Another version may give other results
+    for equal evidence."""
     return f"{engine_form(policy_text(policy))}+{MATCHING_FORM}"
 
 
 async def list_closed(context: AppContext) -> list[period_store.Closed]:
-    """Return every closing by month and version, including reopened ones."""
+    """Return every closing, sorted by month and version. Closings that were reopened are
+    included."""
     async with context.database.reading() as connection:
         return await period_store.all_closings(connection)
 
@@ -54,12 +56,12 @@ async def closed_within(context: AppContext, scope: Scope) -> list[str]:
 async def closed_report(
     context: AppContext, period: str, form: ReportFormat, *, version: int | None = None
 ) -> bytes:
-    """Return a closed month's report: the stored file, or a newly rendered one if this format was
-    not stored.
+    """Return a closed month's report. If this format was not stored at the closing, the report is
+    rendered anew.
 
     version  version of the closing; None for the closing in force
 
-    Raises NotFoundError for an open month, and UsageError for an unavailable format.
+    Raise NotFoundError for an open month, and UsageError for an unavailable format.
     """
     async with context.database.reading() as connection:
         closing = await closing_named(connection, period, version=version)
@@ -70,7 +72,8 @@ async def closed_report(
 async def closing_named(
     connection: Connection, period: str, *, version: int | None = None
 ) -> Closing:
-    """Return a version of a month's closing, by default the one in force. Raises NotFoundError."""
+    """Return a version of a month's closing, by default the closing in force. Raise NotFoundError
+    if there is no such closing."""
     if version is None:
         standing = [e for e in await period_store.closed_periods(connection) if e.period == period]
         version = standing[0].version if standing else 0
@@ -85,9 +88,10 @@ async def closing_named(
 
 
 async def stated_before(connection: Connection, scope: Scope) -> list[ClosedMonth]:
-    """Return the months closed before the scope, with figures and reported adjustments.
+    """Return the months closed before the scope, with their figures and the adjustments already
+    reported.
 
-    Return nothing unless the scope begins where the last closed month ends. A month counts as
+    Return an empty list unless the scope begins where the last closed month ends. A month counts as
     closed if it was closed at `scope.as_of`.
     """
     closed = await closings_at(connection, scope.as_of)
@@ -119,8 +123,8 @@ async def calendar_of(context: AppContext, connection: Connection) -> Calendar:
 
 
 async def month_in_books(context: AppContext, name: str) -> Month:
-    """Return a month with its bounds, in the zone of its closing or the present zone. Raises
-    UsageError."""
+    """Return a month with its bounds. A closed month has the time zone of its closing, any other
+    month the present zone. Raise UsageError for an invalid name."""
     async with context.database.reading() as connection:
         calendar = await calendar_of(context, connection)
         try:

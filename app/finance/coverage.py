@@ -1,7 +1,7 @@
-"""Lists the coverage of imported files, and lets people declare and withdraw coverage.
+"""List the coverage of imported files, and let people declare and withdraw coverage.
 
-An import states its file's coverage (`imports`). A person's declaration states or corrects the days
-of files. The audit trail and the reports name the person.
+An import states which days its file covers (`imports`). A person's declaration states or corrects
+the days of files. The audit trail and the reports name the person.
 """
 
 from dataclasses import dataclass, replace
@@ -24,9 +24,12 @@ KIND_WORDS = {"book": "order book", "statement": "source", "bank": "bank account
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """Declaration of the days that imported files cover.
+    """A person's declaration of the days that imported files cover.
 
-    name  the source, bank account or order book
+    name    the source, bank account or order book
+    first   the first covered day
+    last    the last covered day
+    wallet  sub-account of the source; None for all sub-accounts
     """
 
     kind: ImportKind
@@ -39,23 +42,24 @@ class Declaration:
 
 
 async def list_coverage(context: AppContext) -> list[CoverageLine]:
-    """Return the coverage lines in force now, by number."""
+    """Return the coverage lines that are in force now, sorted by number."""
     async with context.database.reading() as connection:
         return await coverage_lines(connection, as_of=context.clock.now())
 
 
 def days_of_span(line: CoverageLine, calendar: Calendar) -> str:
-    """Return the days of a line, as `2026-10-01 to 2026-10-31`; empty if unknown."""
+    """Return the days that a coverage line spans, such as `2026-10-01 to 2026-10-31`. Return an
+    empty text if the days are unknown."""
     if line.since is None or line.until is None:
         return ""
     return f"{calendar.day_of(line.since)} to {calendar.day_of(Instant(line.until - TICK))}"
 
 
 async def declare_coverage(context: AppContext, asked: Declaration) -> CoverageLine:
-    """Store a declaration of covered days. Return the stored line.
+    """Store a declaration of covered days, and return the stored coverage line.
 
-    Raises UsageError for invalid or future days, and NotFoundError if no file has the declared
-    name.
+    Raise UsageError for invalid or future days, and NotFoundError if no imported file has the
+    declared name.
     """
     check_reason(asked.reason, of="coverage", countries=context.countries)
     span = span_of_days(context, asked.first, asked.last)
@@ -95,7 +99,7 @@ async def declare_coverage(context: AppContext, asked: Declaration) -> CoverageL
 
 
 def span_of_days(context: AppContext, first: str, last: str) -> Span:
-    """Return the span of whole days in the merchant's zone. Raises UsageError for invalid days."""
+    """Return the span of whole days in the merchant's zone. Raise UsageError for invalid days."""
     calendar = Calendar(context.zone or UTC)
     try:
         span = Span(since=calendar.day(first.strip())[0], until=calendar.day(last.strip())[1])
@@ -111,7 +115,8 @@ def span_of_days(context: AppContext, first: str, last: str) -> Span:
 async def withdraw_coverage(
     context: AppContext, number: int, *, reason: str, by: str | None
 ) -> CoverageLine:
-    """Withdraw a declared line and return it. Raises NotFoundError."""
+    """Withdraw a declared coverage line and return the line. Raise NotFoundError if no such line is
+    in force."""
     check_reason(reason, of="coverage", countries=context.countries)
     async with context.database.writing() as connection:
         await importing_alone(connection)

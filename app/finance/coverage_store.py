@@ -1,7 +1,8 @@
-"""Spans of time that files cover, as a file states or a person declares them. Rows are only added.
+"""Store the spans of time that files cover, as a file states or a person declares them. Rows are
+only added.
 
-An import's row counts until the import is withdrawn, a declared row until another row withdraws it.
-A row without a span only records that files of this name exist.
+An import's row counts until the import is withdrawn. A declared row counts until another row
+withdraws it. A row without a span only records that files of this name exist.
 """
 
 from collections.abc import Iterable
@@ -18,7 +19,7 @@ from reconcile.instants import TICK, Instant, format_known
 from reconcile.matching.rules import Coverage, Covered, Span, common_spans, joined_spans
 
 BY_FILE: Final = "file"
-"""Author of a span that the file states itself, in place of a person's name."""
+"""Author of a coverage line whose span the file itself states. Any other author is a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,14 +29,14 @@ class CoverageLine:
     number     from 1; 0 for a line that is not stored yet
     of_import  number of the line's import; None for a declared line
     name       the source, bank account or order book
-    wallet     the source's sub-account; None for all
+    wallet     the source's sub-account; None for all sub-accounts
     since      None if nobody states a span
     until      None if nobody states a span
     who        BY_FILE, or the person who declared the line
     withdraws  number of the declared line that this line withdraws
-    format     the format of a bank's file
-    first_day  first day of a bank's file, by the bank's calendar, or None
-    last_day   last day of a bank's file, or None
+    format     format of a bank file
+    first_day  first day of a bank file, by the bank's calendar, or None
+    last_day   last day of a bank file, or None
     """
 
     kind: ImportKind
@@ -98,7 +99,7 @@ _OF_ANOTHER_FORMAT: Final = (
 
 
 class BankDays(NamedTuple):
-    """Days of one account in an imported bank file."""
+    """Days of one account that an imported bank file covers."""
 
     number: int
     file: str
@@ -110,7 +111,7 @@ class BankDays(NamedTuple):
 async def of_another_format(
     connection: AsyncConnection, *, account: str, form: str
 ) -> list[BankDays]:
-    """Return the days of an account that are covered by imports in other formats, the oldest import
+    """Return the days of an account that imports in other formats cover, the oldest import
     first."""
     rows = await connection.execute(text(_OF_ANOTHER_FORMAT), {"name": account, "format": form})
     return [BankDays(*row) for row in rows]
@@ -128,7 +129,7 @@ async def add_coverage(connection: AsyncConnection, lines: Iterable[CoverageLine
 
 
 async def coverage_lines(connection: AsyncConnection, *, as_of: Instant) -> list[CoverageLine]:
-    """Return the coverage lines in force at an instant, by number."""
+    """Return the coverage lines in force at an instant, sorted by number."""
     rows = await connection.execute(text(_STANDING), {"as_of": as_of})
     return [CoverageLine(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]
 
@@ -155,7 +156,7 @@ async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
 
 
 def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered, ...]:
-    """Return the coverage of each name of a kind.
+    """Return, for each name of this kind, the spans that its lines cover.
 
     A day is covered by a line without a wallet, or by lines of all wallets of the source.
     """
@@ -170,7 +171,8 @@ def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered
 
 
 def wallets_of(lines: Iterable[CoverageLine]) -> tuple[Covered, ...]:
-    """Return each wallet's coverage. A line without a wallet covers all wallets of its source."""
+    """Return the coverage of each wallet, which is a sub-account of a source. A line without a
+    wallet covers all wallets of its source."""
     found = []
     for name, by_wallet in sorted(_by_name(lines, "statement").items()):
         of_all = by_wallet.pop(None, [])

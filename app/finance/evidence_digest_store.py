@@ -1,4 +1,4 @@
-"""Digests of the evidence that became known in a period, by kind and day."""
+"""Compute digests of the evidence that became known in a period, for each kind and day."""
 
 import hashlib
 import json
@@ -19,9 +19,13 @@ AT_ONCE: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceTable:
-    """Kind of evidence.
+    """Kind of evidence, with the database table that holds it.
 
-    known  column of the instant at which a row became known
+    name     name of the kind
+    known    column with the instant at which a row became known
+    key      columns by which the rows are sorted
+    columns  columns that the digest covers
+    where    SQL condition for the rows of this kind
     """
 
     name: str
@@ -33,7 +37,7 @@ class EvidenceTable:
 
     @property
     def sql(self) -> str:
-        """Return SQL for the rows that became known between two instants, by key."""
+        """Return SQL for the rows that became known between two instants, sorted by key."""
         return statement(
             "SELECT {known}, {columns} FROM {table} "
             "WHERE {known} > :after AND {known} <= :until AND {where} ORDER BY {key}",
@@ -149,7 +153,8 @@ async def evidence_digests(
     until: Instant,
     progress: Callable[[int], None],
 ) -> tuple[EvidenceDigest, ...]:
-    """Return a digest of the evidence known from `after` to `until` for each kind and day."""
+    """Return a digest for each kind and day of the evidence that became known after `after` and by
+    `until`."""
     found: list[EvidenceDigest] = []
     for part in PARTS:
         counts, hashes = Counter[str](), defaultdict[str, Any](hashlib.sha256)

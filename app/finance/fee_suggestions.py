@@ -1,9 +1,8 @@
-"""Fee rules that a month's statement lines suggest, and the present rules with these fees inserted.
+"""Suggest fee rules from a month's statement lines, and insert these fees into the present rules.
 
 1 read     payments that statements settled in a span of days
-2 suggest  a percentage and a fixed part for payments with equal details
-           (`reconcile.matching.fees`)
-3 insert   replace `[[fee]]` of a suggested source and currency in the present rules
+2 suggest  a percentage and a fixed part for payments with equal details (`reconcile.matching.fees`)
+3 insert   replace the `[[fee]]` blocks of each suggested source and currency in the present rules
 """
 
 import asyncio
@@ -22,12 +21,13 @@ from reconcile.matching.rules import ExpectedFee
 from reconcile.money import Money, major_text
 
 MOST: Final = 200_000
-"""Maximum number of lines that are examined, about 60 MiB. Further lines are ignored."""
+"""Maximum number of statement lines that are examined. They take about 60 MiB, and further lines
+are ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeeSuggestions:
-    """Fee rules suggested by statement lines in a time span.
+    """Fee rules that the statement lines in a span of time suggest.
 
     lines     number of payments whose source is known
     nameless  number of payments whose source is unknown; they suggest nothing
@@ -72,7 +72,7 @@ class FeeSuggestions:
 
 
 async def suggest_fees(context: AppContext, *, since: Instant, until: Instant) -> FeeSuggestions:
-    """Suggest fee rules from payments settled from `since` to before `until`."""
+    """Suggest fee rules from the payments that were settled from `since` to before `until`."""
     lines: list[FeeLine] = []
     nameless, more = 0, False
     async with context.database.reading() as connection:
@@ -94,14 +94,15 @@ async def suggest_fees(context: AppContext, *, since: Instant, until: Instant) -
 
 
 async def rules_with(context: AppContext, suggested: FeeSuggestions) -> str:
-    """Return the present rules with the suggested fees inserted. Raises UsageError if the rules
-    have a form that the program cannot edit."""
+    """Return the present rules with the suggested fees inserted. Raise UsageError if the program
+    cannot edit the form of the present rules."""
     saved = await current_rules(context)
     return put_in("" if saved is None else saved.toml, suggested)
 
 
 def put_in(text: str, suggested: FeeSuggestions) -> str:
-    """Replace the fees of suggested sources and currencies. Other lines and comments stay."""
+    """Replace the fees of the suggested sources and currencies in a text of rules. All other lines
+    and comments stay."""
     own = {(each.rule.source, each.rule.currency) for each in suggested.found}
     return with_fees(
         text,

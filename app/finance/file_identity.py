@@ -1,12 +1,13 @@
-"""Identifies a file by its content: its kind, its export, and the source of a statement.
+"""Identify a file by its content: the kind of file, the provider's export format, and the source of
+a statement.
 
 1 format   BAI2, CAMT, MT940, MT942 and OFX come from banks
 2 mapping  if the file has all columns of a saved mapping, the mapping gives the kind
-  export   if no mapping fits, a preset that fits the heading gives the kind and the provider
-3 columns  if no preset fits either, required columns in the heading give the possible kinds
-4 source   the provider's source; if there are several, the source whose account the file names
+3 preset   if no mapping fits, a preset that fits the heading gives the kind and the provider
+4 columns  if no preset fits either, required columns in the heading give the possible kinds
+5 source   the provider's source; if there are several, the source whose account the file names
 
-Nothing is guessed: if several kinds or sources remain, a person must choose.
+Nothing is guessed. If several kinds or sources remain, a person must choose.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ ROW_FORMS: Final[Mapping[ImportKind, Any]] = {
 }
 
 ANY_PROVIDER: Final = frozenset({"checkout", "convoy", "rfc9421", "standard_webhooks", "svix"})
-"""Signature schemes that several providers share. They identify no source."""
+"""Profiles of signature schemes that several providers share. Such a profile does not show the
+provider of a source."""
 
 
 Request = TypeVar("Request", bound=presets.ReadingRequest)
@@ -47,12 +49,12 @@ Request = TypeVar("Request", bound=presets.ReadingRequest)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileIdentity:
-    """Kind, source and export of a file, as its content shows them.
+    """Kind, source and export format of a file, as its content shows them.
 
     kinds    possible kinds; a single kind is certain
     sources  possible sources of a statement; a single source is certain
     preset   the only fitting preset or saved mapping, or None
-    mapping  the name of the fitting saved mapping
+    mapping  name of the fitting saved mapping, or None
     because  reasons, one sentence each
     nearly   presets that nearly fit, if none fits
     unsure   whether the provider or account in the file belongs to no source, or to several
@@ -72,13 +74,14 @@ class FileIdentity:
 
     @property
     def source(self) -> str | None:
-        """Return a statement's source, or None if it is uncertain; "" for other kinds of files."""
+        """Return the source of a statement, or None if the source is uncertain. For other kinds of
+        files, return an empty text."""
         if self.kind != "statement":
             return ""
         return self.sources[0] if len(self.sources) == 1 and not self.unsure else None
 
     def reading(self, request: Request) -> Request:
-        """Return the request with the fitting mapping or preset."""
+        """Return the request to read the file, completed with the fitting mapping or preset."""
         if self.mapping is not None:
             return replace(request, mapping=Path(self.mapping))
         if self.preset is not None and request.preset is None:
@@ -86,7 +89,7 @@ class FileIdentity:
         return request
 
     def settled(self) -> tuple[ImportKind, str]:
-        """Return the file's kind and source. Raises UsageError if a person must choose."""
+        """Return the file's kind and source. Raise UsageError if a person must choose."""
         why = " ".join(self.because)
         if not self.kinds:
             raise UsageError(
@@ -115,12 +118,12 @@ def identify_file(
     account: str = "",
     saved: Sequence[NamedMapping] = (),
 ) -> FileIdentity:
-    """Identify a file. A given kind or source counts as certain.
+    """Identify a file by its content. A given kind or source counts as certain.
 
     account  the bank account of rows that name no account
     saved    saved mappings that may fit
 
-    Raises NotFoundError or UsageError for an unreadable file, preset or mapping, and UsageError for
+    Raise NotFoundError or UsageError for an unreadable file, preset or mapping, and UsageError for
     an impossible source.
     """
     try:
@@ -217,8 +220,8 @@ def _kinds_of(
     account: str,
     saved: Sequence[NamedMapping],
 ) -> FileIdentity:
-    """Identify a file's kind, and the export that it comes from. The source is left open. Raises
-    RefusedTable if the file has no table."""
+    """Identify the kind and the export format of a file, but not its source. Raise RefusedTable if
+    the file contains no table."""
     form = bank_formats.bank_format(request.table_path)
     if form is not None and kind in (None, "bank"):
         return FileIdentity(kinds=["bank"], because=[f"It is a bank's file, in {form}."])

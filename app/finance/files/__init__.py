@@ -1,1 +1,2 @@
-"""Readers of CSV, XLSX, JSON Lines and ZIP files as tables, within limits. See README.md."""
+"""Read CSV, XLSX, JSON Lines and ZIP files as tables, within limits. README.md explains the
+limits."""

@@ -1,5 +1,5 @@
-"""Parses currency codes and amounts. An amount is exact and in major units. It has only the marks
-that the mapping declares, such as a decimal comma."""
+"""Parse currency codes and exact amounts in major units. An amount has only the marks that the
+mapping declares, such as a decimal comma."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,8 @@ from reconcile.money import MAX_MINOR, MoneyError, exponent_of
 DECIMAL_MARKS: Final = (".", ",")
 
 THOUSANDS_MARKS: Final = ("", ",", ".", "'", "’", " ", "\u00a0", "\u202f", "\u2009")
-"""Thousands separators. The first, empty one means that there is none. All apostrophes count as the
-same separator, and so do all blanks."""
+"""Thousands separators. The empty separator means that there is none. All apostrophes count as
+equal, and all blanks count as equal."""
 
 MINUS_SIGNS: Final = "-\u2212\u2010\u2011\u2013\uff0d"
 
@@ -27,8 +27,8 @@ _CANONICAL: Final = re.compile(r"(-?)([0-9]{1,30})(?:\.([0-9]{1,60}))?")
 _SUFFIXED: Final = re.compile(r"[0-9.,' ]*[0-9] ?(-|[CD]R?)", re.IGNORECASE)
 
 Parts = tuple[str, str, str, str]
-"""(minus sign, digits before the decimal mark, digits after it, currency sign). Each may be
-empty."""
+"""Parts of an amount: (minus sign, digits before the decimal mark, digits after it, currency sign).
+Each part may be empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Marks:
 
 
 class Amounts:
-    """Parser of amounts in cells, as minor units."""
+    """Parser that turns the amounts in a file's cells into minor units."""
 
     def __init__(self, marks: Marks) -> None:
         self._marks = marks
@@ -68,14 +68,15 @@ class Amounts:
         )
 
     def read(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int]:
-        """Return each cell's amount in minor units. Raises UnclearCell."""
+        """Return each cell's amount in minor units. Raise UnclearCell if a cell has no clear
+        amount."""
         return self._in_full(cells, currencies) or [
             self._minor(cell, currency) for cell, currency in zip(cells, currencies, strict=True)
         ]
 
     def _in_full(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int] | None:
-        """Parse cells that are all in one currency, with a decimal point and all decimals. This is
-        fast. Return None if any cell is written otherwise."""
+        """Parse cells that are all in one currency, with a decimal point and all decimals. Return
+        None if any cell is written otherwise. This case is frequent, and parsing it is fast."""
         exponent = exponent_of(currencies[0])
         if self._marks.decimal != "." or not exponent or len(set(currencies)) > 1:
             return None
@@ -87,7 +88,8 @@ class Amounts:
         return found if len(found) == len(cells) else None
 
     def optional(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int | None]:
-        """Return each cell's amount in minor units; None for an empty cell. Raises UnclearCell."""
+        """Return each cell's amount in minor units, or None for an empty cell. Raise UnclearCell if
+        a cell has no clear amount."""
         if not any(cells):
             return [None] * len(cells)
         return [*(self._in_full(cells, currencies) or ())] or [
@@ -96,7 +98,8 @@ class Amounts:
         ]
 
     def parts(self, cell: str, currency: str | None = None) -> Parts:
-        """Split a cell into its parts. Raises UnclearCell, which lists the possible amounts."""
+        """Split an amount in a cell into its parts. Raise UnclearCell if the amount is unclear. The
+        error lists the possible amounts."""
         parts = self._split(cell)
         if parts is None:
             raise UnclearCell(self._why_not(cell, currency))
@@ -115,7 +118,8 @@ class Amounts:
         return direction.strip("+"), whole, decimals, ""
 
     def _peeled(self, cell: str) -> Parts | None:
-        """Split a cell by removing currency signs, brackets and suffixes; None if it is unclear."""
+        """Split an amount in a cell, after removing currency signs, brackets and suffixes. Return
+        None if the amount is unclear."""
         text = cell.translate(_ALIKE).strip()
         directions, shown = list[str](), ""
         while (match := self._pattern.fullmatch(text)) is None:
@@ -227,7 +231,7 @@ class Amounts:
 
 
 def read_currencies(cells: Sequence[str]) -> list[str]:
-    """Return ISO 4217 codes in capital letters. Raises UnclearCell."""
+    """Return ISO 4217 codes in capital letters. Raise UnclearCell if a cell has no such code."""
     plain = [cell.strip().upper() for cell in cells]
     for code in set(plain):
         try:

@@ -1,4 +1,4 @@
-"""Lines of bank accounts: one row for each booked entry. Credits are positive."""
+"""Read lines of bank accounts, one row for each booked entry. Credits are positive."""
 
 import hashlib
 import re
@@ -19,15 +19,16 @@ from reconcile.money import Money, to_json
 from reconcile.periods import Calendar
 
 MAX_TEXT: Final = 4_000
-"""Maximum length in characters of a line's text. CAMT.053 allows 140 characters for each line of
-text, and a batch booking has many of them."""
+"""Maximum number of characters in the text of a bank line. CAMT.053 allows 140 characters in each
+line of text, and a batch booking has many lines."""
 
 MAX_NAME: Final = 200
-"""Maximum characters of an account or a reference."""
+"""Maximum number of characters in an account's name or a reference."""
 
 
 class BankForm:
-    """Form of a bank's file. A staged row has no line id; the store assigns it."""
+    """Form of the rows of a bank file. A staged row has no line id, because the store assigns the
+    id later."""
 
     FIELDS = Fields(
         names=(
@@ -144,7 +145,7 @@ def _texts(cells: Sequence[str]) -> list[str]:
 
 
 def _names(cells: Sequence[str]) -> list[str]:
-    """Return accounts or references. Raises UnclearCell for one that is too long."""
+    """Return accounts or references. Raise UnclearCell if a cell is too long."""
     found = _texts(cells)
     if max(map(len, found)) > MAX_NAME:
         raise UnclearCell(f"is longer than {MAX_NAME} characters")
@@ -152,12 +153,12 @@ def _names(cells: Sequence[str]) -> list[str]:
 
 
 _NO_REFERENCE: Final = frozenset({"NONREF", "NOTPROVIDED"})
-"""Placeholders for a missing reference, the first of SWIFT and the second of ISO 20022. Both are
-accepted everywhere, because some banks mix them up."""
+"""Placeholders for a missing reference, from SWIFT and from ISO 20022. Both are accepted in every
+format, because some banks mix them up."""
 
 
 def reference_in(text: str) -> str:
-    """Strip blanks from a reference. Return "" for a placeholder."""
+    """Return a reference without surrounding blanks. For a placeholder, return an empty text."""
     plain = text.strip()
     return "" if plain.upper() in _NO_REFERENCE else plain
 
@@ -172,7 +173,7 @@ contain no such blanks."""
 
 
 def account_name(text: str) -> str:
-    """Return an account number without grouping blanks."""
+    """Return an account number without the blanks that separate its groups."""
     plain = printable(" ".join(text.split()))
     return plain.replace(" ", "") if _WITH_BLANKS.fullmatch(plain) else plain
 
@@ -195,7 +196,7 @@ def _signed(
 
     signs  how the file writes debits; None means without a minus sign
 
-    Raises UnclearCell for a row with no or several amounts, and for a debit or credit with an
+    Raise UnclearCell for a row with no or several amounts, and for a debit or credit with an
     unexpected sign.
     """
     signed = []
@@ -218,9 +219,11 @@ def _signed(
 
 
 def _subjects(*columns: Sequence[Any]) -> list[str]:
-    """Return a digest for each line, which is the same in all files of its bank. Of phone numbers,
-    only the last digits are used, so that nobody can find an erased number by trying all
-    numbers."""
+    """Return a digest for each bank line, which is equal in all files of the line's bank.
+
+    Only the last digits of phone numbers are used, so that nobody can find an erased number by
+    trying all numbers.
+    """
     subjects = []
     for account, currency, minor, day, entry, *words in zip(*columns, strict=True):
         names = [f"={entry}"] if entry else words

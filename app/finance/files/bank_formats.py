@@ -1,4 +1,4 @@
-"""Opens bank files. BAI2, CAMT, MT940, MT942 and OFX are recognized by their content. Any other
+"""Open bank files. BAI2, CAMT, MT940, MT942 and OFX are recognized by their content, and any other
 file is read as a table.
 
 The readers in `banks/` return the columns of `entries.HEADING`, one row for each booked entry. A
@@ -22,7 +22,7 @@ from app.finance.files.opening import Check, as_mapped, no_table, open_table, st
 def open_bank_table(
     path: Path, mapping: FileMapping, fields: Fields, *, check: Check | None = None
 ) -> tables.SourceTable:
-    """Open a bank's file, or a table if the format is unknown. Raises the errors of
+    """Open a bank file in its format, or as a table if the format is unknown. Raise the errors of
     `open_table`."""
     form = bank_format(path)
     table: tables.SourceTable
@@ -42,9 +42,10 @@ def open_bank_table(
 
 
 def bank_format(path: Path) -> str | None:
-    """Recognize a bank's format by a file's first bytes; any XML counts as CAMT.053.
+    """Return the bank format that a file's first bytes show, or None if they show none. Any XML
+    counts as CAMT.
 
-    Raises the errors of `start_of`.
+    Raise the errors of `start_of`.
     """
     start = start_of(path)
     if no_table(start) is not None:
@@ -71,5 +72,5 @@ bank may come before field 20."""
 _MESSAGE: Final = re.compile("|".join(MESSAGES))
 
 _OF_ONE: Final = re.compile(r":34F:|:60[FM]:")
-"""Pattern of the fields that tell the two formats apart. Only MT942 has the floor limit (34F), and
+"""Pattern of the fields that tell MT940 and MT942 apart. Only MT942 has the floor limit (34F), and
 only MT940 has the opening balance (60F or 60M)."""

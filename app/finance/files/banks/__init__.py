@@ -1,1 +1,1 @@
-"""Readers of the formats that only banks write."""
+"""Read the file formats that only banks write."""

@@ -1,5 +1,4 @@
-"""Reader of CAMT.052, CAMT.053 and CAMT.054 of ISO 20022, any version. It reads a file in small
-parts.
+"""Read the ISO 20022 formats CAMT.052, CAMT.053 and CAMT.054 in any version, in small parts.
 
 A report (052) covers a day in progress, a statement (053) covers past days, and a notification
 (054) has single bookings. All three have the same elements for entries. Only a statement has
@@ -24,13 +23,14 @@ from app.finance.files.bank import reference_in
 from app.finance.files.banks import entries
 
 MAX_DEPTH: Final = 40
-"""Maximum depth of nested elements; the schema nests fifteen."""
+"""Maximum depth of nested elements. The schema nests fifteen."""
 
 MAX_VALUE: Final = 8 * 1024
-"""Maximum characters of one element's text; the schema allows 500."""
+"""Maximum number of characters in the text of one element. The schema allows 500."""
 
 MAX_TAG: Final = 1024 * 1024
-"""Maximum bytes of a tag or comment: expat before 2.6 takes quadratic time for long ones."""
+"""Maximum number of bytes in a tag or comment. For long tags, expat before 2.6 takes quadratic
+time."""
 
 _PART: Final = 64 * 1024
 
@@ -47,11 +47,13 @@ MESSAGES: Final = {
 }
 
 _CODES_OF_BALANCES: Final = {"OPBD": "opening", "PRCD": "opening", "CLBD": "closing"}
-"""ISO 20022 BalanceType12Code: opening booked, previously closed booked, closing booked."""
+"""Codes of the opening and the closing balance (ISO 20022, BalanceType12Code): opening booked,
+previously closed booked, closing booked."""
 
 
 class CamtTable(entries.BankTable):
-    """CAMT file. The parser refuses document types and entities, which CAMT never has.
+    """Bank file in a CAMT format. The parser refuses document types and entities, which CAMT never
+    has.
 
     The parser therefore needs no child process to limit its memory. It holds at most 64 KiB, a tag
     of MAX_TAG bytes, and MAX_DEPTH names.
@@ -117,7 +119,7 @@ class _Camt:
         self._ready: list[entries.Row] = []
 
     def feed(self, part: bytes, *, last: bool) -> None:
-        """Parse more bytes. Raises RefusedTable for anything but CAMT."""
+        """Parse more bytes of the file. Raise RefusedTable if the file is not in a CAMT format."""
         try:
             self._parser.Parse(part, last)
         except expat.ExpatError as error:
@@ -172,7 +174,7 @@ class _Camt:
             self._balance.currency = attributes.get("Ccy", "")
 
     def _begin(self, space: str, tag: str) -> None:
-        """Recognize the document's message, which may be inside an envelope. Raises RefusedTable if
+        """Recognize the document's message, which may be inside an envelope. Raise RefusedTable if
         the document has no statement message, or several."""
         self._around += 1
         named = re.search(r"camt\.0\d\d", space)
@@ -269,7 +271,7 @@ class _Camt:
 
     def _only_day(self) -> str:
         """Return the day of the statement. If the statement covers several days, note a problem and
-        return ""."""
+        return an empty text."""
         days = self._days
         for first, last in (("OPBD", "CLBD"), ("FrDtTm", "ToDtTm")):
             if (day := days.get(first, "")[:10]) and day == days.get(last, "")[:10]:

@@ -1,5 +1,5 @@
-"""Code shared by the readers of all bank formats: rows of booked entries, and the check that the
-entries add up to the stated balances."""
+"""Define the rows of booked entries for all bank formats, and check that entries add up to the
+stated balances."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ NOTIFICATION: Final = "CAMT.054"
 """Format of notifications, which may leave bookings out."""
 
 Row = tuple[int, Sequence[str]]
-"""(row number, cells in the order of HEADING)"""
+"""Row of a bank file: (row number, cells in the order of HEADING)."""
 
 
 class BankTable(ABC):
-    """Base of all formats: the heading, and rows in batches.
+    """Base class of the tables of all bank formats.
 
     format      the format's name, known after the file was read
     statements  number of complete statements
@@ -92,7 +92,7 @@ class BankTable(ABC):
     def end_statement(self, row: int, found: Balances) -> None:
         """Count a statement that ends at a row, and store its balances.
 
-        Raises RefusedTable if entries and balances differ, unless two people accepted the
+        Raise RefusedTable if entries and balances differ, unless two people accepted the
         difference.
         """
         self.statements += 1
@@ -122,10 +122,10 @@ def cells_of(**found: str) -> Sequence[str]:
 
 
 def amount_cell(text: str, *, debit: bool) -> str:
-    """Return a cell with the amount, negative for a debit.
+    """Return a cell with the amount, which is negative for a debit.
 
-    An unclear amount is returned as a `Number` that begins with `debit` or `credit`, so that it is
-    refused later. A sign in the amount could contradict `debit`.
+    An unclear amount becomes a `Number` that begins with `debit` or `credit`, so that it is refused
+    later. A signed amount is unclear, too, because its sign could contradict `debit`.
     """
     if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{0,60})?", text):
         return tables.Number(f"{'debit' if debit else 'credit'} {text}")
@@ -148,6 +148,11 @@ def day_after(day: str) -> str:
 class Balances:
     """Balances of one statement, each with its day, and the sum of its entries.
 
+    opening   opening balance, or None if it is not stated
+    closing   closing balance, or None if it is not stated
+    moved     sum of the booked entries
+    opened    day of the opening balance
+    closed    day of the closing balance
     goes_on   whether this page continues the previous page's statement
     proposal  id of the proposal that accepted a difference of the statement or its pages
     """
@@ -164,30 +169,34 @@ class Balances:
 
     @property
     def name(self) -> str:
-        """Return a key for this statement and its difference. It is unique within the file."""
+        """Return a text that names this statement and its difference. It is unique within the
+        file."""
         return f"{self.account} {self.opened} {self.closed} {self.currency} {self.difference():f}"
 
     def add(self, cell: str) -> None:
-        """Add the amount of a booked entry. If it is not a number, clear the opening balance, so
-        that the balances are not compared."""
+        """Add the amount of a booked entry. If the cell is not a number, clear the opening balance,
+        so that the balances are not compared."""
         try:
             self.moved += Decimal(cell)
         except InvalidOperation:
             self.opening = None
 
     def follows(self, other: Balances) -> bool:
-        """Return whether this statement begins with the other one's closing balance."""
+        """Return whether this statement begins with the closing balance of the statement
+        `other`."""
         of, before = (self.account, self.currency), (other.account, other.currency)
         return of == before and self.opening == other.closing
 
     def difference(self) -> Decimal:
-        """Return the change of balance that entries do not explain; 0 if a balance is missing."""
+        """Return the change of balance that the entries do not explain. Return 0 if a balance is
+        missing."""
         if self.opening is None or self.closing is None:
             return Decimal(0)
         return self.closing - self.opening - self.moved
 
     def said(self) -> str:
-        """Return a sentence on the change of balance, the sum of entries, and their difference."""
+        """Return a sentence that states the change of balance, the sum of the entries, and the
+        difference between the two."""
         if self.opening is None or self.closing is None:
             return ""
         between, unit = self.closing - self.opening, f" {self.currency}".rstrip()

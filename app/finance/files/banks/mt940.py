@@ -1,5 +1,5 @@
-"""Reader of MT940, SWIFT's customer statement, and MT942, its report within the day. It reads line
-by line.
+"""Read MT940, which is SWIFT's customer statement, and MT942, which is SWIFT's report within the
+day.
 
 An MT942 has no balances, but may have counts and sums of its entries (90D and 90C). The marks EC
 and ED mean expected entries, which are not booked. Entries below the floor limit (34F) are missing.
@@ -34,8 +34,8 @@ _ENTRY: Final = re.compile(
     r"(?P<own>(?:(?!//)[^\n]){0,16})(?://(?P<bank>[^\n]{0,34}))?(?:\n(?P<more>.*))?",
     re.DOTALL,
 )
-"""MT940 field 61 (SWIFT, Standards Category 9): 6!n[4!n]2a[1!a]15d1!a3!c16x[//16x][34x]. Some banks
-write a longer reference."""
+"""Pattern of MT940 field 61 (SWIFT, Standards Category 9): 6!n[4!n]2a[1!a]15d1!a3!c16x[//16x][34x].
+Some banks write a longer reference."""
 
 _DIALECT: Final = re.compile(
     rf"(?P<year>\d\d)(?P<month>\d\d)(?P<day>\d\d)(?P<entry>\d{{4}}| {{4}})?{_MONEY}"
@@ -64,27 +64,28 @@ def _unusual(entry: re.Match[str]) -> Iterator[str]:
 _BALANCE: Final = re.compile(
     r"(?P<mark>[CD])(?P<day>\d{6})(?P<currency>[A-Z]{3})(?P<amount>\d{1,15},\d{0,3})"
 )
-"""Fields 60F, 60M, 62F and 62M: 1!a6!n3!a15d."""
+"""Pattern of the fields 60F, 60M, 62F and 62M: 1!a6!n3!a15d."""
 
 _EXPECTED: Final = re.compile(rf"\d{{6}}(?:\d{{4}})?E{_MONEY}.*", re.DOTALL)
-"""An entry of an MT942 that is not booked yet."""
+"""Pattern of an MT942 entry that is not booked yet."""
 
 _FLOOR: Final = re.compile(r"(?P<currency>[A-Z]{3})[CD]?(?P<amount>\d{1,12},\d{0,3})")
-"""Field 34F: 3!a[1!a]15d."""
+"""Pattern of field 34F: 3!a[1!a]15d."""
 
 _COUNTED: Final = re.compile(r"(?P<count>\d{1,5})[A-Z]{3}(?P<amount>\d{1,15},\d{0,3})")
-"""Fields 90D and 90C: 5n3!a15d."""
+"""Pattern of the fields 90D and 90C: 5n3!a15d."""
 
 _CODE: Final = re.compile(r"\?(\d\d)")
 _KEYWORD: Final = re.compile(r"(?:EREF|KREF|MREF|CRED|DEBT|COAM|OAMT|SVWZ|ABWA|ABWE|IBAN|BIC)\+")
-"""Keyword that begins a part of the purpose, at the start of a line (DK, "Anlage 3")."""
+"""Pattern of the keyword that begins a part of the purpose, at the start of a line (DK, "Anlage
+3")."""
 _PURPOSE: Final = (*range(20, 30), *range(60, 64))
 _NAMES: Final = (32, 33)
 _NAMED: Final = re.compile(r"/NAME/([^/]{1,70})")
 
 _BROKEN_NUMBER: Final = re.compile(r"(?<=^.{64}[0-9])\n(?=[0-9])", re.MULTILINE)
-"""Pattern of a line break within a number: it follows a full line (65 characters) of field 86, and
-has digits before and after it (6*65x)."""
+"""Pattern of a line break within a number. The break follows a full line (65 characters) of field
+86, and has digits before and after it (6*65x)."""
 
 _NOT_AS_SWIFT: Final = (
     "field :61: is not in SWIFT's form (value date, D or C, amount with a comma, type, "
@@ -182,7 +183,7 @@ class Mt940Table(BankTable):
 
 
 class Mt942Table(BankTable):
-    """MT942 file, with booked entries but without balances."""
+    """Bank file in the format MT942, with booked entries but without balances."""
 
     format = "MT942"
 
@@ -243,8 +244,8 @@ NO_ENTRIES: Final = (0, Decimal(0))
 def _check_counted(
     number: int, value: str, booked: tuple[int, Decimal], expected: tuple[int, Decimal]
 ) -> None:
-    """Raise RefusedTable if a field's count and sum are wrong. They must be those of the booked
-    entries, or of the booked and the expected entries together."""
+    """Raise RefusedTable if a field's count and sum are wrong. They must fit the booked entries, or
+    the booked and the expected entries together."""
     found = _COUNTED.fullmatch(value.strip())
     every = (booked[0] + expected[0], booked[1] + expected[1])
     stated = None
@@ -330,7 +331,7 @@ def _swift_row(
 
 
 def _information(written: str) -> tuple[str, str]:
-    """Return (text, counterparty) of field 86. Banks divide it by codes (`?20…`), by words
+    """Return (text, counterparty) of field 86. Banks divide this field by codes (`?20…`), by words
     (`/NAME/`), or not at all."""
     flat = written.replace("\n", "")
     parts = _CODE.split(flat)

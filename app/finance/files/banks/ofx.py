@@ -1,4 +1,4 @@
-"""Reader of OFX, Open Financial Exchange: 1.x (SGML) and 2.x (XML), up to MAX_OFX_BYTES."""
+"""Read OFX, Open Financial Exchange: 1.x (SGML) and 2.x (XML), up to MAX_OFX_BYTES."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,8 +11,8 @@ from app.finance.files import tables
 from app.finance.files.banks.entries import BankTable, Row, cells_of, joined_text
 
 MAX_OFX_BYTES: Final = 16 * 1024 * 1024
-"""Maximum size in bytes of a file. Parsing takes eight times as much memory. A busy account has
-some megabytes a year."""
+"""Maximum number of bytes in an OFX file. Parsing takes eight times this size of memory. A busy
+account has some megabytes a year."""
 
 MAX_OPEN: Final = 100
 """Maximum number of open elements. An element whose value is missing stays open until its parent
@@ -38,12 +38,12 @@ _ERRORS: Final = {
 }
 
 AMOUNT_IN: Final = "CURRENCY.CURSYM"
-"""Element with the currency of an amount that is not in the account's currency (OFX 2.2, section
+"""Element that states the currency of an amount outside the account's currency (OFX 2.2, section
 5.2). `<ORIGCURRENCY>` is not used, because it only names the currency before a conversion."""
 
 
 class OfxTable(BankTable):
-    """An OFX file of bank or card accounts."""
+    """Bank file in the format OFX, of bank or card accounts."""
 
     format = "OFX"
 
@@ -138,8 +138,8 @@ class OfxTable(BankTable):
 
 
 def _without_marks(text: str) -> str:
-    """Return the text without comments. The text in CDATA sections is escaped. Raises RefusedTable
-    for a document type, an entity, or a section without an end."""
+    """Return the text without comments and with the text of CDATA sections escaped. Raise
+    RefusedTable for a document type, an entity, or a section without an end."""
     parts, at = list[str](), 0
     while (begins := text.find("<!", at)) >= 0:
         parts.append(text[at:begins])
