@@ -1,7 +1,8 @@
-"""Order books: amounts owed and paid, as stated by a shop, invoices, a member list or accounting.
+"""Read order books, which state amounts owed and paid. An order book comes from a shop, invoices, a
+member list or accounting.
 
-A book line is only compared with received money, and no ledger rests on it. The only exception: if
-a line names the payment or session of an order, the provider's events are linked to the order.
+A book line is only compared with received money, and no ledger rests on it. There is one exception:
+if a line names the payment or session of an order, the provider's events are linked to the order.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -29,7 +30,8 @@ REFERENCES: Final = ("source", "session", "payment")
 
 
 class BookForm:
-    """Form of an order book. A staged row has no line id; the store assigns it."""
+    """Form of the rows of an order book. A staged row has no line id, because the store assigns the
+    id later."""
 
     FIELDS = Fields(
         names=(
@@ -73,7 +75,7 @@ class BookForm:
     )
 
     def __init__(self, mapping: FileMapping, *, sources: Collection[str] | None = None) -> None:
-        """Set up the form. Raises UsageError for an invalid default.
+        """Set up the form. Raise UsageError if a default of the mapping is invalid.
 
         sources  names that a row's source may have; None for any name
         """
@@ -175,8 +177,8 @@ class BookForm:
         session_cells: Sequence[str],
         payment_cells: Sequence[str],
     ) -> tuple[Sequence[str | None], Sequence[str | None], Sequence[str | None]]:
-        """Return the columns of sources, sessions and payments, with None for an empty cell. Raises
-        UnclearCell."""
+        """Return the columns of sources, sessions and payments, with None for an empty cell. Raise
+        UnclearCell if a cell is invalid."""
         if not any(session_cells) and not any(payment_cells):
             nothing = (None,) * len(kinds)
             return nothing, nothing, nothing
@@ -210,7 +212,7 @@ def _shown_money(minor: int, currency: str) -> MoneyDocument:
 
 
 def _check_refunds(refunded: Sequence[int | None], amounts: Sequence[int]) -> None:
-    """Raise UnclearCell for a refund on a line that is itself a refund."""
+    """Raise UnclearCell if a line states a refund although the line is itself a refund."""
     for back, amount in zip(refunded, amounts, strict=True):
         if back and amount < 0:
             raise tables.UnclearCell(
@@ -241,7 +243,8 @@ REFUND_ALONE: Final = (
 
 
 def story_of(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
-    """Join the staged rows of one order into one row; None if they do not fit together.
+    """Join the staged rows of one order into one row, or return None if the rows do not fit
+    together.
 
     Exactly one row says that the order was paid. The other rows are refunds in the same currency,
     with or without a minus sign. Their sum is at most the paid amount. A value that the paid row

@@ -1,7 +1,7 @@
-"""Opens the table in a ZIP or gzip file, unpacked to a temporary file.
+"""Open the table in a ZIP or gzip file, after unpacking it to a temporary file.
 
-A workbook does not count as a container. No child process is needed to limit memory, because
-archives with long lists of files, or with compression methods other than zlib's, are refused.
+A workbook does not count as a container. Archives with long lists of files, or with compression
+methods other than zlib's, are refused. Therefore no child process is needed to limit memory.
 """
 
 import errno
@@ -20,23 +20,23 @@ from app.core.text import printable
 from app.finance.files import tables
 
 ZIP: Final = (b"PK\x03\x04", b"PK\x05\x06")
-"""First bytes of a ZIP file. The second value is for a ZIP file without content."""
+"""First bytes of a ZIP file. The second value belongs to a ZIP file without content."""
 
 GZIP: Final = b"\x1f\x8b"
 
 MAX_UNPACKED: Final = 1024**3
-"""Maximum bytes of the unpacked table: about ten million rows."""
+"""Maximum number of bytes of the unpacked table. This size has about ten million rows."""
 
 MAX_RATIO: Final = 200
-"""Maximum ratio of unpacked to packed bytes. It applies only to content larger than FREE_CONTENT.
-Tables have ratios of 5 to 50."""
+"""Maximum ratio of unpacked to packed bytes, for content larger than FREE_CONTENT. Tables have
+ratios of 5 to 50."""
 
 FREE_CONTENT: Final = 10 * 1024**2
 
 MAX_LISTED: Final = 10
 
 MAX_NAME: Final = 60
-"""Maximum length in characters of a table's name. A longer name loses its beginning, because its
+"""Maximum number of characters in a table's name. A longer name loses its beginning, because its
 end may state a period."""
 
 _PART: Final = 1024**2
@@ -83,9 +83,9 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def is_workbook(path: Path) -> bool:
-    """Return whether a ZIP file is a workbook. A damaged file counts as one.
+    """Return whether a ZIP file is a workbook. A damaged file counts as a workbook.
 
-    Raises RefusedTable for a document of another program.
+    Raise RefusedTable for a document of another program.
     """
     try:
         with _archive(path) as archive:
@@ -100,9 +100,10 @@ def is_workbook(path: Path) -> bool:
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path | None]:
-    """Unpack a container's only table, and yield its path; None if the file is no container.
+    """Unpack the only table in a container, and yield its path. Yield None if the file is not a
+    container.
 
-    Raises RefusedTable for several tables, or no readable one.
+    Raise RefusedTable if the container has several tables, or no readable table.
     """
     with path.open("rb") as file:
         start = file.read(4)
@@ -179,7 +180,8 @@ def _only_table(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
 
 
 def _copy(packed: IO[bytes] | gzip.GzipFile, target: Path, *, size: int) -> None:
-    """Unpack a file of `size` packed bytes. Raises RefusedTable beyond the limits."""
+    """Unpack a file of `size` packed bytes to `target`. Raise RefusedTable if the content exceeds
+    the limits."""
     most, length = min(MAX_UNPACKED, max(FREE_CONTENT, size * MAX_RATIO)), 0
     with target.open("xb") as file:
         while part := packed.read(_PART):

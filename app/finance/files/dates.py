@@ -1,4 +1,4 @@
-"""Dates and times as files write them, and their time zones.
+"""Parse dates and times as files write them, and their time zones.
 
 The declared form of a date states only whether the day or the month comes first, or the unit of a
 number. In every form, this module also reads English month names, `20261120`, twelve-hour clocks,
@@ -54,9 +54,11 @@ ABBREVIATIONS: Final = _table("""
     -02:30 NDT
     -03:30 NST
 """)
-"""Offsets of abbreviations that have one meaning in the time zone database (IANA, 2026). MEZ, MESZ,
-TRT, ICT, SGT, MYT, PHT, BRT and ART are not in the database, and follow common use. CDT is the time
-of North America, not of Cuba."""
+"""Offsets of zone abbreviations that have only one meaning in the time zone database (IANA, 2026).
+
+MEZ, MESZ, TRT, ICT, SGT, MYT, PHT, BRT and ART are not in the database and follow common use. CDT
+is the time of North America, not of Cuba.
+"""
 
 AMBIGUOUS: Final[Mapping[str, str]] = {
     "ADT": "-03:00 (America/Halifax) or +04:00 (Asia/Baghdad)",
@@ -69,7 +71,7 @@ AMBIGUOUS: Final[Mapping[str, str]] = {
     "PST": "-08:00 (America/Los_Angeles) or +08:00 (Asia/Manila)",
     "SST": "-11:00 (Pacific/Pago_Pago) or +08:00 (Asia/Singapore)",
 }
-"""Abbreviations of several zones, with the possible offsets."""
+"""Abbreviations that several time zones share, each with its possible offsets."""
 
 _OFFSET: Final = re.compile(
     r"(?:UTC|GMT)?\s?([+-])(\d\d?)(?::?([0-5]\d))?", re.ASCII | re.IGNORECASE
@@ -77,7 +79,8 @@ _OFFSET: Final = re.compile(
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return the time zone of an offset such as `+03:00`, or of a name. Raises UsageError."""
+    """Return the time zone of an offset such as `+03:00`, or of a zone's name. Raise UsageError for
+    an unknown zone."""
     if name in ("Z", "UTC"):
         return UTC
     offset = _OFFSET.fullmatch(name)
@@ -93,7 +96,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 ZONE_APART: Final = "\x1f"
-"""Separator between a date and its row's zone. No date contains it."""
+"""Separator between a date and the zone that its row states. No date contains this character."""
 
 
 def with_zones(cells: Sequence[str], zones: Sequence[str]) -> Sequence[str]:
@@ -111,7 +114,7 @@ DateForm = Literal["iso", "day_first", "month_first", "unix_s", "unix_ms", "exce
 DATE_FORMS: Final[tuple[DateForm, ...]] = get_args(DateForm)
 
 REMEMBERED: Final = 100_000
-"""Maximum number of cached dates, about 10 MB. Most files repeat their dates."""
+"""Maximum number of cached dates, which take about 10 MB. Most files repeat their dates."""
 
 _OFFSETS: Final = r"(?:(?:UTC|GMT)\s?[+-]\d\d?|[+-]\d\d)(?::?\d\d)?"
 _ZONE: Final = rf"(?:\s?(?P<zone>{_OFFSETS}|[A-Z_]{{1,20}}(?:/[A-Z0-9_+-]{{1,30}}){{0,2}}))?"
@@ -156,13 +159,13 @@ _PARTS: Final = (
 _USUAL: Final = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{6})?(?:Z|[+-]\d\d:\d\d)?", re.ASCII
 )
-"""Usual format, which the standard library parses much faster."""
+"""Pattern of the most usual format, which the standard library parses much faster."""
 
 _SERIAL: Final = re.compile(r"\d{5,7}(?:\.\d{1,30})?", re.ASCII)
 _SERIAL_1970: Final = 25_569
 """Number by which Excel stands for 1970-01-01."""
 _MOST_DAYS: Final = 2_932_895
-"""Maximum number of days after 1970 in a date that is written as a number. It is the last day but
+"""Maximum number of days after 1970 in a date that is written as a number. This is the last day but
 one of the year 9999, because rounding the time may add a day."""
 _NUMBER: Final = re.compile(r"\d{1,15}", re.ASCII)
 
@@ -173,14 +176,15 @@ NO_ZONE: Final = (
 
 
 class Dates:
-    """Parser of cells as instants. A local time that occurs twice means the first of the two
-    instants."""
+    """Parser that turns cells into instants. A local time that occurs twice means the first of its
+    two instants."""
 
     def __init__(
         self, form: DateForm, zone: tzinfo | None, words: Mapping[str, str] | None = None
     ) -> None:
         """Set up the parser.
 
+        form   declared form of the dates
         zone   zone of dates that name none; if None, a time without a zone is unclear, and a date
                without a time is a day in UTC
         words  zone or offset of each zone name in the file, in small letters
@@ -199,7 +203,8 @@ class Dates:
         self._known: dict[str, instants.Instant | None] = {"": None}
 
     def read(self, cells: Sequence[str]) -> list[instants.Instant | None]:
-        """Return each cell's instant; None for an empty cell. Raises UnclearCell."""
+        """Return each cell's instant, or None for an empty cell. Raise UnclearCell if a cell is no
+        clear date."""
         known = self._known
         try:
             return [known[cell] for cell in cells]
@@ -266,8 +271,8 @@ class Dates:
 
     def _serial(self, text: str, zone: str) -> instants.Instant:
         """Parse a date that a spreadsheet stores as a number: the days since the end of 1899, with
-        the time as a fraction of a day. The time is rounded to seconds. A text of another form is
-        parsed by `_day`."""
+        the time as a fraction of a day. The time is rounded to seconds. Any other text is parsed as
+        a written date."""
         if _SERIAL.fullmatch(text) is None:
             return self._day(text, zone)
         days, part = divmod(Decimal(text), 1)
@@ -285,7 +290,8 @@ class Dates:
         named: str,
         column: str,
     ) -> instants.Instant:
-        """Return the instant of a date and time. Raises UnclearCell.
+        """Return the instant of a date and time. Raise UnclearCell if there is no such instant or
+        its zone is unknown.
 
         named   zone in the cell itself; may be empty
         column  zone in the row's column of zones; may be empty

@@ -1,5 +1,5 @@
-"""Find the encoding of a text file. It is declared, or given by a byte order mark, or UTF-8, or
-else the only encoding that fits.
+"""Find the encoding of a text file. A declaration counts first, then a byte order mark, then UTF-8,
+then the only encoding that fits.
 
 The same bytes may be Windows-1252, Shift-JIS or CP850. The encoding with the fewest odd places
 wins. Odd places are a symbol within a word, a capital after a small letter, and one Japanese
@@ -58,7 +58,8 @@ _ODD: Final = re.compile(
 
 
 def known_encoding(name: str) -> str:
-    """Return Python's name of an encoding. Raises UsageError for an unusual one."""
+    """Return Python's name of an encoding. Raise UsageError if the encoding is unknown or
+    unusual."""
     try:
         found = codecs.lookup(name).name
     except (LookupError, ValueError):
@@ -72,9 +73,10 @@ def known_encoding(name: str) -> str:
 
 
 def encoding_of(path: Path, declared: str | None) -> str:
-    """Return the declared encoding, or the one that a file's bytes show.
+    """Return the declared encoding, or the encoding that a file's bytes show.
 
-    If none or several fit, return UTF-8, so that reading reports the first wrong byte.
+    If no encoding or several encodings fit, return UTF-8, so that reading reports the first wrong
+    byte.
     """
     if declared is not None:
         return known_encoding(declared)
@@ -90,7 +92,8 @@ def encoding_of(path: Path, declared: str | None) -> str:
 
 
 def fitting(path: Path) -> list[str]:
-    """Return the encodings of GUESSED that read the file best."""
+    """Return the encodings of GUESSED that read the file best, or none if no encoding reads it
+    well."""
     lines = _beyond_ascii(path)
     odd = {name: _odd(lines, name) for name in GUESSED if decodes(path, name)}
     if not odd.get("cp1252", 1) and not any(map(_OF_DOS.search, lines)):
@@ -134,7 +137,8 @@ def decodes(path: Path, encoding: str) -> bool:
 
 
 def first_word(path: Path, encoding: str) -> str:
-    """Return the first word beyond ASCII in this encoding; empty if there is none."""
+    """Return the file's first word with a character beyond ASCII, read in this encoding. Return an
+    empty text if there is none."""
     return _first_word(_beyond_ascii(path), encoding)
 
 
@@ -146,10 +150,10 @@ def _first_word(lines: Sequence[bytes], encoding: str) -> str:
 
 
 def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
-    """Return each encoding that decodes the file, with a phrase that shows its first word beyond
-    ASCII.
+    """Return each encoding that decodes the file, with a phrase that shows how the encoding reads a
+    word beyond ASCII.
 
-    names  encodings to try; empty for all of _TRIED
+    names  encodings to try; empty for all known encodings
     """
     lines = _beyond_ascii(path)
     return {
@@ -161,8 +165,8 @@ def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
 
 
 def without_mark(path: Path) -> str | None:
-    """Return the Python encoding of UTF-16 without a byte order mark; None if the file is not
-    text."""
+    """Return the encoding of UTF-16 text that has no byte order mark, by Python's name. Return None
+    if the file is not such text."""
     with path.open("rb") as file:
         start = file.read(_LINE)
     for name in ("utf-16-le", "utf-16-be"):

@@ -1,8 +1,8 @@
-"""Forms of lines: how rows of a table are read as lines of an order book, a statement or a bank.
+"""Read the rows of a table as lines of an order book, a statement or a bank account.
 
-1 place     find each field's column in the heading
-2 read      parse the columns of many rows at once; if a row is unclear, parse row by row
-3 set aside separate totals, and rows that do not fit the heading
+1 place      find each field's column in the heading
+2 read       parse the columns of many rows at once; if a row is unclear, parse row by row
+3 set aside  separate totals, and rows that do not fit the heading
 """
 
 import re
@@ -26,8 +26,7 @@ from reconcile.matching.books import match_keys
 Cells = Mapping[str, Sequence[str]]
 
 Columns = Sequence[Any]
-"""Values of many rows, with one sequence for each column. A column in which a cell is unclear is
-None."""
+"""Values of many rows, with one sequence for each column. A column with an unclear cell is None."""
 
 MAX_NAME: Final = 60
 
@@ -42,34 +41,37 @@ NO_CURRENCY: Final = (
 
 
 class LineForm(Protocol):
-    """Rules for reading one kind of file."""
+    """Rules for reading the rows of one kind of file."""
 
     FIELDS: Fields
     STAGED: Sequence[str]
     NAMED_BY: Sequence[str]
     ADDED_UP: Sequence[str]
-    """Money fields whose sum a totals row may state. The first of them that the file has is
+    """Money fields whose sum a totals row may state. The first of these fields that the file has is
     used."""
 
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:
-        """Yield a sentence for each missing required column."""
+        """Yield a sentence for each required column that is missing."""
         ...
 
     def values(self, cells: Cells, attempt: Attempt) -> Columns:
-        """Return the rows' values, one column for each name in STAGED."""
+        """Return the values of the rows, with one column for each name in STAGED."""
         ...
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
-        """Return a staged row for display, with its number and a masked phone number."""
+        """Return a staged row for display, with its number and with its phone number masked."""
         ...
 
 
 @dataclass(slots=True)
 class Understood:
-    """Clear rows of a batch, each with its number first, and the batch's problems.
+    """Rows of a batch that were understood, each with its number first, and the batch's problems.
 
-    unclear  the other rows, with None for unclear values
-    totals   numbers of the rows of totals
+    rows      the clear rows
+    unclear   the other rows, with None for unclear values
+    problems  the problems of unclear rows
+    totals    numbers of the rows that state totals
+    read      number of rows that were read
     """
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
@@ -80,8 +82,8 @@ class Understood:
 
 
 class Understanding:
-    """Parser of the batches of one table, by one line form. Raises RefusedTable for missing
-    columns."""
+    """Parser of a table's rows, batch by batch, with the rules of one line form. Its constructor
+    raises RefusedTable if a required column is missing."""
 
     def __init__(self, table: tables.SourceTable, form: LineForm, mapping: FileMapping) -> None:
         self._form, self._heading, self._table = form, table.heading, table
@@ -139,22 +141,24 @@ class Understanding:
         )
 
     def passed_over(self) -> list[str]:
-        """Return the names of columns that are not read. Some of them may be misspelled."""
+        """Return the names of the columns that are not read. Some of these names may be
+        misspelled."""
         read = set(self._places.values())
         read |= {place for cells in self._made.values() for place in cells.places}
         others = [name for place, name in enumerate(self._heading) if place not in read]
         return [name.strip()[:MAX_NAME] for name in others if name.strip()]
 
     def ignored(self) -> Mapping[shaping.Ignored, int]:
-        """Return how many rows each rule has ignored so far."""
+        """Return how many rows each rule of the mapping has ignored so far."""
         return self._table.ignored if isinstance(self._table, shaping.Shaped) else {}
 
     def notes(self) -> list[str]:
-        """Return notes for a person on the rows so far."""
+        """Return notes for a person on the rows that were read so far."""
         return list(self._shortened.notes())
 
     def name_of(self, field: str) -> str | None:
-        """Return a field's column name; None if the file has no such column."""
+        """Return the name of a field's column in the file, or None if the file has no such
+        column."""
         return self._heading[self._places[field]] if field in self._places else None
 
     def batches(self) -> Iterator[Understood]:
@@ -172,7 +176,7 @@ class Understanding:
             yield self.batch(held, last=True)
 
     def batch(self, batch: tables.Batch, *, last: bool = False) -> Understood:
-        """Parse a batch, and set totals aside.
+        """Parse a batch of rows. Rows that state totals are set aside.
 
         last  whether this is the last batch
         """
@@ -259,7 +263,7 @@ class Understanding:
         return rows
 
     def _misplaced(self, row: Sequence[str]) -> str | None:
-        """Return a sentence on a cell that does not fit the heading; None if all cells fit."""
+        """Return a sentence on a cell that does not fit the heading, or None if all cells fit."""
         width = len(self._heading)
         beyond = [place for place in (*self._nameless, *range(width, len(row)))
                   if row[place : place + 1] and row[place].strip()]  # fmt: skip
@@ -313,8 +317,8 @@ def _attempt_one(
     /,
     *arguments: Any,
 ) -> Any:
-    """Return `read(*arguments)`; None if an argument is None. If a cell is unclear, add the error
-    to `unclear` and return None."""
+    """Return `read(*arguments)`, or None if an argument is None. If a cell is unclear, add the
+    error to `unclear` and return None."""
     if any(argument is None for argument in arguments):
         return None
     try:
@@ -325,7 +329,8 @@ def _attempt_one(
 
 
 def with_default(default: str | None) -> Callable[[Sequence[str]], Sequence[str]]:
-    """Return a function that replaces empty cells by a default, if there is one."""
+    """Return a function that replaces empty cells by the default. If the default is None, the
+    function changes nothing."""
     if default is None:
         return lambda cells: cells
     return lambda cells: cells if all(cells) else [cell or default for cell in cells]
@@ -339,24 +344,25 @@ WHOLE_ROW: Final = ""
 
 
 APART: Final = "\x1f"
-"""Separator of references that are checked together. No reference contains it."""
+"""Separator between references that are checked together. No reference contains this character."""
 
 _NOTHING: Final = "-–—_./* \t\u00a0"
-"""Characters of which a placeholder for an empty cell consists."""
+"""Characters of the placeholders for an empty cell, such as a dash."""
 
 
 _ERROR: Final = re.compile(r"#(?:[^\W_a-z][\w/]*[!?]|N/A|N/D|NV)")
-"""Error value of a formula in any language: `#REF!`, `#N/A`."""
+"""Pattern of a formula's error value in any language, such as `#REF!` or `#N/A`."""
 
 
 def _plain(cells: Sequence[str]) -> list[str]:
-    """Strip cells. A placeholder such as a dash becomes an empty cell, because as a reference it
-    would join unrelated rows."""
+    """Strip cells, and turn a placeholder such as a dash into an empty cell. As a reference, the
+    placeholder would join unrelated rows."""
     return [cell.strip() if cell.strip(_NOTHING) else "" for cell in cells]
 
 
 def read_references(cells: Sequence[str]) -> list[str]:
-    """Return references without surrounding blanks. Raises UnclearCell, even for an empty cell."""
+    """Return references without surrounding blanks. Raise UnclearCell for an invalid reference or
+    an empty cell."""
     plain = _plain(cells)
     if not all(map(str.isascii, plain)):
         plain = list(map(composed, plain))
@@ -378,7 +384,7 @@ def read_references(cells: Sequence[str]) -> list[str]:
 
 
 def read_optional_references(cells: Sequence[str]) -> list[str | None]:
-    """Return references; None for empty cells. Raises UnclearCell."""
+    """Return references, with None for empty cells. Raise UnclearCell for an invalid reference."""
     if not any(cells):
         return [None] * len(cells)
     plain = _plain(cells)
@@ -394,11 +400,11 @@ def optional_match_keys(names: Sequence[str | None]) -> list[str | None]:
 
 
 _WHOLE: Final = re.compile(r"[1-9][0-9]{7,14}")
-"""Pattern of a phone number that `phone_digits` would return unchanged."""
+"""Pattern of a phone number that needs no conversion to E.164 digits."""
 
 
 class Vocabulary:
-    """Parser of cells as words of a closed vocabulary. It ignores case."""
+    """Parser that turns cells into words of a closed vocabulary. It ignores case."""
 
     def __init__(
         self,
@@ -412,6 +418,7 @@ class Vocabulary:
         """Set the words that cells may have.
 
         name        name of the field
+        vocabulary  the allowed words
         also        meanings of further words; a mapping may replace them
         default     word for empty cells; None if unknown. It is not used if the mapping gives
                     another word or names the column
@@ -437,7 +444,8 @@ class Vocabulary:
         self._known: dict[str, str | None] = dict(self._meaning)
 
     def read(self, cells: Sequence[str]) -> list[str | None]:
-        """Return each cell's word; None for an empty cell without a default. Raises UnclearCell."""
+        """Return the word of each cell, or None for an empty cell without a default. Raise
+        UnclearCell for an unknown word."""
         known = self._known
         try:
             return [known[cell] for cell in cells]
@@ -460,15 +468,16 @@ _NATIONAL: Final = (
 
 
 class Phones:
-    """Parser of cells as E.164 digits."""
+    """Parser that turns cells with phone numbers into E.164 digits."""
 
     def __init__(self, country: str | None) -> None:
-        """Set the calling code for numbers with a leading zero."""
+        """Set the calling code for numbers with a leading zero. None means that such numbers are
+        unclear."""
         self._country = country
 
     def read(self, cells: Sequence[str]) -> list[str | None]:
-        """Return each cell's digits; None for an empty cell. Raises UnclearCell, whose message does
-        not contain the number."""
+        """Return each cell's digits, or None for an empty cell. Raise UnclearCell for an unclear
+        number; its message does not contain the number."""
         whole = _WHOLE.fullmatch
         return [None if not cell else cell if whole(cell) else self._one(cell) for cell in cells]
 
@@ -497,7 +506,8 @@ WATCHED: Final = frozenset(
         "payout",
     }
 )
-"""Fields with exact references, which are compared with a provider's, a shop's or a bank's."""
+"""Fields whose references must be exact, because they are compared with references of a provider, a
+shop or a bank."""
 
 # --- references that a spreadsheet shortened ------------------------------------------------------
 
@@ -519,7 +529,7 @@ class ShortenedReferences:
     """
 
     def __init__(self, columns: Mapping[str, tuple[int, str]]) -> None:
-        """Set each field's column: its index and name."""
+        """Set the column of each field as (index, name)."""
         self._columns = {key: column for key, column in columns.items() if key in WATCHED}
         self._rows: dict[str, list[int]] = defaultdict(list)
         self._found: dict[str, int] = defaultdict(int)
@@ -553,7 +563,7 @@ class ShortenedReferences:
                 self._ended[key] += [n for n, _ in zip(cut, range(SHOWN), strict=False)]
 
     def notes(self) -> Iterator[str]:
-        """Yield a sentence for each shortened column."""
+        """Yield a sentence for each column whose references are shortened."""
         for key, (_, name) in self._columns.items():
             rows, count = self._rows[key], self._found[key]
             if not count and key not in self._whole:
@@ -566,6 +576,7 @@ class ShortenedReferences:
 
 
 def listed_rows(rows: Sequence[int], count: int) -> str:
-    """Return a phrase with the first rows, which shows whether there are more."""
+    """Return a phrase that lists the first rows. If `count` is larger, the phrase says "such
+    as"."""
     named = ", ".join(f"{row:,}" for row in rows)
     return f", {'such as ' if count > len(rows) else ''}row {named}"

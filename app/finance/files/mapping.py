@@ -1,4 +1,6 @@
-"""The merchant's declarations about a file: column names, marks, dates, words. A TOML file.
+"""Read a mapping, which is a TOML file with the merchant's declarations about a file.
+
+A mapping declares names of columns, marks in numbers, forms of dates, and meanings of words:
 
 kind = "statement"         delimiter = ";"            encoding = "cp1252"
 sheet = "Orders"
@@ -71,15 +73,19 @@ from app.finance.files.dates import DATE_FORMS, DateForm, zone_of
 from app.finance.files.tables import DELIMITERS, UnclearCell, known_encoding
 
 MAX_BYTES: Final = 64 * 1024
-"""Maximum size in bytes of a mapping file. A file that fills a page has two thousand."""
+"""Maximum number of bytes in a mapping file. A mapping that fills a page has two thousand bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fields:
-    """Columns of a kind of file. Compared by identity, so that results can be cached.
+    """Columns of a kind of file. Two objects are equal only if they are identical, so that results
+    can be cached.
 
+    names     names of all columns
     words     the vocabulary of each column that holds words
     defaults  columns to which a mapping may give one value for all rows
+    amounts   columns that hold amounts
+    dates     columns that hold dates
     """
 
     names: Sequence[str]
@@ -98,14 +104,14 @@ class FirstOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedOf:
-    """Field made of several cells with a blank between them."""
+    """Field that joins the cells of several columns, with a blank between them."""
 
     names: Sequence[str]
 
 
 Signs = Literal["minus", "none", "any", "sum"]
 SIGNS: Final[tuple[Signs, ...]] = get_args(Signs)
-"""Notations of outgoing money.
+"""Ways in which a file writes outgoing money.
 
 - minus: a minus sign
 - none: no sign, because the row's type or the column shows the direction
@@ -116,8 +122,10 @@ SIGNS: Final[tuple[Signs, ...]] = get_args(Signs)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumOf:
-    """Amount made of columns that are added and subtracted.
+    """Amount that is made by adding and subtracting columns.
 
+    add          columns to add
+    subtract     columns to subtract
     sign         the column with the sum's direction; None for the sum's own sign
     plus, minus  words in that column that keep or reverse the sum's sign
     """
@@ -139,7 +147,7 @@ Made = FirstOf | JoinedOf | SumOf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """Rule that joins consecutive rows with equal or empty text in column `by`.
+    """Rule that joins consecutive rows if their text in the column `by` is equal or empty.
 
     The joined row has the first nonempty cell of each column, and the sums of the columns `sum`.
     """
@@ -150,15 +158,16 @@ class Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowRules:
-    """Rules for which rows of a file are its data.
+    """Rules that say which rows of a file are its data.
 
     heading_row  number of the row with the column names; None to find it; 0 for columns that are
                  named "1", "2" and so on
     skip_first   number of rows to skip after the heading
     skip_last    number of rows to skip at the end
-    empty        words, in small letters, for an empty cell
+    empty        words, in small letters, that stand for an empty cell
     keep         words by column; rows without one of these words are left out
     ignore       words by column; rows with one of these words are left out
+    fold         rule that joins consecutive rows, or None
     """
 
     heading_row: int | None = None
@@ -186,7 +195,8 @@ class RowRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileMapping:
-    """Valid mapping. Missing keys have default names and forms.
+    """Valid mapping, which says how to read the columns of a file. Missing keys have default names
+    and forms.
 
     kind    the kind of file; None if not stated
     signs   how the file writes outgoing money; None if not declared
@@ -249,7 +259,7 @@ def _known(read: Callable[[str], object]) -> AfterValidator:
 
 
 def one_or_more(value: Any) -> Sequence[str]:
-    """Return a list of texts as a tuple. Raises ValueError."""
+    """Return a list of nonempty texts as a tuple. Raise ValueError for any other value."""
     if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
         raise ValueError('must be texts in square brackets, such as ["Paid In"]')
     return tuple(value)
@@ -271,8 +281,8 @@ def _row_count(least: int) -> AfterValidator:
 
 
 def words_of_columns(value: Any) -> Mapping[str, Sequence[str]]:
-    """Return a section that lists texts for each column. Raises ValueError if it has another
-    form."""
+    """Return a section that lists texts for each column. Raise ValueError if the section has
+    another form."""
     if not isinstance(value, dict):
         raise ValueError(
             'must be a section with a list of words for each column, such as Status = ["Completed"]'
@@ -285,8 +295,8 @@ def words_of_columns(value: Any) -> Mapping[str, Sequence[str]]:
 
 _DIGITS_OR_MARKS: Final = re.compile(rf"[0-9(),+{re.escape(amounts.MINUS_SIGNS)}]")
 _NO_MARKS: Final = re.compile(r"[^\s.'’]")
-"""Pattern of a character that no number contains as a separator. A currency sign must contain
-one."""
+"""Pattern of a character that no number contains as a separator. A currency sign must contain such
+a character."""
 
 
 def _currencies_of_signs(value: Any) -> Mapping[str, str]:
@@ -342,7 +352,7 @@ class _FoldKeys(TomlTable):
 
 
 class MappingFile(TomlTable):
-    """Keys of every mapping file."""
+    """Keys that every mapping file may have."""
 
     kind: Literal["book", "statement", "bank"] | None = None
     heading_row: Annotated[Any, _row_count(0)] | None = None
@@ -423,10 +433,11 @@ def read_mapping(
     name: str = "the mapping",
     beside: Mapping[str, Any] | None = None,
 ) -> FileMapping:
-    """Parse a mapping file. Raises UsageError that lists all mistakes.
+    """Parse a mapping file. Raise UsageError that lists all mistakes.
 
-    name    name of the file in these sentences
-    beside  keys from outside the file, such as its encoding, which replace its own
+    fields  columns of this kind of file
+    name    name of the file in the error's sentences
+    beside  keys from outside the file, such as its encoding, which replace the file's own keys
     """
     return mapping_of(mapping_values(content, fields, name=name, beside=beside))
 
@@ -441,7 +452,9 @@ def mapping_values(
 ) -> Values:
     """Return the checked values of a mapping, or of a file with additional keys.
 
-    Raises the errors of `read_mapping`.
+    base  class with the keys of the file
+
+    Raise the errors of `read_mapping`.
     """
     try:
         return read_toml(

@@ -1,7 +1,7 @@
-"""Drafts a mapping from a person's choices about the columns of an unknown file.
+"""Draft a mapping from a person's choices about the columns of an unknown file.
 
-1 look    at the heading, the first rows, and the words of columns with few words
-2 draft   the mapping as TOML, the text of a mapping file
+1 look   show the heading, the first rows, and the words of columns with few words
+2 draft  write the mapping as TOML, the text of a mapping file
 """
 
 import json
@@ -21,7 +21,7 @@ MOST_ROWS: Final = 5
 MOST_CELL: Final = 60
 
 MOST_WORDS: Final = 10
-"""Maximum number of words whose meanings a person can state on the page."""
+"""Maximum number of words in a column whose meanings a person can state on the page."""
 
 IGNORED: Final = "ignore"
 
@@ -40,7 +40,8 @@ class TablePreview:
     words: Mapping[str, Sequence[str]]
 
     def suggested(self, name: str) -> str:
-        """Return the column whose name is most similar to a field's name; "" if none is similar."""
+        """Return the column whose name is most similar to a field's name. Return an empty text if
+        no name is similar."""
         plain = {tables.plain_name(each): each for each in self.columns}
         near = get_close_matches(tables.plain_name(name), plain, n=1, cutoff=0.75)
         return plain[near[0]] if near else ""
@@ -53,7 +54,8 @@ def preview_table(
     encoding: str | None = None,
     sheet: str | None = None,
 ) -> TablePreview:
-    """Return heading and first rows of an unknown file. Raises the errors of `open_table`."""
+    """Return the heading and the first rows of an unknown file. Raise the errors of
+    `open_table`."""
 
     def filled(row: Sequence[str]) -> int:
         return sum(1 for cell in row if cell.strip())
@@ -100,11 +102,11 @@ def _words_of(cells: Iterable[str]) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappingDraft:
-    """Choices of a person about the columns of a file.
+    """A person's choices about the columns of a file.
 
     columns   the chosen column of each field, or its position without a heading; may be empty
     less      the column to subtract, for each field of money that needs one
-    words     the meaning of each word in a field's column, or IGNORED, by field
+    words     for each field, the meaning of each word in its column, or IGNORED
     keys      other keys of a mapping, such as `dates`; empty values are left out
     defaults  value of each field for rows without one; empty values are left out
     """
@@ -118,7 +120,8 @@ class MappingDraft:
     defaults: Mapping[str, str] = field(default_factory=dict)
 
     def toml(self, fields: Fields, heading: Sequence[str]) -> str:
-        """Return the draft as a mapping file, which leaves out columns that were not chosen."""
+        """Return the draft as the text of a mapping file. Columns that were not chosen are left
+        out."""
         plain = {tables.plain_name(name) for name in heading}
         singles = {
             name: column

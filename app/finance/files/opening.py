@@ -1,4 +1,4 @@
-"""Opens a file as a table, in the format that its content shows, whatever its name."""
+"""Open a file as a table, in the format that its content shows, whatever its name."""
 
 import hashlib
 import json
@@ -19,18 +19,18 @@ from app.finance.files.workbooks import XlsxTable
 
 
 MAX_DIGITS: Final = 100
-"""Maximum characters of one number. An amount needs less than a third."""
+"""Maximum number of characters in one JSON number. An amount needs less than a third."""
 
 MAX_BROKEN: Final = 100
-"""Number of broken lines at the start of JSON Lines above which the file may have another format.
-It is refused if these are also more than half of the first lines."""
+"""Maximum number of broken lines at the start of a JSON Lines file. Beyond it, the file is refused
+if most of its first lines are broken, because it may have another format."""
 
 _BrokenLine = tuple[str, str]
-"""(sentence on why the line is no JSON object, the line)"""
+"""Line that is no JSON object: (sentence that says why, the line)."""
 
 
 class JsonLines:
-    """JSON Lines file. Its heading has the names in the first BATCH lines."""
+    """JSON Lines file as a table. Its heading has the names in the first BATCH lines."""
 
     heading_row = 1
     of_ours = False
@@ -39,7 +39,8 @@ class JsonLines:
     periods: Sequence[tables.StatedPeriod] = ()
 
     def __init__(self, path: Path, *, encoding: str | None, names: Sequence[str]) -> None:
-        """Set the path, the encoding, and the columns to read."""
+        """Set the path, the encoding, and the columns to read. Raise RefusedTable if the file is
+        not JSON Lines or has none of the columns."""
         self._path, self._encoding = path, tables.encoding_of(path, encoding)
         wanted = {tables.plain_name(name) for name in names}
         first = list(islice(self._objects(), tables.BATCH))
@@ -189,11 +190,12 @@ def open_table(
     *,
     check: Check | None = None,
 ) -> tables.SourceTable:
-    """Open the table in a file. It yields only the rows that are data.
+    """Open the table in a file. The table yields only rows that are data.
 
-    check  function that examines the table's heading first
+    fields  columns of this kind of file
+    check   function that examines the table's heading first
 
-    Raises RefusedTable, NotFoundError or UsageError for a file without a table, and OSError for an
+    Raise RefusedTable, NotFoundError or UsageError for a file without a table, and OSError for an
     unreadable file.
     """
     form, names = format_of(path), mapping.looked_for(fields)
@@ -224,7 +226,8 @@ def open_table(
 def as_mapped(
     table: tables.SourceTable, mapping: FileMapping, fields: Fields, *, check: Check | None
 ) -> tables.SourceTable:
-    """Apply the mapping's row rules to an open table. Raises the errors of `check` and `Shaped`."""
+    """Apply the mapping's row rules to an open table. Raise the errors of `check`, and RefusedTable
+    if the rules do not fit the table."""
     if check is not None:
         check(table)
     if mapping.shape.changes_rows or mapping.rows is not None:
@@ -271,16 +274,16 @@ _OTHER_FORMS: Final = (
 
 
 def no_table(start: bytes) -> str | None:
-    """Return a sentence if the first bytes belong to a file without a table; None for other
-    files."""
+    """Return a sentence if the first bytes belong to a kind of file that has no table. Return None
+    for any other file."""
     text = _MARK.sub(b"", start).replace(b"\0", b"")  # of UTF-16
     found = (sentence for pattern, sentence in _NO_TABLES if pattern.match(text))
     return next(found, None)
 
 
 def _old_office(path: Path) -> str:
-    """Return a sentence on what an old Office file contains. The names in its directory show this
-    ([MS-CFB] 2.2)."""
+    """Return a sentence on what an old Office file contains. The names in the file's directory show
+    this ([MS-CFB] 2.2)."""
     with path.open("rb") as file:
         header = file.read(512)
         sector = 1 << min(int.from_bytes(header[30:32], "little"), 12)
@@ -291,7 +294,7 @@ def _old_office(path: Path) -> str:
 
 
 def format_of(path: Path) -> Literal["workbook", "json_lines", "text"]:
-    """Return a file's format by its first bytes. Raises the errors of `open_table`."""
+    """Return the format that a file's first bytes show. Raise the errors of `open_table`."""
     start = start_of(path)
     what = _old_office(path) if start.startswith(_OLD_OFFICE) else no_table(start)
     if what is not None:
@@ -324,7 +327,8 @@ def file_digest(path: Path) -> str:
 
 
 def start_of(path: Path) -> bytes:
-    """Return the first 512 bytes of a file. Raises NotFoundError, UsageError or RefusedTable."""
+    """Return the first 512 bytes of a file. Raise NotFoundError if there is no file, UsageError if
+    the path is not a file, and RefusedTable if the file is too large."""
     if not path.exists():
         raise NotFoundError(f"there is no file {path.name}")
     if not path.is_file():

@@ -1,7 +1,8 @@
-"""Row functions of presets, for exports that the keys of a mapping cannot describe.
+"""Convert the rows of exports that the keys of a mapping cannot describe.
 
-A preset names its function with `rows`. The function adds columns, joins rows or leaves rows out. A
-function that adds no column must be idempotent: applied to its own results, it changes nothing.
+A preset names its row function with the key `rows`. The function adds columns, joins rows or leaves
+rows out. A function that adds no column must be idempotent: applied to its own results, it changes
+nothing.
 """
 
 import re
@@ -17,17 +18,20 @@ from app.finance.files import tables
 from app.finance.files.amounts import MINUS_SIGNS
 
 Row = tuple[int, Sequence[str]]
-"""(row number, cells)"""
+"""Row of a table: (row number, cells)."""
 
 AddUp = Callable[[Sequence[str], Sequence[str]], str]
-"""Function that adds the first cells and subtracts the second cells. Raises UnclearCell."""
+"""Function that adds the first cells and subtracts the second cells. It raises UnclearCell for an
+unclear amount."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeRows:
-    """Rows of one table for a preset's row function, which fills `broken`, `ignored` and `notes`.
+    """Rows of one table that a preset's row function converts. The function fills `broken`,
+    `ignored` and `notes`.
 
     places   index of each column that the function reads and the file has
+    add_up   function that adds and subtracts cells
     broken   the problem of each unclear row, by row number
     ignored  number of rows left out, by column and word
     notes    sentences on the whole file
@@ -41,7 +45,8 @@ class MadeRows:
     notes: list[str] = field(default_factory=list)
 
     def cell(self, row: Sequence[str], name: str) -> str:
-        """Return a row's cell; empty if the file lacks the column."""
+        """Return the cell of a row in a named column. Return an empty text if the file lacks the
+        column."""
         return row[self.places[name]].strip() if name in self.places else ""
 
     def changed(self, row: Sequence[str], name: str, cell: str) -> Sequence[str]:
@@ -54,11 +59,12 @@ class MadeRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFunction:
-    """Row function with its columns.
+    """Function that converts the rows of an export, with the columns that it uses.
 
     reads     required columns
     may_read  optional columns
     adds      new columns
+    make      the function itself
     """
 
     reads: Sequence[str]
@@ -73,7 +79,8 @@ Amazon pays to the authorities is not part of the sum."""
 
 
 _WHOLE_AMOUNT: Final = "TransactionTotalAmount"
-"""Text that Amazon writes as the description of an amount if the type alone describes it."""
+"""Text that Amazon writes as the description of an amount if the type alone describes the
+amount."""
 
 
 def _amazon_settlement(table: MadeRows) -> Iterator[Row]:
@@ -169,13 +176,13 @@ _BALANCE_KEPT: Final = frozenset({
 
 
 def _paypal_activity(table: MadeRows) -> Iterator[Row]:
-    """Convert PayPal's activity.
+    """Convert the rows of PayPal's activity report.
 
     - Leave out rows that do not change the balance. The column "Balance Impact" shows this or, if
       it is missing, the status.
-    - Turn purchases by the merchant, and refunds of them, into disbursements. They have the same
-      types as customers' payments: an outgoing payment is a purchase by the merchant, and an
-      incoming refund is a refund of one.
+    - Turn purchases by the merchant, and refunds of these purchases, into disbursements. They have
+      the same types as customers' payments: an outgoing payment is a purchase by the merchant, and
+      an incoming refund is a refund of such a purchase.
     """
     column, kept, changed = "Status", _BALANCE_KEPT, _BALANCE_CHANGED
     if "Balance Impact" in table.places:
@@ -213,7 +220,7 @@ def _paypal_activity(table: MadeRows) -> Iterator[Row]:
 
 
 def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
-    """Convert M-PESA's portal export.
+    """Convert the rows of an export from M-PESA's portal.
 
     - Turn a row into a fee if its details end with "charge". Such rows have the type of a payment.
     - Turn a payment to a person into a refund if it names a linked transaction.
@@ -231,12 +238,12 @@ def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
 
 
 MAX_LINKED: Final = 200_000
-"""Maximum number of remembered transactions. They take about 50 MB. Refunds of further transactions
-get no payment."""
+"""Maximum number of remembered transactions, which take about 50 MB. Refunds of further
+transactions get no payment."""
 
 
 def _square_transactions(table: MadeRows) -> Iterator[Row]:
-    """Add to each refund the payment of its transaction, if there is only one. Yield refunds last,
+    """Add to each refund the payment of its transaction, if there is only one. Refunds come last,
     because the file has the newest rows first."""
     payments: dict[str, str] = {}
     refunds: list[Row] = []

@@ -1,4 +1,4 @@
-"""Presets, which are mappings for widely used exports, and the choice of how to read a file.
+"""Define presets, which are mappings for widely used exports, and choose how to read a file.
 
 A preset is a mapping with a kind of file, the columns that identify the export's heading, and the
 sources of its facts. `../presets/README.md` says how to write a preset.
@@ -47,7 +47,7 @@ from app.finance.files.preset_rows import ROW_FUNCTIONS
 SHIPPED: Final = Path(__file__).parents[1] / "presets"
 
 NO_PRESET: Final = "none"
-"""Preset name that means: use no preset, and read the file by the usual column names."""
+"""Preset name which says that no preset is used and the file is read by the usual column names."""
 
 PresetKind = Literal["book", "statement", "bank"]
 
@@ -71,10 +71,11 @@ COMMANDS: Final[Mapping[PresetKind, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportColumns:
-    """Columns by which an export is recognized.
+    """Columns by which an export is recognized. A plain name is a column's name without case,
+    blanks and underscores.
 
     names    the columns' names in the file, by plain name
-    needed   groups of plain names; a heading has at least one name of each group
+    needed   groups of plain names; a heading must have at least one name of each group
     without  plain names of columns that only other exports have
     """
 
@@ -83,7 +84,8 @@ class ExportColumns:
     without: frozenset[str] = frozenset()
 
     def missing(self, heading: Collection[str]) -> list[str]:
-        """Return the required columns that the heading lacks, alternatives as `A or B`."""
+        """Return the required columns that the heading lacks. Alternative columns are written as `A
+        or B`."""
         return [
             " or ".join(self.names[name] for name in either)
             for either in self.needed
@@ -95,7 +97,7 @@ class ExportColumns:
 
 
 def export_columns(values: Mapping[str, Any]) -> ExportColumns:
-    """Return the columns that a mapping or preset reads."""
+    """Return the columns that a mapping or preset reads, so that its export can be recognized."""
     if values.get("heading_row") == 0:
         return ExportColumns(names={}, needed=())
     optional, recognize = values.get("optional", ()), values.get("recognize", {})
@@ -131,12 +133,12 @@ def export_columns(values: Mapping[str, Any]) -> ExportColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """Export that can be recognized.
+    """Export of a program or provider that can be recognized by its columns.
 
-    title     the name that its maker uses
+    title     name that the export's maker uses
     profiles  profiles of the provider that makes this statement
     account   place of the account in the file: after a `label`, or in a `column`
-    sheet     the sheet of the workbook; None for the first visible sheet
+    sheet     sheet of the workbook; None for the first visible sheet
     """
 
     name: str
@@ -150,13 +152,14 @@ class Export:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset(Export):
-    """Mapping of one export. `source` says where its column names are documented."""
+    """Shipped or custom mapping of one export. Its `source` says where the column names are
+    documented."""
 
     source: Sequence[str]
     mapping: FileMapping
 
     def check(self, table: tables.SourceTable) -> None:
-        """Raise RefusedTable for a table of another export."""
+        """Raise RefusedTable if the table comes from another export."""
         if missing := self.columns.missing({tables.plain_name(name) for name in table.heading}):
             raise tables.RefusedTable(
                 table.heading_row,
@@ -206,7 +209,8 @@ def shipped_presets() -> list[str]:
 def preset_text(name_or_path: str) -> str:
     """Return the text of a preset's file.
 
-    A name with a `/` or the ending `.toml` is a path. Raises NotFoundError or UsageError.
+    A name with a `/` or the ending `.toml` is a path. Raise NotFoundError if there is no such file,
+    and UsageError if the file cannot be read.
     """
     path = _path_of(name_or_path)
     try:
@@ -237,7 +241,7 @@ def load_preset(name_or_path: str, *, beside: Mapping[str, Any] | None = None) -
 
     beside  keys that replace the file's keys
 
-    Raises UsageError that lists all mistakes, and the errors of `preset_text`.
+    Raise UsageError that lists all mistakes, and the errors of `preset_text`.
     """
     path = _path_of(name_or_path)
     return read_preset(path.stem, preset_text(name_or_path), file=path.name, beside=beside)
@@ -246,7 +250,11 @@ def load_preset(name_or_path: str, *, beside: Mapping[str, Any] | None = None) -
 def read_preset(
     name: str, text: str, *, file: str, beside: Mapping[str, Any] | None = None
 ) -> Preset:
-    """Parse the text of a preset. Raises UsageError that lists all mistakes."""
+    """Parse the text of a preset. Raise UsageError that lists all mistakes.
+
+    file    name of the file in the error's sentences
+    beside  keys that replace the file's keys
+    """
     kind = _key_of(text, "kind")
     fields = next((known for each, known in KINDS.items() if each == kind), books.BookForm.FIELDS)
     values = mapping_values(text.encode(), fields, name=file, beside=beside, base=_PresetFile)
@@ -283,7 +291,7 @@ def list_presets() -> list[dict[str, Any]]:
 
 
 def show_preset(name_or_path: str) -> dict[str, Any]:
-    """Return a preset and the text of its file, which a person can copy and change. Raises the
+    """Return a preset with the text of its file, which a person can copy and change. Raise the
     errors of `load_preset`."""
     preset = load_preset(name_or_path)
     return {
@@ -305,7 +313,7 @@ class Recognized:
     """Export that fits the heading of a file.
 
     columns   columns of the heading that the preset reads
-    row       the heading's row
+    row       number of the heading's row
     accounts  the provider's accounts that the first rows name
     """
 
@@ -323,7 +331,7 @@ class Recognized:
 
 
 FirstRow = tuple[int, Sequence[str]]
-"""(row number, cells) of a row that may be the heading."""
+"""Row that may be the heading: (row number, cells)."""
 
 
 def recognized(
@@ -333,7 +341,8 @@ def recognized(
     encoding: str | None = None,
     sheet: str | None = None,
 ) -> list[Recognized]:
-    """Return the shipped presets that fit a file; none for an unreadable file."""
+    """Return the shipped presets that fit a file. Return an empty list if the file cannot be
+    read."""
     try:
         return recognized_in(first_rows(path, encoding=encoding, sheet=sheet), kind=kind)
     except (tables.RefusedTable, TallyhookError, OSError):
@@ -345,8 +354,8 @@ def recognized_in(
 ) -> list[Recognized]:
     """Return the exports that fit one of the first rows of a file.
 
-    An export fits a heading that has all needed columns. If several fit, only those that read the
-    most columns are returned.
+    An export fits a heading that has all needed columns. If several exports fit, only the exports
+    that read the most columns are returned.
 
     among  the exports to try; None for the shipped presets
     kind   kind of exports to try; None for all kinds
@@ -381,15 +390,15 @@ def _plain_rows(rows: Sequence[FirstRow]) -> Iterator[tuple[int, Sequence[str], 
 
 
 NEARLY: Final = 3
-"""Divisor for a preset that nearly fits: fewer than a third of the columns that it needs are
+"""Divisor that says when a preset nearly fits. Fewer than a third of its needed columns may be
 missing."""
 
 
 def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> list[str]:
     """Return a sentence on the preset that fits best although some columns are missing.
 
-    The best preset lacks the fewest columns. Among equals, it is the one that finds the most
-    columns. If several presets are still equal, each has a sentence.
+    The best preset lacks the fewest columns and, among equals, finds the most columns. If several
+    presets are still equal, each has a sentence.
     """
     near: dict[tuple[int, int], dict[str, str]] = {}
     for _, _, plain in _plain_rows(rows):
@@ -410,12 +419,13 @@ def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> l
 
 @cache
 def shipped_exports() -> Sequence[Export]:
-    """Return all shipped presets by name, without checking them: checks take a second."""
+    """Return all shipped presets, sorted by name. They are not checked, because the checks take a
+    second."""
     return [export_in(name, preset_text(name)) for name in shipped_presets()]
 
 
 def export_in(name: str, text: str, *, kind: Any = None) -> Export:
-    """Return the export of a valid preset or mapping.
+    """Return the export that a valid preset or mapping describes.
 
     kind  the kind of file if the text states none
     """
@@ -453,8 +463,8 @@ def _accounts(
 def first_rows(
     path: Path, *, encoding: str | None = None, sheet: str | None = None
 ) -> list[FirstRow]:
-    """Return the first rows of a file, each split by every possible delimiter. One of them may be
-    the heading."""
+    """Return the first rows of a file, each split by every possible delimiter. One of these rows
+    may be the heading."""
     return list(_first_rows(path, encoding, sheet))
 
 
@@ -482,9 +492,10 @@ def _first_rows(path: Path, encoding: str | None, sheet: str | None) -> Iterator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingRequest:
-    """File with the caller's declarations, which replace a mapping's keys.
+    """File to read, with the caller's declarations, which replace keys of a mapping.
 
     inside    path of the unpacked table in a container, or None
+    mapping   path of a mapping file, or None
     content   the mapping's text, which is used instead of the file `mapping`
     preset    a preset's name or path, or NO_PRESET; None for the preset that fits the heading
     currency  the currency of rows that state none
@@ -512,7 +523,7 @@ class ReadingRequest:
 
 
 class OpenTable(Protocol):
-    """Function like `open_table`, perhaps for more formats."""
+    """Function that opens a file as a table, like `open_table`, perhaps in more formats."""
 
     def __call__(
         self,
@@ -528,8 +539,9 @@ class OpenTable(Protocol):
 class ChosenReading:
     """Chosen way to read a file.
 
-    preset  the preset of the mapping, if any
-    notes   sentences on the choice and on the file
+    mapping  how to read the file's columns
+    preset   preset that contains the mapping, or None
+    notes    sentences on the choice and on the file
     """
 
     mapping: FileMapping
@@ -539,15 +551,15 @@ class ChosenReading:
     def open(
         self, path: Path, form: line_forms.LineForm, *, opens: OpenTable = opening.open_table
     ) -> tables.SourceTable:
-        """Open the file's table. Raises RefusedTable if the file comes from another export than the
-        preset's, and the errors of `open_table`."""
+        """Open the file's table. Raise RefusedTable if the file does not come from the preset's
+        export, and the errors of `open_table`."""
         check = None if self.preset is None else self.preset.check
         return opens(path, self.mapping, form.FIELDS, check=check)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingDefaults:
-    """Settings for what a file's mapping does not state; None for unknown.
+    """Settings for what a file's mapping does not state. None means that the setting is unknown.
 
     zone           zone of times without one
     phone_country  calling code of phone numbers without one
@@ -557,7 +569,7 @@ class ReadingDefaults:
     phone_country: str | None = None
 
     def beside(self, found: ChosenReading) -> ChosenReading:
-        """Return a copy of a reading with these defaults for missing values."""
+        """Return a copy of a chosen reading, with these defaults for missing values."""
         mapping = replace(
             found.mapping,
             zone=self.zone if found.mapping.zone is None else found.mapping.zone,
@@ -569,9 +581,12 @@ class ReadingDefaults:
 def choose(
     request: ReadingRequest, kind: PresetKind, *, unstated: ReadingDefaults
 ) -> ChosenReading:
-    """Choose how to read a file: by the request, by the preset that fits, or by usual column names.
+    """Choose how to read a file: by the request, by the preset that fits, or by the usual column
+    names.
 
-    Raises UsageError or NotFoundError for an invalid mapping or preset, and UsageError if several
+    unstated  settings for what the mapping does not state
+
+    Raise UsageError or NotFoundError for an invalid mapping or preset, and UsageError if several
     presets fit.
     """
     if request.mapped and request.preset is not None:
@@ -654,7 +669,7 @@ def _in_currency(mapping: FileMapping, request: ReadingRequest) -> FileMapping:
 
 
 def requested_reading(request: ReadingRequest, fields: Fields) -> ChosenReading:
-    """Return the requested mapping, or a mapping by usual column names. Raises the errors of
+    """Return the requested mapping, or a mapping by the usual column names. Raise the errors of
     `choose`."""
     content = request.content.encode()
     if request.mapping is not None and not content:
@@ -673,7 +688,7 @@ def requested_reading(request: ReadingRequest, fields: Fields) -> ChosenReading:
 def reading_in(
     content: bytes, fields: Fields, *, name: str, beside: Mapping[str, Any] | None = None
 ) -> ChosenReading:
-    """Parse a mapping or preset. Raises UsageError that lists all mistakes."""
+    """Parse a mapping or a preset. Raise UsageError that lists all mistakes."""
     known = next(each for each, theirs in KINDS.items() if theirs is fields)
     text = content.decode(errors="replace")
     if (kind := _key_of(text, "kind")) not in (None, known):

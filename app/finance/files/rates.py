@@ -1,4 +1,4 @@
-"""Files of exchange rates: `date,currency,rate`, or the European Central Bank's history.
+"""Read files of exchange rates: `date,currency,rate`, or the European Central Bank's history.
 
 date,currency,rate                    one unit of the currency in the merchant's currency
 2026-10-01,KES,0.0067
@@ -23,7 +23,8 @@ from reconcile.money import is_currency
 from reconcile.reporting.own_currency import Rates
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""Maximum bytes of a file. The central bank's history since 1999 has two million bytes."""
+"""Maximum number of bytes in a file of rates. The central bank's history since 1999 has two million
+bytes."""
 
 _EURO: Final = "EUR"
 _RATE: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?", re.ASCII)
@@ -33,8 +34,8 @@ Table = Mapping[str, tuple[tuple[str, Fraction], ...]]
 
 
 def merchant_rates(settings: ReportsSettings) -> Rates | None:
-    """Return the rates to the merchant's currency; None if the merchant has no currency. Raises
-    ConfigurationError."""
+    """Return the rates to the merchant's currency, or None if no such currency is set. Raise
+    ConfigurationError if the file of rates is invalid."""
     if settings.currency is None:
         return None
     by_day = {} if settings.rates is None else read_rates(settings.rates, settings.currency)
@@ -42,7 +43,8 @@ def merchant_rates(settings: ReportsSettings) -> Rates | None:
 
 
 def read_rates(path: Path, own: str) -> Table:
-    """Return each currency's rates to `own` by ascending day. Raises ConfigurationError."""
+    """Return, for each currency, its rates to the currency `own`, sorted by day. Raise
+    ConfigurationError if the file is invalid."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ConfigurationError([f"{path}: is larger than {MAX_BYTES // 1024 // 1024} MiB"])
@@ -53,7 +55,7 @@ def read_rates(path: Path, own: str) -> Table:
 
 
 def rates_of(text: str, own: str, *, name: str = "the file of rates") -> Table:
-    """Parse a file of rates. Raises ConfigurationError."""
+    """Parse the text of a file of rates. Raise ConfigurationError that names the mistakes."""
     found: dict[str, dict[str, Fraction]] = {}
     rows = csv.reader(text.splitlines())
     try:
