@@ -1,7 +1,7 @@
-"""Types of the settings' values, and the functions that parse and validate them.
+"""Types of the settings' values, and the functions that parse and check them.
 
-Each function raises ValueError with a sentence on what the value must be. No sentence contains the
-value, because any value could be a secret in the wrong place.
+Each function raises ValueError with a sentence about what the value must be. The sentence never
+quotes the value, because any value could be a misplaced secret.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from reconcile.transparency.cosignatures import VerifierKey, read_cosigner
 _ANYBODY: Final = "lets any sender forge its address; list the proxies' addresses"
 
 _WIDEST: Final = {4: 8, 6: 7}
-"""Minimum prefix length of a trusted network, by IP version. The widest private networks are
+"""Minimum prefix length of a trusted network, for each IP version. The widest private networks are
 10.0.0.0/8 and fc00::/7."""
 
 
 def lowered(value: Any) -> Any:
-    """Return a text in lower case without surrounding spaces, and other values unchanged."""
+    """Return a text in lower case without surrounding spaces. Return any other value unchanged."""
     return value.strip().lower() if isinstance(value, str) else value
 
 
@@ -41,13 +41,14 @@ Role = Literal["finance", "support", "admin", "viewer"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 _CALLING_CODE: Final = re.compile("[1-9][0-9]{0,2}", re.ASCII)
-"""Pattern of a country's calling code (ITU-T E.164)."""
+"""Pattern of a country's calling code (ITU-T E.164), without the plus sign."""
 
 _SWITCHED: Final = {"true": "on", "1": "on", "yes": "on", "false": "off", "0": "off", "no": "off"}
 
 
 def switched(value: Any) -> Any:
-    """Convert a boolean, or a word for on or off, to `on` or `off`; other values stay unchanged."""
+    """Convert a boolean, or a word such as `yes` or `false`, to `on` or `off`. Return any other
+    value unchanged."""
     if isinstance(value, bool):
         return "on" if value else "off"
     word = lowered(value)
@@ -55,7 +56,8 @@ def switched(value: Any) -> Any:
 
 
 def listed(value: Any) -> Any:
-    """Return the texts in a JSON list, or in a text with commas."""
+    """Split a JSON list, or a text with commas, into its texts. Return a value that is no text
+    unchanged. Raise ValueError for an invalid list."""
     if not isinstance(value, str):
         return value
     if not value.lstrip().startswith("["):
@@ -70,10 +72,10 @@ def listed(value: Any) -> Any:
 
 
 class DatedSecret(SecretStr):
-    """Secret that may expire: `SECRET until 2026-12-01T00:00:00Z`. `until` is None if it never
-    expires.
+    """Secret with an optional expiry, written as `SECRET until 2026-12-01T00:00:00Z`. `until` is
+    None if the secret never expires.
 
-    Raises ValueError if the end is not an RFC 3339 moment in UTC.
+    Raises ValueError if the expiry is not an RFC 3339 moment in UTC.
     """
 
     def __init__(self, secret_value: str) -> None:
@@ -88,7 +90,7 @@ class DatedSecret(SecretStr):
 
 
 def secrets(value: Any) -> Any:
-    """Return the secrets in a text that `listed` parses, with their expiry."""
+    """Parse a list of secrets, each of which may state its expiry."""
     texts = listed(value)
     if not isinstance(texts, list | tuple):
         return texts
@@ -96,7 +98,8 @@ def secrets(value: Any) -> Any:
 
 
 def addresses(value: Any) -> Any:
-    """Parse secret addresses as `secrets` does. Each must be able to end a URL's path."""
+    """Parse a list of secret addresses, each of which may state its expiry. Raise ValueError for an
+    address that cannot end a URL's path."""
     found = secrets(value)
     for each in found if isinstance(found, list) else ():
         if not _ADDRESS_END.fullmatch(each.get_secret_value()):
@@ -107,7 +110,7 @@ def addresses(value: Any) -> Any:
 
 
 def named(value: Any) -> Any:
-    """Parse a JSON object whose values are texts."""
+    """Parse a JSON object whose values are texts. Raise ValueError for anything else."""
     if not isinstance(value, str):
         return value
     found = _object_in(value)
@@ -117,7 +120,7 @@ def named(value: Any) -> Any:
 
 
 def accounts(value: Any) -> Any:
-    """Parse the name of an account or payment method, or a JSON list of names."""
+    """Parse one name of an account or payment method, or a JSON list of names."""
     if not isinstance(value, str):
         return value
     found = listed(value) if value.lstrip().startswith("[") else [value]
@@ -129,12 +132,12 @@ def accounts(value: Any) -> Any:
 
 
 MAX_ONLY: Final = 20
-"""Maximum number of members of an event by which a source recognizes the payments of our shop."""
+"""Maximum number of members of an event that a source may use to recognize our shop's payments."""
 
 
 def only(value: Any) -> Any:
-    """Parse a JSON object that maps names of members to lists of values. A source's event belongs
-    to our shop if its members have these values."""
+    """Parse a JSON object that lists, for members of an event, the values of our shop. An event
+    with these values belongs to our shop."""
     if not isinstance(value, str):
         return value
     found = _object_in(value) or {}
@@ -161,10 +164,10 @@ def _object_in(text: str) -> dict[str, Any] | None:
 
 
 def networks(value: Any) -> Any:
-    """Parse the IP addresses or networks of proxies.
+    """Parse the IP addresses or networks of trusted proxies.
 
-    Only a listed proxy can state another address for the sender. `*` would let every sender choose
-    its address.
+    Raises ValueError for `*` and for very wide networks, because any sender could then state a
+    false address.
     """
     found = []
     for text in filter(None, listed(value)):
@@ -184,7 +187,8 @@ def networks(value: Any) -> Any:
 
 
 def base_url(value: Any) -> Any:
-    """Validate an http or https URL of a host and a path, and remove a final slash."""
+    """Return an http or https URL without a final slash. Raise ValueError for a URL with a user, a
+    password, a query or a fragment."""
     if not isinstance(value, str):
         return value
     parts = _split(value)
@@ -197,7 +201,8 @@ def base_url(value: Any) -> Any:
 
 
 def endpoint_url(value: Any) -> Any:
-    """Validate an endpoint's http or https URL, with path and query."""
+    """Return an endpoint's http or https URL, which may have a path and a query. Raise ValueError
+    for a URL with a user, a password or a fragment."""
     if not isinstance(value, str):
         return value
     parts = _split(value)
@@ -213,7 +218,8 @@ def _lower_scheme(parts: SplitResult, value: str) -> str:
 
 
 def public_url(value: Any) -> Any:
-    """Validate a URL as `base_url` does, or accept an empty value. Refuse a source's path."""
+    """Return the service's http or https address, or an empty value. Raise ValueError if the
+    address ends with the path of a source's webhooks."""
     found = value if value == "" else base_url(value)
     if isinstance(found, str) and urlsplit(found).path.split("/")[-2:-1] == ["webhooks"]:
         raise ValueError(
@@ -224,7 +230,8 @@ def public_url(value: Any) -> Any:
 
 
 def https_url(value: Any) -> Any:
-    """Validate an https address without a path, or accept an empty value."""
+    """Return an https address in lower case, or an empty value. Raise ValueError for an address
+    with a path."""
     if value == "" or not isinstance(value, str):
         return value
     found = str(base_url(value)).lower()
@@ -234,8 +241,8 @@ def https_url(value: Any) -> Any:
 
 
 def issuer(value: Any) -> Any:
-    """Validate the URL of a provider of accounts. It must use https or name this machine. Keep a
-    final slash, because the provider's tokens state exactly this text."""
+    """Return the URL of a sign-in provider, which must use https or name this machine. A final
+    slash stays, because the provider's tokens state exactly this text."""
     if not isinstance(value, str):
         return value
     found = str(base_url(value))
@@ -245,11 +252,11 @@ def issuer(value: Any) -> Any:
 
 
 MAX_ROLES: Final = 100
-"""Maximum number of claim values that can be mapped to roles."""
+"""Maximum number of claim values for which the settings may name a role."""
 
 
 def roles(value: Any) -> Any:
-    """Parse a JSON object that maps claim values to roles."""
+    """Parse a JSON object that states the operator's role for each value of a claim."""
     if not isinstance(value, str):
         return value
     found = _object_in(value) or {}
@@ -262,7 +269,7 @@ def roles(value: Any) -> Any:
 
 
 def words(value: Any) -> Any:
-    """Parse a list of words as `listed` does."""
+    """Parse a list of words. Raise ValueError for an empty word or a word with spaces."""
     texts = listed(value)
     if isinstance(texts, list) and any(not each or len(each.split()) != 1 for each in texts):
         raise ValueError("must be names without spaces, separated by commas")
@@ -270,7 +277,7 @@ def words(value: Any) -> Any:
 
 
 def domains(value: Any) -> Any:
-    """Parse a list of mail domains, in lower case."""
+    """Parse a list of mail domains and return the domains in lower case."""
     texts = words(value)
     if isinstance(texts, list) and not all(_HOST.fullmatch(each) for each in texts):
         raise ValueError("must be mail domains, such as shop.example")
@@ -278,7 +285,7 @@ def domains(value: Any) -> Any:
 
 
 def calling_code(value: Any) -> Any:
-    """Validate a country's calling code, and return it without a plus sign."""
+    """Return a country's calling code without a plus sign. Raise ValueError for an invalid code."""
     text = value.strip().removeprefix("+") if isinstance(value, str) else value
     if isinstance(text, str) and text and not _CALLING_CODE.fullmatch(text):
         raise ValueError("must be a calling code: 1 to 3 digits, such as 254")
@@ -286,7 +293,7 @@ def calling_code(value: Any) -> Any:
 
 
 def time_zone(value: Any) -> Any:
-    """Validate a time zone's name or an empty value."""
+    """Return a time zone's name or an empty value. Raise ValueError for an unknown time zone."""
     if not isinstance(value, str) or value in ("UTC", ""):
         return value
     try:
@@ -310,7 +317,7 @@ def currency(value: Any) -> Any:
 
 
 def mail_server_place(value: Any) -> Any:
-    """Validate a host with an optional port, by default 587."""
+    """Return the host and port of a mail server. The port is 587 if none is stated."""
     if not isinstance(value, str):
         return value
     host, _, port = value.strip().partition(":")
@@ -326,7 +333,7 @@ def mail_address(value: Any) -> Any:
 
 
 def mail_addresses(value: Any) -> Any:
-    """Parse 1 to 20 mail addresses separated by commas."""
+    """Parse 1 to 20 mail addresses that are separated by commas."""
     if not isinstance(value, str):
         return value
     found = tuple(mail_address(each) for each in value.split(",") if each.strip())
@@ -336,13 +343,16 @@ def mail_addresses(value: Any) -> Any:
 
 
 MAX_WITNESSES: Final = 16
-"""Maximum number of witnesses. Every verifier must accept a note with so many signatures (C2SP
-signed-note)."""
+"""Maximum number of witnesses. Every verifier must accept a note with 16 witnesses' signatures
+(C2SP signed-note)."""
 
 
 def witnesses(value: Any) -> Any:
-    """Parse a list of witnesses, each written `KEY URL`. KEY is a verifier key, and URL is the
-    address without `/add-checkpoint`. The error reports all mistakes."""
+    """Parse a list of witnesses, each written `KEY URL`. The error reports all mistakes together.
+
+    KEY  the witness's verifier key
+    URL  the witness's address without `/add-checkpoint`
+    """
     texts = listed(value)
     if not isinstance(texts, list | tuple):
         return texts
@@ -421,8 +431,8 @@ Networks = Annotated[tuple[str, ...], BeforeValidator(networks)]
 
 
 def text_like(pattern: str, sentence: str) -> BeforeValidator:
-    """Return a validator that removes surrounding spaces from a text. The validator raises
-    ValueError with the sentence unless the whole text matches the pattern."""
+    """Return a validator for texts of a given pattern. The validator removes surrounding spaces,
+    and raises ValueError with the sentence for a text that does not match."""
 
     def validated(value: Any) -> Any:
         if not isinstance(value, str):

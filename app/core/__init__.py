@@ -1,5 +1,5 @@
-"""Foundations for all other packages: clock, ids, errors, logs, masking, pages. Imports no other
-package of `app`."""
+"""Foundations for all other packages: clock, ids, errors, logs, masking and pages. This package
+imports no other package of `app`."""
 
 __all__ = (
     "alarm",

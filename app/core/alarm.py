@@ -1,4 +1,4 @@
-"""Alarms of the watchdog about problems that no other part of the program reports."""
+"""Alarms about problems that the program's watchdog finds and no other part reports."""
 
 from dataclasses import dataclass
 
@@ -11,9 +11,9 @@ class Alarm:
 
     reason    code for the log
     problem   what is wrong, and where, without the full stop
-    do        next step; further sentences may follow it, the last without its full stop
-    pressing  True if something is certainly wrong; False if a person must judge that
-    since     when the problem began; None if unknown
+    do        the next step; more sentences may follow, the last without its full stop
+    pressing  True if something is certainly wrong; False if a person must judge the problem
+    since     time at which the problem began; None if unknown
     """
 
     reason: str
@@ -24,5 +24,5 @@ class Alarm:
 
     @property
     def sentence(self) -> str:
-        """Problem and next step, for people."""
+        """Return the problem and the next step as a sentence for people."""
         return f"{self.problem}: {self.do}."

@@ -1,14 +1,15 @@
-"""CSV for spreadsheets in which text never becomes a formula. All CSV of this program is made here.
+"""Write CSV for spreadsheets in such a way that no text becomes a formula. The whole program makes
+its CSV here.
 
-Some spreadsheets split cells at semicolons. They split even the quoted cell `"x;=1+1"`, because to
-them a quotation mark is special only at the start of a cell. The second half would become a
-formula. Tabs and line breaks in a cell have the same effect. So no part of a text between such
-separators may begin like a formula.
+Some spreadsheets split even the quoted cell `"x;=1+1"` at the semicolon. For them, a quotation mark
+counts only at the start of a cell. The second half would become a formula. Tabs and line breaks in
+a cell have a similar effect. Therefore no part of a text between such separators may begin like a
+formula.
 
-A file for a person begins with a byte order mark. Without it, Excel does not read the file as
-UTF-8. CSV for a pipe has none.
+A CSV file for people begins with a byte order mark. Without the mark, Excel does not read the file
+as UTF-8. CSV for a pipe has no mark.
 
-Leaves out: numbers and dates, which are never text from outside.
+Numbers and dates need no protection, because they are never text from outside.
 """
 
 import re
@@ -16,13 +17,14 @@ from collections.abc import Iterable
 from typing import Final
 
 BYTE_ORDER_MARK: Final = "\ufeff"
-"""First character of a CSV file for people. `files/tables.py` reads files with or without it."""
+"""First character of a CSV file for people. The program's own reader accepts files with or without
+the mark."""
 
 _MARK: Final = "'"
 
 _SEPARATORS: Final = ";\t\r\n"
-"""Characters at which a spreadsheet may split even a quoted cell. Commas are not among them,
-because it never splits a quoted cell at a comma."""
+"""Characters at which a spreadsheet may split even a quoted cell. A comma is not included, because
+no spreadsheet splits a quoted cell at a comma."""
 
 # White space, also invisible, and quotation marks, which may open a cell.
 _PASSED_OVER: Final = '\\s\\x00-\\x1f\\u200b-\\u200f\\u2060\\ufeff"'
@@ -44,16 +46,13 @@ _QUOTED: Final = re.compile(f'[,"{_SEPARATORS}{_MARK}]|\\A\\s|\\s\\Z')
 
 def safe_cell(text: str) -> str:
     """Put `'` before every part of a text that a spreadsheet would read as a formula. `cell_text`
-    reverts this."""
+    restores the original text."""
     if text.isalnum():
         return text
 
     def mark_run(run: re.Match[str]) -> str:
-        """Return a run of separators and white space, with `'` inserted where necessary.
-
-        If a formula follows the run, insert `'` after each separator. If `'` follows a separator,
-        insert another one.
-        """
+        """Return a run of separators and white space, with `'` inserted where a formula would
+        follow."""
         behind = run.string[run.end() : run.end() + 1]
         if _HEAD.match(behind):
             return _SEPARATOR.sub(lambda each: each[0] + _MARK, run[0])
@@ -66,13 +65,13 @@ def safe_cell(text: str) -> str:
 
 
 def cell_text(cell: str) -> str:
-    """Return the text from which `safe_cell` made this cell."""
+    """Return the original text of a cell that `safe_cell` made."""
     return _MARKED.sub("", cell)
 
 
 def csv_line(cells: Iterable[str]) -> str:
-    """Join cells into a CSV line (RFC 4180) with its line end, quoting where needed. Pass text from
-    outside through `safe_cell` first."""
+    """Join cells into a CSV line (RFC 4180) with its line end, and quote cells where needed. The
+    caller must first protect texts from outside with `safe_cell`."""
     return (
         ",".join(
             '"' + cell.replace('"', '""') + '"'

@@ -1,4 +1,4 @@
-"""Child processes that run a plain function within limits of memory, processor time and duration.
+"""Run a plain function in a child process with limits on memory, processor time and duration.
 
     parent                                            child
     start an interpreter without the secrets      ─▶  lower its limits
@@ -6,9 +6,9 @@
     read JSON or bytes, up to a size              ◀─  answer with a result or an error
     kill it at its deadline, or if the caller is canceled
 
-The function may read hostile data, so the parent does not trust the child. It never unpickles the
-child's answer. The only text that it passes on is the message of a Tallyhook error. The child is
-not isolated: it can read files and use the network like its parent.
+The function may read hostile data, so the parent does not trust the child. The parent never
+unpickles the child's answer. The parent passes on no text except the message of a Tallyhook error.
+The child is not isolated: the child can read files and use the network like its parent.
 """
 
 import asyncio
@@ -36,38 +36,39 @@ Result = TypeVar("Result")
 MIB: Final = 1024 * 1024
 
 MAX_SENTENCE: Final = 2_000
-"""Maximum length in bytes of an error message that is passed on."""
+"""Maximum length in bytes of a child's error message that the parent passes on."""
 
 MAX_HEAD: Final = 4_000
-"""Maximum bytes of the head of a child's answer. A pipe accepts so many bytes in one write."""
+"""Maximum length in bytes of the head of a child's answer. A pipe accepts a head of this length in
+one write."""
 
 AT_ONCE: Final = 4
-"""Maximum number of children at a time. Each occupies one of asyncio's threads, of which there are
-at least five."""
+"""Maximum number of children that run at a time. Each child occupies one of asyncio's threads, and
+there are at least five threads."""
 
 _TURNS: Final = asyncio.Semaphore(AT_ONCE)
 
 _TOO_MUCH: Final = 1_000
-"""Code that replaces the exit code if the result is too large."""
+"""Code that stands for the child's exit code if the result is too large."""
 
 _INHERITED: Final = (
     "PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "LANG", "TZ", "XDG_DATA_HOME", "XDG_DATA_DIRS",
 )  # fmt: skip
-"""Environment variables that a child inherits, besides LC_*. Others may hold secrets."""
+"""Environment variables that a child inherits, besides LC_*. Other variables may hold secrets."""
 
 _KINDS: Final[tuple[type[TallyhookError], ...]] = (NotFoundError, UnreachableError, UsageError)
-"""Errors that are raised in the parent with their own class. Other Tallyhook errors are raised as
+"""Error classes that the parent raises again in their own class. Other Tallyhook errors become
 UsageError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildLimits:
-    """Limits of a child.
+    """Limits of a child process.
 
-    memory_mib   address space, including about 50 MiB of the interpreter and all imports
+    memory_mib   MiB of address space, including about 50 MiB for the interpreter and all imports
     processor_s  whole seconds of processor time
     duration_s   seconds from the start of the child to its answer
-    result_mib   size of the answer
+    result_mib   MiB of the answer
     """
 
     memory_mib: int
@@ -80,7 +81,8 @@ Reason = Literal["memory", "processor_time", "duration", "result", "died", "fail
 
 
 class ChildStopped(TallyhookError):
-    """Error for a child that gave no result, because it reached a limit, died or failed."""
+    """Error for a child process that gave no result, because the child reached a limit, died or
+    failed."""
 
     def __init__(self, sentence: str, *, reason: Reason) -> None:
         super().__init__(sentence)
@@ -88,14 +90,14 @@ class ChildStopped(TallyhookError):
 
 
 async def run_in_child(work: Callable[..., Result], *values: object, limits: ChildLimits) -> Result:
-    """Call `work(*values)` in a child process and return its result. Wait while AT_ONCE children
-    run.
+    """Call `work(*values)` in a child process and return the result. The call waits while too many
+    other children run.
 
     `work` must be a function at the top level of a module. The values must be picklable. The result
     is bytes or a JSON value; a tuple is returned as a list.
 
-    Raises UsageError, NotFoundError or UnreachableError if the function does. Raises ChildStopped
-    if the child gives no result.
+    Raises the function's own UsageError, NotFoundError or UnreachableError. Raises ChildStopped if
+    the child gives no result.
     """
     request, answer = _request(work, values), BytesIO()
     async with _TURNS:
@@ -119,8 +121,8 @@ def write_from_child(
 ) -> None:
     """Run the generator `work(*values)` in a child process, and write the yielded bytes to a file.
 
-    Blocks the thread, so do not call it in a process that serves requests. Raises the errors of
-    `run_in_child`. The file is incomplete after an error.
+    The call blocks the thread, so do not call it in a process that serves requests. Raises the
+    function's own Tallyhook error, or ChildStopped. After an error, the file is incomplete.
     """
     head, code = _written(_started(limits), _request(work, values), limits=limits, to=to)
     _result(b"", head, code, limits)
@@ -143,8 +145,8 @@ def _started(limits: ChildLimits) -> subprocess.Popen[bytes]:
 def _written(
     process: subprocess.Popen[bytes], request: bytes, *, limits: ChildLimits, to: IO[bytes]
 ) -> tuple[bytes, int]:
-    """Send the request to a child, and write its answer to `to`. Return the head of the answer and
-    the exit code. The exit code is _TOO_MUCH if the answer is too large."""
+    """Send a request to a child, and write the child's answer to `to`. Return the head of the
+    answer and the exit code. A special code stands for an answer that is too large."""
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -239,10 +241,10 @@ _START: Final = "import sys; sys.path[:] = eval(sys.argv[1]); import app.core.ch
 
 
 def serve() -> None:
-    """Answer one request from standard input, within the limits given on the command line.
+    """Answer one request from standard input, within the limits that the command line states.
 
-    Write the result to standard output. Write its format, or the reason for a failure, to standard
-    error.
+    The result goes to standard output. The result's format, or the reason for a failure, goes to
+    standard error.
     """
     memory, processor_s, duration_s = map(float, sys.argv[2:])
     with os.fdopen(os.dup(1), "wb") as output, os.fdopen(os.dup(2), "wb") as head:
@@ -260,7 +262,8 @@ def serve() -> None:
 
 
 def _lower(kind: int, most: int, *, beyond: int = 0) -> None:
-    """Lower a resource limit permanently. The new hard limit is `most` plus `beyond`."""
+    """Lower one of this process's resource limits permanently. The new hard limit is `most` plus
+    `beyond`."""
     limits = [most, most + beyond]
     for place, before in enumerate(resource.getrlimit(kind)):
         if before != resource.RLIM_INFINITY:

@@ -1,7 +1,7 @@
-"""Supervision of the processes that run with a receiver: the worker and the console.
+"""Supervise the two processes that run beside a receiver of webhooks: the worker and the console.
 
-The worker reads the inbox, folds, seals and notifies. Parent and worker exchange one-byte messages
-over a pair of sockets:
+The worker reads the inbox, folds orders, seals evidence and sends notifications. Parent and worker
+exchange one-byte messages over a pair of sockets:
 
     parent → child   b"+" a delivery was accepted or a record stated
                      b"s" end when the inbox is empty        b"e" end now; the next child continues
@@ -13,9 +13,9 @@ over a pair of sockets:
 A child reads the parent's settings from its standard input, which is anonymous memory. A changed
 settings file takes effect at the parent's next start.
 
-A child ends when its socket is closed, because its parent is gone then. It ignores signals: Ctrl-C
-or a supervisor may signal both processes, but the child must still read accepted deliveries. A
-child that ends by itself is restarted after a pause, which grows each time. A worker is not
+A child ends when its socket is closed, because the parent is then gone. A child ignores signals:
+Ctrl-C or a supervisor may signal both processes, but the child must still read accepted deliveries.
+A child that ends by itself is restarted after a pause, which grows each time. A worker is not
 restarted after a disk failure. The parent continues when a console ends.
 """
 
@@ -39,15 +39,15 @@ from app.core.signals import Signal
 
 
 _VERSION: Final = version("tallyhook")
-"""Version of the program that this process runs. A newer version may have been installed since this
+"""Version of the program that this process runs. A newer version may have been installed since the
 process started."""
 
 
 def handed_over(*values: object) -> IO[bytes]:
-    """Write the program's version and values such as the settings to anonymous memory. Return it,
-    for use as a child's standard input.
+    """Write the program's version and the given values to anonymous memory. Return the memory as a
+    file for a child's standard input.
 
-    The values are not passed on the command line, because other users could read secrets there.
+    The values may contain secrets. On the command line, other users could read them.
     """
     memory = os.fdopen(os.memfd_create("settings"), "w+b")
     pickle.dump(_VERSION, memory)
@@ -57,8 +57,8 @@ def handed_over(*values: object) -> IO[bytes]:
 
 
 def taken_over() -> tuple[Any, ...]:
-    """Return the values that the parent passed to this process. Raises ConfigurationError if
-    another version of the program was installed since, because the two versions might decide
+    """Return the values that the parent passed to this process. Raise ConfigurationError if another
+    version of the program has been installed since, because two versions might decide
     differently."""
     with os.fdopen(os.dup(0), "rb") as memory:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -75,24 +75,24 @@ def taken_over() -> tuple[Any, ...]:
 
 
 AGAIN_S: Final = 0.2
-"""Pause in seconds before a child is restarted. It doubles each time, up to MOST_S."""
+"""Pause in seconds before a child is restarted. The pause doubles each time, up to MOST_S."""
 
 MOST_S: Final = 5.0
 
 STEADY_S: Final = 30.0
-"""Seconds for which a child must run before the pause before its next restart is AGAIN_S again."""
+"""Seconds that a child must run before the next restart has the shortest pause again."""
 
 MISSED_S: Final = 5.0
-"""Seconds without a running child after which the readiness probe fails. A child starts in about a
-second."""
+"""Seconds without a running child after which the service reports that it is not ready. A child
+starts in about a second."""
 
 STOP_S: Final = 20.0
-"""Seconds after which a child is killed if it does not end when told to. The next child continues
-its work."""
+"""Seconds after which a child that does not end when told to is killed. The next child continues
+the work."""
 
 NICENESS: Final = 5
-"""Niceness of children. With it, a child gets a quarter of a core that it shares with its parent.
-With 10, it might get almost nothing."""
+"""Niceness of child processes. With this value, a child gets a quarter of a core that it shares
+with its parent. With 10, the child might get almost nothing."""
 
 NEWS: Final = b"+"
 STOP: Final = b"s"
@@ -108,7 +108,7 @@ READER: Final = "the process that reads the inbox"
 
 
 class WorkerProcess:
-    """Supervisor of the worker, which it restarts. `ready` is true while a worker runs and has
+    """Supervisor that keeps the worker process running. `ready` is true while a worker runs and has
     checked the disk."""
 
     def __init__(
@@ -122,14 +122,15 @@ class WorkerProcess:
         settings: object = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """Prepare the supervisor without starting a child.
+        """Prepare the supervisor without starting a worker.
 
-        read      set when the child has read deliveries
-        news      signals that are passed on to the child
+        read      signal that is set when the worker has read deliveries
+        news      signals that are passed on to the worker
         failed    called with the reason when the disk under the database has failed
-        alarming  called when an alarm's condition has begun or ended
-        drains    whether the child must read all accepted deliveries before it ends. If false, the
-                  next child reads them
+        alarming  called when an alarm may have begun or ended
+        drains    whether the worker must read all accepted deliveries before it ends. If false, the
+                  next worker reads them
+        settings  settings that are passed to the worker
         """
         self._failed = failed
         self._alarming = alarming
@@ -153,13 +154,14 @@ class WorkerProcess:
         """Called when the child has read deliveries, or when this process has stored a record."""
 
     def leave_folding(self, leaves: bool) -> None:
-        """Tell the child whether to leave folding and sealing to another process."""
+        """Tell the worker whether another process folds orders and seals evidence instead."""
         self._leaves = leaves
         if self.ready:
             say(self._writer, LEAVE if leaves else FOLD)
 
     def missing(self) -> str | None:
-        """Return a sentence if no child has run for more than MISSED_S; else None."""
+        """Return a sentence about the missing worker if no worker has run for more than 5 seconds.
+        Otherwise return None."""
         gone = self._clock() - self._gone_at
         if self.ready or gone < MISSED_S:
             return None
@@ -170,7 +172,7 @@ class WorkerProcess:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep a child running until the block ends. If `drains` is set, the child then reads all
+        """Keep a worker running until the block ends. With `drains`, the worker then reads all
         accepted deliveries before it ends."""
         for signalled in self._news:
             signalled.elsewhere = self._tell
@@ -233,8 +235,8 @@ class WorkerProcess:
 async def started(
     settings: object, *words: str
 ) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader, asyncio.StreamWriter]:
-    """Start a command as a child process. Return the process, and the parent's end of the socket
-    pair."""
+    """Start a command of the program as a child process. Return the process, and the parent's end
+    of the socket pair as a reader and a writer."""
     ours, theirs = socket.socketpair()
     with theirs, handed_over(settings) as memory:
         try:
@@ -257,7 +259,7 @@ _GONE: Final = (
 
 
 class Parent:
-    """A child's connection to its parent."""
+    """A child process's connection to its parent."""
 
     def __init__(self, number: int) -> None:
         self._socket = socket.socket(fileno=number)
@@ -274,10 +276,13 @@ class Parent:
     ) -> None:
         """Handle the parent's messages until the parent is gone.
 
-        stop   called when the child must end. The argument is True if it must first read all
-               accepted deliveries
-        leave  called with True when another process begins to fold and seal, and with False when it
-               ends
+        read      signal that tells the parent that a delivery was read
+        news      signals that are set when the parent reports news
+        stop      called when the child must end. The argument is True if the child must first read
+                  all accepted deliveries
+        alarming  signal that tells the parent that an alarm may have begun or ended
+        leave     called with True when another process begins to fold and seal, and with False when
+                  the other process ends
         """
         ends = False
         reader, self._writer = await asyncio.open_connection(sock=self._socket)
@@ -311,32 +316,37 @@ class Parent:
 
 
 def give_way_to_parent(*, folding: bool = False) -> None:
-    """Lower this process's priority below the receiver's, because senders wait for the receiver."""
+    """Lower this process's priority below the receiver's priority, because senders wait for the
+    receiver.
+
+    folding  whether this process folds; its priority is then even lower
+    """
     os.nice(3 * NICENESS if folding else NICENESS)
 
 
 def leave_signals_to_parent() -> None:
-    """Ignore signals that a terminal or supervisor sends to this process and its parent."""
+    """Ignore the signals by which a terminal or supervisor ends this process together with its
+    parent."""
     loop = asyncio.get_running_loop()
     for number in ending_signals():
         loop.add_signal_handler(number, lambda: None)
 
 
 def say(writer: asyncio.StreamWriter | None, word: bytes) -> None:
-    """Send a message to a process. It is lost if the process has just ended."""
+    """Send a message to another process. The message is lost if the process has just ended."""
     if writer is not None and not writer.is_closing():
         writer.write(word)
 
 
 def tell_news(writer: asyncio.StreamWriter | None) -> None:
-    """Notify a process of news, unless an earlier notification is still waiting to be sent."""
+    """Notify a process of news, unless an earlier notification still waits to be sent."""
     if writer is not None and not writer.transport.get_write_buffer_size():
         say(writer, NEWS)
 
 
 async def end_of(process: asyncio.subprocess.Process, *, within_s: float, component: str) -> int:
-    """Wait for a process to end. Kill it if that takes longer than `within_s` seconds. Return its
-    exit code."""
+    """Wait for a process to end and return its exit code. Kill the process if it takes longer than
+    `within_s` seconds."""
     try:
         async with asyncio.timeout(within_s):
             return await process.wait()
@@ -355,10 +365,11 @@ async def keep(
     most_s: float,
     clock: Callable[[], float] = monotonic,
 ) -> None:
-    """Run a child, and restart it whenever it ends, until `stopping` is set.
+    """Run a child, and restart the child whenever it ends, until `stopping` is set.
 
-    live     starts a child, and returns its exit code when it ends
-    again_s  seconds of the first pause. The pause doubles up to most_s, and is reset after STEADY_S
+    live     starts a child, and returns the child's exit code when the child ends
+    again_s  seconds of the first pause before a restart
+    most_s   seconds up to which the pause doubles. After a steady run, the pause is again_s again
     """
     ended, pause = Repeating(clock), again_s
     while not stopping.is_set():
@@ -385,8 +396,7 @@ async def keep(
 
 
 async def bytes_of(reader: asyncio.StreamReader) -> bytes:
-    """Return the bytes that have arrived, at most 4,096. Return no bytes at the end of the
-    stream."""
+    """Return the bytes that have arrived, up to 4,096. Return no bytes at the end of the stream."""
     try:
         return await reader.read(4_096)
     except ConnectionError:
@@ -404,7 +414,8 @@ CONSOLE_STOP_S: Final = 10.0
 
 @asynccontextmanager
 async def console_beside(*, host: str, port: int, settings: object) -> AsyncIterator[None]:
-    """Run a console in a separate process until the block ends."""
+    """Run a console in a separate process until the block ends. The console is restarted if it ends
+    earlier."""
     stopping = asyncio.Event()
 
     async def live() -> int:

@@ -1,4 +1,4 @@
-"""The one clock: no other module reads the time.
+"""The program's only source of the current time. No other module reads the time.
 
 An operation reads its clock once and passes the instant on, so that all its decisions are based on
 one time.
@@ -11,26 +11,26 @@ from typing import Final, Protocol
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 CLOCKS_DIFFER: Final[Duration] = 15 * MINUTE
-"""Largest difference between two clocks that counts as normal. If a revision is dated further
-ahead, a clock is wrong."""
+"""Maximum difference between two clocks that counts as normal. If a stored revision is dated
+further ahead, a clock is wrong."""
 
 
 class Clock(Protocol):
-    """Source of the current time."""
+    """Source of the current time. A test can use a clock of its own."""
 
     def now(self) -> Instant:
-        """Return microseconds since the Unix epoch, UTC."""
+        """Return the current time in microseconds since the Unix epoch, in UTC."""
         ...
 
 
 LEAP_REST_S: Final = 86_400.0
-"""Seconds for which nothing is deleted after the clock jumped forward. In this time, somebody can
+"""Seconds after a forward jump of the clock in which nothing is deleted, so that somebody can
 notice the jump."""
 
 
 class LeapGuard:
-    """Detector of forward jumps of the clock. It keeps data from being deleted because of a wrong
-    date. It compares the clock with the machine's monotonic clock, which nobody can set."""
+    """Detector of forward jumps of the clock, so that no data is deleted because of a wrong date.
+    The detector compares the clock with the machine's monotonic clock, which nobody can set."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -38,8 +38,8 @@ class LeapGuard:
         self._rests_until = 0.0
 
     def has_leapt(self) -> bool:
-        """Return whether the clock jumped forward within the last LEAP_REST_S. Call this regularly,
-        because only this call detects jumps."""
+        """Return whether the clock jumped forward within the last 24 hours. Call this function
+        regularly, because only its calls detect jumps."""
         now, elapsed = self._clock.now(), monotonic()
         if self._seen is not None:
             leap = now - self._seen[0] - round((elapsed - self._seen[1]) * SECOND)
@@ -50,22 +50,21 @@ class LeapGuard:
 
 
 class SystemClock:
-    """The machine's clock."""
+    """Clock that shows the time of the machine."""
 
     def now(self) -> Instant:
         return Instant(time.time_ns() // 1000)
 
 
 class SetClock:
-    """Clock that shows a fixed time until `put` changes it."""
+    """Clock that shows a fixed time until `put` sets another time."""
 
     def __init__(self, instant: Instant) -> None:
         self._instant = instant
 
     def now(self) -> Instant:
-        """Return the instant to which the clock was last set."""
         return self._instant
 
     def put(self, instant: Instant) -> None:
-        """Set the clock to an instant, earlier or later."""
+        """Set the clock to another instant, which may be earlier or later."""
         self._instant = instant

@@ -1,7 +1,5 @@
-"""Convert objects to JSON documents of a given type.
-
-Leaves out: the types of documents, and their notes (`reconcile.documents`).
-"""
+"""Convert objects to JSON documents of a given type. `reconcile.documents` declares the types of
+documents."""
 
 from collections.abc import Callable, Hashable, Mapping
 from functools import cache
@@ -15,12 +13,12 @@ Document = TypeVar("Document")
 
 
 def document_of(kind: type[Document], value: object, **given: object) -> Document:
-    """Convert an object to a document of the type `kind`.
+    """Convert an object to a JSON document of the type `kind`.
 
-    Each member is taken from `given`, or else from the attribute of the same name. Instants and
-    money become JSON values, and other objects become documents.
+    Each member comes from `given`, or from the object's attribute with the member's name. Instants
+    and money become JSON values, and other objects become documents.
 
-    given  members by name
+    given  values of members that replace the object's attributes
     """
     forms = _forms(cast(Hashable, kind))
     return cast(

@@ -13,8 +13,8 @@
     ├── ChildStopped            a child process gave no result (app/core/child.py)
     └── NotFoundError        5  something does not exist
 
-Every message is one sentence that tells a person what to do. It never contains a secret, a body or
-a phone number. Bad data raises no error: it gets a verdict or a finding.
+Every message is one sentence that tells a person what to do. A message never contains a secret, a
+body or a phone number. Bad data raises no error; the data gets a verdict or a finding instead.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from typing import ClassVar, Literal
 
 
 class TallyhookError(Exception):
-    """Base of all errors that a person can fix."""
+    """Base class of all errors that a person can fix."""
 
     exit_code: ClassVar[int] = 1
 
@@ -34,7 +34,8 @@ class UsageError(TallyhookError):
 
 
 class ConfigurationError(TallyhookError):
-    """Error for wrong configuration. `problems` has one sentence for each mistake."""
+    """Error for wrong settings, profiles or secrets. `problems` has one sentence for each
+    mistake."""
 
     exit_code = 3
 
@@ -72,12 +73,12 @@ slow      a write takes too long
 refused   the database rejects the content
 stopping  the process is stopping
 no_room   too many long bodies are arriving at once
-failed    an I/O error occurred, after which the process stores nothing more
+failed    an I/O error occurred, and the process stores nothing more
 """
 
 
 class StoreUnavailable(UnreachableError):
-    """Error for a database that cannot be written to now, but perhaps later. `reason` is for
+    """Error for a database that cannot be written to now, but perhaps later. `reason` is a code for
     metrics and logs."""
 
     def __init__(self, sentence: str, *, reason: NotStored = "database") -> None:
@@ -86,21 +87,23 @@ class StoreUnavailable(UnreachableError):
 
 
 class NotAllRead(StoreUnavailable):
-    """Error for an answer that needs deliveries that are accepted but not read yet."""
+    """Error for an answer that must wait, because accepted deliveries that it needs have not been
+    read yet."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence, reason="slow")
 
 
 class StorePoisoned(UnreachableError):
-    """Error for a permanent failure of the database. The process may acknowledge no more
+    """Error for a permanent failure of the database. The process must not acknowledge any more
     deliveries."""
 
     reason: NotStored = "failed"
 
 
 class StrangeSchema(StorePoisoned):
-    """Error for a schema that the migrations did not create. `found` is the first difference."""
+    """Error for a database schema that the migrations did not create. `found` describes the first
+    difference."""
 
     def __init__(self, found: str) -> None:
         super().__init__(
@@ -117,7 +120,8 @@ class DeliveryFailed(TallyhookError):
 class NotFoundError(TallyhookError):
     """Error for something that does not exist.
 
-    behind_s  age in seconds of the oldest unread delivery, which may contain it; 0 if all are read
+    behind_s  age in seconds of the oldest unread delivery, which may contain the missing thing; 0
+              if all deliveries are read
     """
 
     exit_code = 5

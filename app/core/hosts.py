@@ -1,10 +1,10 @@
-"""Check names of hosts without resolving them."""
+"""Check host names without resolving them."""
 
 import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach the host."""
+    """Return whether a host name or address can be reached only from this machine."""
     if host == "localhost":
         return True
     try:

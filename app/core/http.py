@@ -1,7 +1,7 @@
-"""Outgoing requests, limited in time and size, and only to the configured host.
+"""Send outgoing requests, limited in time and size, to the configured host only.
 
 TLS certificates are verified. Proxies and credentials in the environment are ignored. Redirects are
-not followed, so that credentials are sent only to the configured host. Cookies are not stored.
+not followed, so that credentials reach only the configured host. Cookies are not stored.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import httpx2
 from reconcile.instants import NO_TIME, SECOND, Duration
 
 MAX_ANSWER_BYTES: Final = 1024 * 1024
-"""Maximum size in bytes of an answer. A real answer has a few hundred bytes."""
+"""Maximum size of an answer in bytes. A real answer has a few hundred bytes."""
 
 MAX_CONNECTIONS: Final = 32
 
@@ -27,12 +27,12 @@ USER_AGENT: Final = "tallyhook/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """Answer to a request, or the reason why there is none.
+    """Answer to a request, or the reason why there is no complete answer.
 
     status   status code; None if there is no complete answer
     problem  reason why there is no complete answer: `connection_failed`, `timed_out`, `too_large`
              or `encoded`; else None
-    headers  values by name in lower case. If a name is repeated, its last value
+    headers  values by name in lower case; for a repeated name, the last value
     """
 
     status: int | None = None
@@ -46,14 +46,17 @@ class Exchange:
 
     @property
     def why(self) -> str:
-        """Return the code of the refusal or failure, such as `timed_out` or `status_503`."""
+        """Return the code of a refusal or failure, such as `timed_out` or `status_503`."""
         return self.problem or f"status_{self.status}"
 
 
 def outgoing_client(
     *, timeout_s: float, transport: httpx2.AsyncBaseTransport | None = None
 ) -> httpx2.AsyncClient:
-    """Build an HTTP client with a connection pool. `transport` replaces the network in tests."""
+    """Return a new HTTP client with a connection pool.
+
+    transport  replacement for the network in tests
+    """
     return httpx2.AsyncClient(
         timeout=timeout_s,
         follow_redirects=False,
@@ -71,8 +74,8 @@ def outgoing_client(
 
 
 class _Trusting(httpx2.AsyncBaseTransport):
-    """Transport that trusts the certificate authorities of the machine. They are loaded with the
-    first request, because loading them is slow."""
+    """Transport that trusts the machine's certificate authorities. They are loaded at the first
+    request, because loading is slow."""
 
     _loaded: httpx2.AsyncHTTPTransport | None = None
 
@@ -95,8 +98,8 @@ class _Trusting(httpx2.AsyncBaseTransport):
 
 @cache
 def trusting() -> ssl.SSLContext:
-    """Return a TLS context with the machine's certificates. It is cached, because building it is
-    slow."""
+    """Return a TLS context with the machine's certificate authorities. The context is cached,
+    because building one is slow."""
     return httpx2.create_ssl_context(trust_env=False)
 
 
@@ -114,11 +117,12 @@ async def exchange(
     limit_s: float,
     most: int = MAX_ANSWER_BYTES,
 ) -> Exchange:
-    """Send a request and read its whole answer. A lost connection or a timeout gives an Exchange
-    with a `problem`.
+    """Send a request and read the whole answer. A lost connection or a timeout is reported as an
+    Exchange with a `problem`.
 
-    headers  by name, or as pairs if a name is repeated
-    most     maximum number of bytes of an answer that are read
+    headers  values by name, or pairs if a name is repeated
+    limit_s  seconds for the whole exchange
+    most     maximum number of bytes of the answer that are read
     """
     try:
         with anyio.fail_after(limit_s):
@@ -146,8 +150,8 @@ async def exchange(
 
 
 def asked_to_wait(headers: Mapping[str, str]) -> Duration:
-    """Return the seconds in a Retry-After header as a duration, without an upper limit. Return zero
-    if the header is missing or is not a number of seconds."""
+    """Return the duration that a Retry-After header states in seconds, without an upper limit.
+    Return zero if the header is missing or states no number of seconds."""
     asked = headers.get("retry-after", "")
     usable = asked.isascii() and asked.isdigit() and len(asked) < 7
     return int(asked) * SECOND if usable else NO_TIME

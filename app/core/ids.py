@@ -1,4 +1,4 @@
-"""Ids, tokens and secrets. The only source of randomness except the seeded sandbox."""
+"""Make ids, tokens and secrets. Except for the seeded sandbox, all randomness comes from here."""
 
 import os
 import random
@@ -14,7 +14,8 @@ os.register_at_fork(after_in_child=_chances.clear)
 
 
 def new_id(prefix: str, now: Instant) -> str:
-    """Return a new id: `prefix` and 30 hex digits, 12 of sortable milliseconds and 18 random."""
+    """Return a new id: the prefix and 30 hexadecimal digits. The first 12 digits are the
+    milliseconds, so that ids sort by time; 18 digits are random."""
     try:
         chance = _chances.pop()
     except IndexError:
@@ -27,28 +28,29 @@ def new_id(prefix: str, now: Instant) -> str:
 
 
 def first_id(prefix: str, instant: Instant) -> str:
-    """Return the smallest id that could be made in this millisecond or later."""
+    """Return the smallest id that could be made at this instant or later. Use it as the start of a
+    range of ids."""
     return f"{prefix}{max(instant, 0) // MILLISECOND:012x}"
 
 
 def new_token(prefix: str) -> str:
-    """Return a URL-safe bearer token of 256 random bits."""
+    """Return a new URL-safe bearer token with 256 random bits after the prefix."""
     return prefix + secrets.token_urlsafe(32)
 
 
 def new_secret() -> bytes:
-    """Return 32 random bytes for a signing secret."""
+    """Return 32 random bytes, for use as a signing secret."""
     return secrets.token_bytes(32)
 
 
 def new_salts(count: int) -> list[bytes]:
-    """Return `count` salts of 16 random bytes each."""
+    """Return `count` new salts of 16 random bytes each."""
     chance = os.urandom(16 * count)
     return [chance[start : start + 16] for start in range(0, len(chance), 16)]
 
 
 def drawn_seed() -> int:
-    """Return a random 32-bit seed, short enough for a person to retype."""
+    """Return a random 32-bit seed, which is short enough for a person to retype."""
     return secrets.randbits(32)
 
 
@@ -56,6 +58,6 @@ Chance = random.Random
 
 
 def seeded_chance(seed: str) -> Chance:
-    """Return a source of random choices that depend only on the seed. For tests, never for
-    secrets."""
+    """Return a generator of random choices that depend only on the seed. The generator is for tests
+    and never for secrets."""
     return Chance(seed)

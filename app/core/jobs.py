@@ -1,8 +1,8 @@
 """Jobs: long work in the background of the service.
 
-A request waits some seconds for its job. If the job takes longer, it continues, and the caller asks
-again. A job is lost when the serving process ends. `computed` is for shorter work that would block
-the event loop. Leaves out: the functions that do the work.
+A request waits some seconds for its job. If the job takes longer, the job continues, and the caller
+asks again later. A job is lost when the serving process ends. `computed` is for shorter work that
+would block the event loop.
 """
 
 import asyncio
@@ -21,40 +21,41 @@ from reconcile.instants import MINUTE, Duration, Instant
 Result = TypeVar("Result")
 
 LARGE: Final = 100
-"""Number of an order's deliveries from which on the order is folded in a thread. Folding 100
-deliveries takes about a millisecond."""
+"""Number of deliveries from which an order's ledger is computed in a thread. Computing a ledger
+from 100 deliveries takes about a millisecond."""
 
 
 async def computed(work: Callable[[], Result], *, size: int) -> Result:
-    """Call a function without side effects. Call it in another thread if `size`, the number of
-    deliveries, is LARGE or more."""
+    """Return the result of a function without side effects. Large work runs in another thread.
+
+    size  number of deliveries; LARGE or more makes the work large
+    """
     return await asyncio.to_thread(work) if size >= LARGE else work()
 
 
 PATIENCE_S: Final = 8.0
-"""Seconds for which a request waits for a job. This is less than the usual timeout of proxies."""
+"""Seconds for which a request waits for its job. The usual timeout of proxies is longer."""
 
 KEPT: Final = 50
-"""Maximum number of ended jobs that are kept. Most take some hundred bytes. A preview takes about a
-megabyte."""
+"""Maximum number of ended jobs that are kept. Most jobs take some hundred bytes; a preview takes
+about a megabyte."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""Time for which the result of a job is used again. It is short, because `mark` does not change
-with everything that a result depends on."""
+"""Time for which a job's result may be used again. The time is short, because the job's `mark` does
+not cover everything on which a result depends."""
 
 
 def silent(_: int) -> None:
-    """Ignore a progress count."""
+    """Ignore a count of progress."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """One piece of long work, running or ended.
+    """Piece of long work, running or ended.
 
-    problem  why the job failed; None if it did not
-    result   what the work returned; None until the end
-    mark     text that identifies the data on which the result is based. Once it changes, the result
-             is outdated
+    problem  reason why the job failed; None if the job did not fail
+    result   value that the work returned; None until the end
+    mark     text that identifies the data behind the result; after a change, the result is outdated
     """
 
     name: str
@@ -76,12 +77,12 @@ class JobDocument(TypedDict):
 
 
 def job_document(job: Job | None) -> JobDocument | None:
-    """Return a document on a job's progress; None if there is no job."""
+    """Return a document about a job's progress. Return None if there is no job."""
     return None if job is None else document_of(JobDocument, job)
 
 
 class Jobs:
-    """Jobs of a serving process. Only the jobs that ended last are kept."""
+    """Background jobs of a serving process. Only the jobs that ended last are kept."""
 
     def __init__(
         self, clock: Clock, *, patience_s: float | None = None, kept: int | None = None
@@ -101,7 +102,8 @@ class Jobs:
         work: Callable[[], Awaitable[Any]],
         mark: str = "",
     ) -> Job:
-        """Begin a job. Raises UsageError while a job of this kind and subject is running."""
+        """Begin a job and return it. Raise UsageError while a job of this kind about this subject
+        is running."""
         before = self.newest(kind, subject)
         if before is not None and before.ended is None:
             raise UsageError(f"{before.by} has already started this, and it is still running")
@@ -118,9 +120,9 @@ class Jobs:
     def shared(
         self, kind: str, subject: str, *, by: str, mark: str, work: Callable[[], Awaitable[Any]]
     ) -> Job:
-        """Return a job that is running or whose result is still valid, or begin a new job.
+        """Return a job that is running or has a valid result. Otherwise begin a new job.
 
-        A result is valid for GOOD_FOR after the job's end if `mark` is unchanged.
+        A result is valid for one minute after the job's end, as long as `mark` is unchanged.
         """
         job = self.newest(kind, subject)
         if job is not None and (
@@ -133,23 +135,24 @@ class Jobs:
         return sum(job.kind == kind and job.ended is None for job in self._jobs.values())
 
     async def wait(self, job: Job) -> None:
-        """Wait up to `patience_s` for a job to end. Raises UsageError if the job failed."""
+        """Wait up to `patience_s` seconds for a job to end. Raise UsageError if the job failed."""
         await self.settle([job])
         if job.problem is not None:
             raise UsageError(job.problem)
 
     async def settle(self, jobs: Sequence[Job]) -> None:
-        """Wait up to `patience_s` for jobs to end. Failed jobs raise no error."""
+        """Wait up to `patience_s` seconds for jobs to end. Failed jobs raise no error."""
         patience = PATIENCE_S if self._patience_s is None else self._patience_s
         if tasks := {self._tasks[job.name] for job in jobs if job.name in self._tasks}:
             await asyncio.wait(tasks, timeout=patience)
 
     def job(self, name: str) -> Job | None:
-        """Return the job with this name; None if it is no longer kept."""
+        """Return the job with this name. Return None if the job is no longer kept."""
         return self._jobs.get(name)
 
     def newest(self, kind: str, subject: str | None = None) -> Job | None:
-        """Return the newest job of a kind, and of a subject if given."""
+        """Return the newest job of a kind. With a subject, only jobs about this subject count.
+        Return None if there is none."""
         found = (
             each
             for each in reversed(self._jobs.values())

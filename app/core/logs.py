@@ -1,12 +1,12 @@
-"""Logging: each event is one line, and only fields that are known to be harmless are written.
+"""Logging: each event is one line, and a line contains only fields that are known to be harmless.
 
     from app.core.logs import log
     log.info("delivery stored", delivery=delivery_id, source="shop", verdict="stored")
 
-Leaves out: bodies, headers, phone numbers, secrets and messages of exceptions. No field exists for
-them, so they cannot be logged by mistake; `dropped_fields` counts unknown fields. The event must be
-a fixed text, because a value in it would bypass the list of fields (a test checks this). Messages
-of other libraries are logged without the values in them.
+Bodies, headers, phone numbers, secrets and messages of exceptions cannot be logged, because no
+field exists for them. Unknown fields are left out, and `dropped_fields` states their number. The
+event must be a fixed text, because a value in the text would bypass the list of fields (a test
+checks this). Messages of other libraries are logged without their values.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ MINUTE_S: Final = 60.0
 
 
 CALM_S: Final = 2.0
-"""Seconds without a failure after which the problem counts as over."""
+"""Seconds without a failure after which a repeated problem counts as over."""
 
 MOST_REASONS: Final = 100
 
@@ -57,8 +57,8 @@ class Repeating:
         """Time of the last log line, and number of failures since then, by reason."""
 
     def times(self, reason: str) -> int:
-        """Count one more failure for this reason. Return how many failures a log line must report
-        now, or 0 if no line is due."""
+        """Count one more failure for this reason. Return the number of failures that a log line
+        must report now, or 0 if no line is due."""
         self._failed_at = now = self._clock()
         logged_at, count = self._reasons.get(reason, (now - MINUTE_S, 0))
         if now - logged_at < MINUTE_S:
@@ -70,8 +70,8 @@ class Repeating:
         return count + 1
 
     def is_over(self) -> bool:
-        """Return whether no failure has occurred for CALM_S. Return True only once for a series of
-        failures. Call this after each success."""
+        """Return whether a series of failures has just ended. True is returned only once for each
+        series. Call this method after each success."""
         if not self._reasons or self._clock() - self._failed_at < CALM_S:
             return False
         self._reasons.clear()
@@ -79,13 +79,13 @@ class Repeating:
 
 
 class Budget:
-    """Limit on the number of log lines a minute.
+    """Limit on the number of log lines in a minute.
 
     The clock is read only when the minute's lines are used up, so an ordinary line costs nothing.
     """
 
     def __init__(self, lines: int | None, clock: Callable[[], float] = monotonic) -> None:
-        """Allow this many lines a minute; None for no limit."""
+        """Allow this many lines in a minute; None for no limit."""
         self._lines = lines
         self._clock = clock
         self._left = lines or 0
@@ -94,7 +94,7 @@ class Budget:
         """Number of lines left out since the log last reported it."""
 
     def take(self) -> bool:
-        """Use up one line of the minute's budget. Return False if none is left."""
+        """Use up one line of the minute's budget. Return False if no line is left."""
         if self._left > 0:
             self._left -= 1
             return True
@@ -107,8 +107,8 @@ class Budget:
         return False
 
     def due_count(self, *, at_once: bool = False) -> int:
-        """Return how many lines were left out, and reset the count. Before the minute is over,
-        return 0 unless `at_once` is set."""
+        """Return the number of lines that were left out, and reset the number. Before the minute is
+        over, return 0 unless `at_once` is set."""
         if not (at_once or self._left > 0 or self._is_over()):
             return 0
         count, self.left_out = self.left_out, 0
@@ -120,8 +120,8 @@ class Budget:
 
 class _Libraries(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the first line of the message's template. Values are filled in only for uvicorn,
-        whose values are addresses and numbers. Of a warning, the message is left out."""
+        """Write the first line of another library's message without values. Only uvicorn's values
+        are filled in, because they are addresses and numbers. A warning's message is left out."""
         if not _OUTPUT.admits(record.levelno):
             return
         template = str(record.msg)
@@ -165,7 +165,7 @@ _UNSAFE: Final = re.compile(
 
 
 def one_line(text: str, limit: int) -> str:
-    """Return a text cut to `limit` characters, with every unsafe character escaped."""
+    """Return a text on one line, cut to `limit` characters, with every unsafe character escaped."""
 
     def escape(match: re.Match[str]) -> str:
         code = ord(match[0])
@@ -242,10 +242,10 @@ FIELDS: Final[dict[str, str]] = {
     "way": "how something is sent: post or mail",
     "witness": "the name of a witness of the log",
 }
-"""Every field that may be logged, with a description of its content."""
+"""All fields that may be logged, each with a description of its content."""
 
 REFERENCES: Final = frozenset({"attempt", "event_id", "kind", "order", "session"})
-"""Fields whose texts come from outside. Phone numbers and email addresses in them are masked,
+"""Fields whose texts come from outside. Phone numbers and mail addresses in these texts are masked,
 because a log is never erased."""
 
 MAX_VALUE_CHARS: Final = 500
@@ -274,9 +274,10 @@ def configure_logging(
     """Send every log line of the process to `stream` (default: standard error).
 
     format            `json`, `console`, or `auto`: console on a terminal, else json
-    level             lowest level: `debug`, `info`, `warning` or `error`
+    level             lowest level that is logged: `debug`, `info`, `warning` or `error`
     clock             clock that dates the lines
-    lines_per_minute  maximum number of lines a minute; the rest is only counted, except errors
+    lines_per_minute  maximum number of lines in a minute; further lines are only counted, except
+                      errors
 
     A second call also affects loggers that are already in use.
     """
@@ -302,7 +303,8 @@ def configure_logging(
 
 
 HELD_UP_MS: Final = 1_000
-"""Milliseconds to wait for a slow reader of the log. Then lines are dropped until it continues."""
+"""Milliseconds to wait for a slow reader of the log. After this time, lines are dropped until the
+reader continues."""
 
 
 class _Reader:
@@ -319,7 +321,8 @@ class _Reader:
         self._held_up = self._broken = False
 
     def write(self, line: str) -> bool:
-        """Write a line. Return whether all was written. Raises OSError if nobody reads the log."""
+        """Write a line to the log's reader. Return whether the whole line was written. Raise
+        OSError if nobody reads the log."""
         data = line.encode("utf-8", "backslashreplace")
         if self._broken:
             data = b"\n" + data
@@ -358,7 +361,7 @@ def _reader_of(stream: TextIO) -> _Reader | None:
 
 
 class _Output:
-    """The only log output of the process. All loggers share it, because loggers are cached and
+    """The only log output of the process. All loggers share this output, because cached loggers
     would otherwise keep an old configuration."""
 
     def __init__(self) -> None:
@@ -383,7 +386,8 @@ class _Output:
             self.msg(self.render("warning", {"event": "log lines left out", "count": count}))
 
     def msg(self, line: str) -> None:
-        """Write a line in one call. Ignore a failure, which must not stop a delivery."""
+        """Write a line in one call. A failure is only counted, because it must not stop a
+        delivery."""
         stream = sys.stderr if self.stream is None else self.stream
         try:
             if self.reader is None:
@@ -399,11 +403,11 @@ class _Output:
 
 
 class LogLine:
-    """Line that is written often. Event and field names are encoded only once.
+    """Log line that is written often. The texts of its event and fields are encoded only once.
 
     `LogLine("delivery", "delivery", "source")(delivery_id, name)` writes the line of
-    `log.info("delivery", delivery=delivery_id, source=name)` in a third of the time. Creating one
-    raises KeyError for an unknown field.
+    `log.info("delivery", delivery=delivery_id, source=name)` in a third of the time. The
+    constructor raises KeyError for an unknown field.
     """
 
     def __init__(self, event: str, *names: str) -> None:
@@ -413,7 +417,7 @@ class LogLine:
         self._head = f'","level":"info","event":{encode_basestring_ascii(event)}'
 
     def __call__(self, *values: str | int | None) -> None:
-        """Write the line at level info, with the values in the order of the field names."""
+        """Write the line at the level info. The values stand in the order of the field names."""
         if not _OUTPUT.admits(20):
             return
         render = _OUTPUT.render
@@ -432,14 +436,14 @@ class LogLine:
 
 
 def lost_lines() -> int:
-    """Return how many lines could not be written since the process started."""
+    """Return the number of log lines that could not be written since the process started."""
     return _OUTPUT.lost
 
 
 def tell_left_out(*, at_once: bool = False) -> None:
-    """Log how many lines were left out in the last minute.
+    """Log the number of lines that were left out in the last minute.
 
-    Call this regularly, because after a flood of lines there may be no further line that could
+    Call this function regularly. After a flood of lines there may be no further line that could
     report the number.
 
     at_once  whether to log the number before the minute is over
@@ -468,7 +472,8 @@ def _masked(event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
 
 
 def _describe_exception(event: MutableMapping[str, Any]) -> None:
-    """Replace an exception by its class and frames, because its message may quote a body."""
+    """Replace an exception in a log event by its class and frames, because the exception's message
+    may quote a body."""
     given = event.pop("exc_info")
     error = given[1] if isinstance(given, tuple) else given
     if not isinstance(error, BaseException):
@@ -478,8 +483,8 @@ def _describe_exception(event: MutableMapping[str, Any]) -> None:
 
 
 def class_and_places(error: BaseException) -> tuple[str, str]:
-    """Return the class of an unexpected error, and its frames from the innermost, as in
-    `journal.py:120 commit < app.py:31 receive`."""
+    """Return an unexpected error's class and its frames, innermost first, as in `journal.py:120
+    commit < app.py:31 receive`."""
     places: list[str] = []
     trace = error.__traceback__
     while trace is not None:

@@ -1,6 +1,7 @@
-"""Outgoing mail by SMTP, encrypted unless the server is on this machine.
+"""Send mail by SMTP, encrypted unless the mail server is on this machine.
 
-A failure raises DeliveryFailed. Its message contains no secrets and no text from the server.
+A failure raises DeliveryFailed. The error's message contains no secrets and no text from the
+server.
 """
 
 import asyncio
@@ -16,18 +17,18 @@ from app.core.errors import DeliveryFailed
 from app.core.hosts import is_loopback
 
 LIMIT_S: Final = 60.0
-"""Seconds that a mail server may take for one answer."""
+"""Seconds that a mail server may take for each answer."""
 
 TLS_FROM_THE_START: Final = 465
-"""Port whose connections are encrypted from the start (RFC 8314)."""
+"""Port on which connections are encrypted from the start (RFC 8314)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailServer:
-    """Server that sends the program's mails.
+    """Mail server that sends the program's mails.
 
     user, password  both set, or both None
-    trusted         TLS context with the trusted certificates; None for the system's
+    trusted         TLS context with the trusted certificates; None for the system's certificates
     """
 
     host: str
@@ -37,7 +38,7 @@ class MailServer:
     trusted: ssl.SSLContext | None = None
 
     async def send(self, message: EmailMessage) -> None:
-        """Send a message to its recipients. Raises DeliveryFailed if that fails."""
+        """Send a message to its recipients. Raise DeliveryFailed if the mail cannot be sent."""
         await asyncio.to_thread(self._send, message)
 
     def _send(self, message: EmailMessage) -> None:
@@ -92,7 +93,8 @@ _REFUSED: Final = (
 def mail_server(
     place: str | None, *, user: str | None, password: SecretStr | None
 ) -> MailServer | None:
-    """Return the mail server at `place`, which is `host:port`; None if `place` is None."""
+    """Return the mail server at `place`, which has the form `host:port`. Return None if `place` is
+    None."""
     if place is None:
         return None
     host, _, port = place.rpartition(":")
