@@ -70,9 +70,8 @@ class SourceSettings(Section):
     newest first. Keys in PEM keep their lines."""
 
     keys: values.NamedSecrets = Field({}, examples=['{"<key id>": "<key>"}'])
-    r"""Verification keys by key id, as a JSON object. Set them if each request of the provider
-    names the key that signed it. A public key may be PEM, with \
-    for its line ends."""
+    """Verification keys by key id, as a JSON object. Set them if each request of the provider names
+    the key that signed it. A public key may be PEM, with \\n for its line ends."""
 
     credentials: values.NamedSecrets = Field({}, examples=['{"api_key": "<value>"}'])
     """Credentials for queries at the provider, as a JSON object. They are needed if the signature
