@@ -1,9 +1,8 @@
-"""Masking of personal data: enough stays visible to distinguish customers, but too little to
-contact them.
+"""Mask personal data, so that customers can still be told apart but not contacted.
 
 All phone numbers and names in output are masked here. Only a person who has the permission and
 gives a reason sees the whole text. `Mask` is for texts from other services, which may repeat the
-phone number and the token that they were sent. Leaves out: who may see masked data.
+phone number and the token that they were sent. Other modules decide who may see masked data.
 """
 
 import binascii
@@ -18,21 +17,22 @@ DOT: Final = "•"
 UNSHOWN: Final = 3 * DOT
 
 _HIDDEN_AT_LEAST: Final = 5
-"""Minimum number of hidden digits. With five, a hundred thousand numbers share each masked form."""
+"""Minimum number of digits that a mask hides. With five hidden digits, a hundred thousand numbers
+share each masked form."""
 
 _SIGNIFICANT: Final = 8
-"""Number of last digits that identify a customer in every notation of the phone number:
-`254712345678` and `0712-345678` end with the same eight digits."""
+"""Number of last digits that identify a customer in every notation of the phone number. For
+example, `254712345678` and `0712-345678` end with equal digits."""
 
 _BETWEEN: Final = r"[ ().-]{0,2}"
-"""Pattern of the characters that may be between two digits of a phone number. Never change it,
-because stored digests depend on it."""
+"""Pattern of the characters that may stand between two digits of a phone number. Never change the
+pattern, because stored digests depend on it."""
 
 _FILLING: Final = r"[ \t\u00a0\u2000-\u2015\u202a-\u202f\u2060-\u2069\u2212().\-/]"
 
 APART: Final = rf"{_FILLING}{{0,3}}"
-"""Pattern of the characters that may be between two digits of a known number. Invisible direction
-marks are among them, because people copy them without noticing."""
+"""Pattern of the characters that may stand between two digits of a known number. Invisible
+direction marks are included, because people copy them without noticing."""
 
 _SOME_PHONE: Final = re.compile(
     rf"(?<![\w.-])(?:\+|\(?0\)?){_BETWEEN}\d(?:{_BETWEEN}\d){{7,13}}(?!\d)", re.ASCII
@@ -60,7 +60,7 @@ _ROLES: Final = (
 
 
 def masked_phone(digits: str) -> str:
-    """Mask the digits of an international phone number (E.164), as in `+254 ••• ••• •01`."""
+    """Mask an international phone number, given as E.164 digits, as in `+254 ••• ••• •01`."""
     head = min(3, len(digits) - 2 - _HIDDEN_AT_LEAST)
     hidden = DOT * (len(digits) - head - 2)
     groups = [hidden[at : at + 3] for at in range(0, len(hidden), 3)]
@@ -69,16 +69,18 @@ def masked_phone(digits: str) -> str:
 
 
 def masked_name(name: str) -> str:
-    """Mask a person's name except its first letter, without revealing the name's length."""
+    """Mask a person's name except for the first letter. The mask does not reveal the name's
+    length."""
     text = name.strip()
     return text[0] + 3 * DOT if text else ""
 
 
 def phone_pattern(digits: str) -> re.Pattern[str]:
-    """Build a pattern that finds a phone number in any notation, with or without spaces and dashes.
+    """Return a pattern that finds a phone number in any notation, with or without spaces and
+    dashes.
 
-    It also finds other numbers with the same last eight digits. It is safer to hide these than to
-    miss a notation.
+    The pattern also finds other numbers with the same last eight digits, because too many hidden
+    numbers are safer than a missed notation.
     """
     last = _spaced(digits[-_SIGNIFICANT:])
     # The limit keeps the search linear in a long run of digits.
@@ -88,7 +90,8 @@ def phone_pattern(digits: str) -> re.Pattern[str]:
 def looks_like_a_phone(text: str, countries: Collection[str] = ()) -> bool:
     """Return whether a text contains a phone number as people or M-PESA write it.
 
-    People write it after a plus or a zero. M-PESA writes it after a calling code (`254712345678`).
+    People write a number after a plus or a zero. M-PESA writes a number after a calling code
+    (`254712345678`).
 
     countries  calling codes to look for
     """
@@ -99,8 +102,8 @@ def looks_like_a_phone(text: str, countries: Collection[str] = ()) -> bool:
 
 
 _TELLING: Final = 3
-"""Number of last digits that stay visible. They help to tell masked numbers apart, but identify
-nobody."""
+"""Number of last digits that stay visible. The digits help to tell masked numbers apart, but
+identify nobody."""
 
 _MAYBE_PHONE: Final = re.compile(
     rf"(?<!\d)\d(?:{_BETWEEN}\d){{{_SIGNIFICANT - 1},14}}(?!\d)", re.ASCII
@@ -108,10 +111,10 @@ _MAYBE_PHONE: Final = re.compile(
 
 
 def without_phones(text: str) -> str:
-    """Hide all but the last digits of every possible phone number.
+    """Hide all but the last digits of every possible phone number in a text.
 
-    Call this before computing a digest of the text. Otherwise the digest could be used to guess the
-    number.
+    Call this function before computing a digest of the text. Otherwise somebody could guess the
+    number from the digest.
     """
     return _MAYBE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
 
@@ -126,8 +129,8 @@ _LOOSE_PHONE: Final = re.compile(
 def masked_words(text: str) -> str:
     """Mask a text for storage: hide all but the last digits of every possible phone number.
 
-    Codes are not masked: digits after a letter (`DP00800001006`), and groups of three between dots
-    (`000.100.110`). Masking twice changes nothing.
+    Two forms of codes are not masked: digits after a letter (`DP00800001006`), and groups of three
+    digits between dots (`000.100.110`). A second masking changes nothing.
     """
     return _LOOSE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
 
@@ -136,8 +139,8 @@ _SOME_CODE: Final = re.compile(r"[a-z][a-z0-9_.:-]*|(?=.*[0-9_])[A-Za-z0-9_.:-]+
 
 
 def is_code(reason: str) -> bool:
-    """Return whether a provider's reason is a code, such as `insufficient_funds` or `1032`. Words
-    may contain a person's name."""
+    """Return whether a provider's reason is a code, such as `insufficient_funds` or `1032`. A
+    reason in words may contain a person's name."""
     return _SOME_CODE.fullmatch(reason) is not None and masked_words(reason) == reason
 
 
@@ -149,14 +152,14 @@ _LOGGED_NUMBER: Final = re.compile(
     re.ASCII,
 )
 """Pattern of a phone number in a log: nine or more digits, or eight or more after a plus or a zero.
-In the first form, a dash ends the number, so that no date matches."""
+Without a plus or a zero, a dash ends the number, so that no date matches."""
 
 _MAYBE_LOGGED: Final = re.compile(r"\d[\d ().-]{7}|@", re.ASCII)
 
 
 def masked_reference(reference: str) -> str:
-    """Mask a reference for the log: all but the last digits of a possible phone number, and all but
-    the first letter of an email address.
+    """Mask a reference for the log. Only the last digits of a possible phone number and the first
+    letter of a mail address stay visible.
 
     A number is found even after letters or at the end of more digits, as in M-PESA's checkout
     requests. A run of only eight digits is not masked, because it may be a date.
@@ -175,15 +178,15 @@ _AT_SIGHT: Final = re.compile(
 )
 
 _MORE_THAN_A_DATE: Final = 9
-"""Minimum number of digits that are masked. A date such as 2026-11-20 has eight, and stays
+"""Minimum number of digits that are masked. A date such as 2026-11-20 has eight digits, and stays
 visible."""
 
 
 def masked_at_sight(text: str) -> str:
-    """Mask phone numbers and email addresses in a text of unknown content.
+    """Mask phone numbers and mail addresses in a text of unknown content.
 
-    Digits count as a phone number if they follow a plus or a zero, or are written in groups, or if
-    there are at least eleven. Dates, seconds and IP addresses are not masked.
+    Digits count as a phone number if they follow a plus or a zero, are written in groups, or number
+    at least eleven. Dates, seconds and IP addresses are not masked.
     """
 
     def shown(found: re.Match[str]) -> str:
@@ -199,7 +202,7 @@ _TWO_DIGITS: Final = (
     "65 66 81 82 84 86 90 91 92 93 94 95 98"
 )
 _THREE_DIGITS: Final = "21 22 23 24 25 26 29 35 37 38 42 50 59 67 68 69 80 85 87 88 96 97 99"
-"""First two digits of the calling codes with three digits."""
+"""First two digits of the calling codes that have three digits."""
 
 CALLING_CODES: Final = frozenset(
     (
@@ -208,22 +211,23 @@ CALLING_CODES: Final = frozenset(
         *(f"{two}{last}" for two in _THREE_DIGITS.split() for last in range(10)),
     )
 )
-"""All calling codes that are, or may be, assigned (ITU-T E.164, annex to Operational Bulletin 994).
-No code is the beginning of another code."""
+"""All calling codes that are assigned or may be assigned (ITU-T E.164, annex to Operational
+Bulletin 994). No code is the beginning of another code."""
 
 
 _LEAST_BARE: Final = 8
-"""Minimum digits of a national number without its leading zero. Fewer may be an amount."""
+"""Minimum number of digits in a national number without its leading zero. A shorter number may be
+an amount."""
 
 
 EMAIL_KIND: Final = "email:"
 
 
 def written_pattern(identifier: str) -> re.Pattern[str]:
-    """Build a pattern for exactly this phone number, international or national, or this email
-    address in any case.
+    """Return a pattern that finds exactly this phone number, international or national. For a mail
+    address, the pattern finds the address in any case.
 
-    It is stricter than `phone_pattern`, because its matches are deleted.
+    The pattern is stricter than `phone_pattern`, because the text that it finds is deleted.
     """
     if identifier.startswith(EMAIL_KIND):
         address = re.escape(identifier.removeprefix(EMAIL_KIND))
@@ -246,10 +250,10 @@ def written_pattern(identifier: str) -> re.Pattern[str]:
 
 
 def hint_pattern(identifier: str) -> re.Pattern[bytes]:
-    """Build a fast pattern that finds every match of `written_pattern`, and possibly other text.
+    """Return a fast pattern that finds every match of `written_pattern`, and possibly other text.
 
-    It looks for the last digits of a phone number, which are the same in all notations, or for the
-    domain of an email address.
+    The pattern looks for a phone number's last digits, which are equal in all notations, or for a
+    mail address's domain.
     """
     if identifier.startswith(EMAIL_KIND):
         domain = identifier.rpartition("@")[2]
@@ -266,7 +270,7 @@ def _spaced(digits: str) -> str:
 
 
 _ESCAPED: Final = re.compile(r"\\+u([0-9a-fA-F]{4})")
-"""Pattern of an escaped character in JSON. If JSON text is itself a value in JSON, several
+"""Pattern of an escaped character in JSON. If JSON text is a value in other JSON, several
 backslashes precede the `u`."""
 
 _LINE_END: Final = re.compile(r"\r?\n|\\n")
@@ -288,14 +292,14 @@ _LETTER_OR_NOT: Final = bytes(
 
 
 def written_out(text: str) -> str:
-    r"""Return a text, followed by the decoded form of its parts that are escaped (`\u0032`, `%32`)
-    or in base64. Patterns then find numbers in every form."""
+    r"""Return a text together with decoded copies of its escaped parts (`\u0032`, `%32`) and base64
+    parts. A search then finds numbers in every form."""
     return "\n".join([text, *_decoded(text)])
 
 
 def is_written_out(content: bytes) -> bool:
-    """Return whether `written_out` would append nothing. The bytes can then be searched as they
-    are."""
+    """Return whether a body has no escaped or base64 parts. Such a body can be searched as it
+    is."""
     return b"%" not in content and b"\\u" not in content and not _has_base64(content)
 
 
@@ -324,14 +328,17 @@ _FROM_URL: Final = str.maketrans("-_", "+/")
 
 
 def names_a_phone(field: str) -> bool:
-    """Return whether a field's or header's name suggests a phone number."""
+    """Return whether the name of a field or header suggests a phone number."""
     return any(each in field.lower() for each in _PHONE_WORDS)
 
 
 def names_a_person(field: str, *, within: str) -> bool:
-    """Return whether a field probably has a person's name, judging by its name and its object's.
+    """Return whether a field probably contains a person's name, judging by the names of the field
+    and of the object around it.
 
-    `name` alone is not enough, because a product has a name, too.
+    within  name of the object that contains the field
+
+    A field called `name` is not enough, because a product has a name, too.
     """
     word, around = (_NOT_LETTERS.sub("", each.lower()) for each in (field, within))
     if word in _ROLES or (word in _NAMES and word != "name"):
@@ -340,20 +347,20 @@ def names_a_person(field: str, *, within: str) -> bool:
 
 
 def is_an_address(field: str) -> bool:
-    """Return whether a field's name suggests a postal or email address."""
+    """Return whether a field's name suggests a postal or mail address."""
     return any(each in field.lower() for each in _OTHER_WORDS)
 
 
 class Masking:
     """Masking of given phone numbers and words, and of JSON fields whose names suggest personal
-    data. The numbers and words are not in its repr."""
+    data. The repr does not show the numbers and words."""
 
     __slots__ = ("_patterns", "_words")
 
     def __init__(self, phones: Iterable[str] = (), *, words: Iterable[str] = ()) -> None:
         """Prepare to mask these phone numbers and words.
 
-        phones  E.164 digits of the customers in the texts, or email addresses after EMAIL_KIND
+        phones  E.164 digits of the customers in the texts, or mail addresses after `email:`
         words   texts that are hidden completely
         """
         self._patterns = [
@@ -379,11 +386,12 @@ class Masking:
         return text
 
     def touches(self, text: str) -> bool:
-        """Return whether a text contains one of the numbers or words."""
+        """Return whether a text contains one of the phone numbers or words."""
         return self.text(text) != text
 
     def value(self, value: Any) -> Any:
-        """Mask all personal data in a JSON value. A masked number becomes a text."""
+        """Return a JSON value in which all personal data is masked. A masked number becomes a
+        text."""
         if isinstance(value, dict):
             return {self.text(name): self._field(name, each) for name, each in value.items()}
         if isinstance(value, list):
@@ -413,7 +421,7 @@ class Masking:
 
 
 def shown_phone(text: str) -> str:
-    """Mask a text that consists of a phone number in any notation."""
+    """Mask a text that consists of one phone number in any notation."""
     digits = re.sub(r"[^0-9]", "", text)
     if digits.startswith("0") or len(digits) < _HIDDEN_AT_LEAST + 3:  # no country code to show
         return f"{3 * DOT}{digits[-2:]}" if digits else masked_name(text)
@@ -426,7 +434,8 @@ _NOTHING = re.compile(r"(?!)")
 
 
 class Mask:
-    """Masking of a token, and of a phone number if it is known. Neither is in its repr."""
+    """Masking of a token, and of a phone number if one is known. The repr shows neither the token
+    nor the number."""
 
     __slots__ = ("_phone", "_token")
 
@@ -440,7 +449,7 @@ class Mask:
         return "Mask()"
 
     def hide(self, text: str) -> str:
-        """Replace the phone number and the token in a text by `***`."""
+        """Replace the phone number and the token in a text with `***`."""
         return self._phone.sub(HIDDEN, text.replace(self._token, HIDDEN))
 
     def touches(self, text: str) -> bool:
@@ -449,11 +458,11 @@ class Mask:
 
 
 def plain(text: str) -> str:
-    """Return a text as one line, without control, format or unassigned characters."""
+    """Return a text on one line, without control, format or unassigned characters."""
     shown = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in text)
     return " ".join(shown.split())
 
 
 def clipped(text: str, limit: int) -> str:
-    """Cut a text to `limit` characters, ending with `…` if it was longer."""
+    """Cut a text to `limit` characters. A text that was longer ends with `…`."""
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,8 +1,8 @@
-"""Metrics for Prometheus. Labels are only verdicts and the names of configured sources, so senders
-cannot create labels.
+"""Metrics for Prometheus. Labels are only verdicts, reasons and the names of configured sources, so
+that senders cannot create labels.
 
-A delivery increments plain integers, which are converted when Prometheus asks. No locks are needed,
-because everything runs on one event loop.
+A delivery only increments plain integers. They become metrics when Prometheus asks. No locks are
+needed, because everything runs on one event loop.
 """
 
 from bisect import bisect_left
@@ -21,19 +21,19 @@ _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 
 
 class Connections(Protocol):
-    """A server's open and refused connections."""
+    """Open and refused connections of a server."""
 
     @property
     def open(self) -> Sized:
-        """Return the connections that are open."""
+        """Return the connections that are open now."""
 
     @property
     def refused(self) -> Mapping[str, int]:
-        """Return the number of connections that were refused or closed, by reason."""
+        """Return the number of refused or closed connections for each reason."""
 
 
 class Metrics(Collector):
-    """Metrics of one application.
+    """Metrics of one running application.
 
     gauges  descriptions of additional gauges, by name
     """
@@ -57,7 +57,11 @@ class Metrics(Collector):
         self._registry.register(self)
 
     def count(self, source: str, verdict: str | None, seconds: float) -> None:
-        """Count a delivery. Unconfigured sources are counted as `unknown`."""
+        """Count a delivery and the seconds until its answer. A delivery to an unconfigured source
+        counts for `unknown`.
+
+        verdict  None if the delivery was not stored
+        """
         known = source if source in self._sources else "unknown"
         self._deliveries[known, verdict or "not_stored"] += 1
         self._times[bisect_left(_SECONDS, seconds)] += 1
@@ -66,12 +70,12 @@ class Metrics(Collector):
     def count_not_stored(self, reason: str) -> None:
         """Count a delivery that was not stored, and therefore answered with 503.
 
-        reason  why it was not stored
+        reason  code that tells why the delivery was not stored
         """
         self._not_stored[reason] += 1
 
     def count_refused(self, status: int) -> None:
-        """Count an API request answered with 401 or 403."""
+        """Count an API request that was answered with 401 or 403."""
         self._refused[str(status),] += 1
 
     def set_state(
@@ -84,10 +88,11 @@ class Metrics(Collector):
     ) -> None:
         """Set the gauges to values from the database.
 
-        gauges  values by name
-        orders  number of orders by outcome
-        read    number of deliveries read since the database was created, by source and verdict
-        unallocated  money without an order in minor units, by currency
+        gauges  values by gauge name
+        orders  number of orders for each outcome
+        read    number of deliveries that were read since the database was created, for each source
+                and verdict
+        unallocated  money without an order, in minor units, for each currency
         """
         self._gauges = gauges
         self._orders = orders

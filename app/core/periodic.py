@@ -1,4 +1,4 @@
-"""Background tasks that run in rounds. A task pauses after a round in which it found no work."""
+"""Run background tasks in rounds. A task pauses after a round in which it found no work."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,18 +13,19 @@ from app.core.logs import Repeating, log
 IDLE_S: Final = 1.0
 
 Rest = Callable[[int], float]
-"""Function that returns the seconds until the next round, given the work done in this round."""
+"""Function that returns the seconds until the next round. Its argument is the number of items that
+the last round processed."""
 
 
 def rest_when_idle(seconds: float) -> Rest:
-    """Build a function for `PeriodicTask.rest`. It returns `seconds` after a round without work,
-    and otherwise 0."""
+    """Return a `rest` function for a periodic task. A pause of `seconds` follows a round without
+    work; no pause follows any other round."""
     return lambda done: 0.0 if done else seconds
 
 
 class PeriodicTask:
-    """Task that calls `work` again and again until stopped. `work` returns how many items it
-    processed.
+    """Background task that calls `work` again and again until stopped. `work` returns the number of
+    items that it processed.
 
     component  name of the task in the log
     rest       function that returns the seconds until the next round
@@ -54,16 +55,17 @@ class PeriodicTask:
         return self._stopping.is_set()
 
     def stop(self) -> None:
-        """Stop after the current round."""
+        """Stop the task after its current round."""
         self._stopping.set()
         self.wake()
 
     def wake(self) -> None:
-        """End the current rest, or skip the next one."""
+        """End the task's current pause, or skip the next pause."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Run rounds until stopped, or until an error occurs that retrying cannot fix."""
+        """Run rounds until the task is stopped, or until an error occurs that a retry cannot
+        fix."""
         self.alive = True
         try:
             while not self.stopping:
@@ -98,7 +100,8 @@ class PeriodicTask:
 
 
 class TaskGroup:
-    """Tasks that run concurrently, each with its own pauses. If one task fails, all tasks end."""
+    """Periodic tasks that run concurrently, each with its own pauses. If one task fails, all tasks
+    end."""
 
     def __init__(self, tasks: Sequence[PeriodicTask]) -> None:
         self._tasks = tasks
@@ -112,7 +115,7 @@ class TaskGroup:
             each.stop()
 
     async def run(self) -> None:
-        """Run all tasks until they are stopped or one fails."""
+        """Run all tasks until they are stopped or one task fails."""
         # Not asyncio's group: when a task fails, the others' transactions end before they do.
         async with anyio.create_task_group() as group:
             for each in self._tasks:

@@ -1,7 +1,7 @@
-"""Keyed digests of phone numbers, email addresses and names. Orders are found by digest, so the
+"""Keyed digests of phone numbers, mail addresses and names. Orders are found by digest, so that the
 plain data need not be stored.
 
-A plain hash could be reversed by trying all phone numbers. The key is in a separate file, so the
+A plain hash could be reversed by trying all phone numbers. The key lies in a separate file, so the
 database alone reveals no number. If the key is lost, no order is found by phone number until
 `reindex` computes the digests with a new key.
 """
@@ -19,11 +19,12 @@ DIGEST_BYTES: Final = 16
 
 _NAMING: Final = 4
 _KEY_CHARS: Final = 64
-"""Number of characters in a key file: 32 bytes in hex."""
+"""Number of characters in a key file: 32 bytes in hexadecimal digits."""
 
 
 class PhoneKey:
-    """A key that computes digests. The repr does not show the key."""
+    """Secret key that turns phone numbers and other identifiers into digests. The repr does not
+    show the key."""
 
     __slots__ = ("_begun", "name")
 
@@ -36,11 +37,11 @@ class PhoneKey:
         return "PhoneKey()"
 
     def digest(self, identifier: str) -> bytes:
-        """Return the digest of a phone number in E.164 digits, or of another identifier of
-        `providers.identifiers`.
+        """Return the digest of a phone number in E.164 digits, or of another identifier such as a
+        mail address.
 
-        The digest is the name of the key and the HMAC-SHA-256, cut to DIGEST_BYTES. Its last bit is
-        0 for a phone number, and otherwise 1.
+        The digest consists of bytes that name the key, and a shortened HMAC-SHA-256. The digest's
+        last bit is 0 for a phone number, and otherwise 1.
         """
         code = self._begun.copy()
         code.update(identifier.encode())
@@ -49,14 +50,14 @@ class PhoneKey:
 
 
 def is_of_a_number(digest: bytes) -> bool:
-    """Return whether a digest is that of a phone number. Other identifiers are weaker evidence,
+    """Return whether a digest was made from a phone number. Other identifiers are weaker evidence,
     because many people share a name or the last digits of a card."""
     return not digest[-1] & 1
 
 
 def read_phone_key(path: Path) -> PhoneKey | None:
-    """Read the key from a file; None if there is no file. Raises ConfigurationError if the file is
-    unusable."""
+    """Return the phone key from a file. Return None if the file does not exist. Raise
+    ConfigurationError if the file is unusable."""
 
     def unusable(what: str) -> ConfigurationError:
         return ConfigurationError(
@@ -86,10 +87,11 @@ def read_phone_key(path: Path) -> PhoneKey | None:
 
 
 def make_phone_key(path: Path) -> PhoneKey:
-    """Read the key from a file, or create a file that only its owner can read.
+    """Return the phone key from a file. A missing file is created with a new key, readable only by
+    its owner.
 
-    Processes that start at the same time get the same key. Raises ConfigurationError if the file is
-    unusable, and UnreachableError if it cannot be created.
+    Processes that start together get the same key. Raises ConfigurationError if the file is
+    unusable, and UnreachableError if the file cannot be created.
     """
     known = read_phone_key(path)
     if known is not None:

@@ -1,7 +1,6 @@
-"""Files that are written completely or not at all, private files such as keys, and locks of
-folders.
+"""Write files completely or not at all, handle private files such as keys, and lock folders.
 
-A private file that other users can access is refused. Leaves out: the content of the files.
+A private file that other users can access is refused.
 """
 
 import errno
@@ -20,8 +19,8 @@ _OTHERS: Final = 0o007
 
 
 def lock_folder(folder: Path) -> int | None:
-    """Lock a folder. The lock lasts while the returned descriptor is open. Return None if another
-    process has the lock."""
+    """Lock a folder until the returned descriptor is closed. Return None if another process holds
+    the lock."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -34,15 +33,15 @@ def lock_folder(folder: Path) -> int | None:
 
 
 Owner = tuple[int, int]
-"""Ids of a user and a group."""
+"""User id and group id of a file's owner."""
 
 
 def write_new(path: Path, content: bytes, *, owner: Owner | None = None) -> None:
     """Create a file. The file gets its name only when its content is on the disk.
 
-    owner  owner of the file if root creates it; None for the user who creates it
+    owner  owner of the file if root creates the file; None for the user who creates it
 
-    Raises FileExistsError if the file exists, and OSError if it cannot be written.
+    Raises FileExistsError if the file exists, and OSError if the file cannot be written.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -68,8 +67,8 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLO
 
 
 def _made_anew(path: Path, mode: int) -> int:
-    """Open a new file after deleting an existing one. The existing file could belong to another
-    user, who could then read what is written."""
+    """Open a new file after deleting any existing file of this name. An existing file could belong
+    to another user, who could then read the new content."""
     path.unlink(missing_ok=True)
     return os.open(path, _NEW, mode)
 
@@ -78,14 +77,12 @@ def _made_anew(path: Path, mode: int) -> int:
 def replacing(
     path: Path, *, part: Path, mode: int = MODE, exclusive: bool = False
 ) -> Iterator[IO[bytes]]:
-    """Yield a temporary file that replaces `path` when the block ends, once its content is on the
-    disk.
-
-    If the block fails, `path` is not changed.
+    """Yield a temporary file for writing. When the block ends, the temporary file replaces `path`,
+    once its content is on the disk. If the block fails, `path` is not changed.
 
     part       path of the temporary file, in the same folder
-    exclusive  whether to raise FileExistsError if the temporary file exists, because another
-               process may be writing it
+    exclusive  whether an existing temporary file raises FileExistsError, because another process
+               may be writing it
 
     Raises OSError if the file cannot be written.
     """
@@ -102,14 +99,14 @@ def replacing(
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """Write all bytes, with several system calls if necessary."""
+    """Write all bytes to a descriptor, with several system calls if necessary."""
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush a folder to the disk, so that new names in it survive a crash."""
+    """Flush a folder to the disk, so that new file names in the folder survive a crash."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -118,13 +115,14 @@ def sync_folder(folder: Path) -> None:
 
 
 def read_private(path: Path, *, variable: str, what: str, most: int) -> bytes | None:
-    """Read a private file; None if there is no file. At most `most` + 1 bytes are read, so that the
-    caller can detect a file that is too long.
+    """Return the content of a private file. Return None if the file does not exist.
 
     variable  setting that names the file, for messages
-    what      description, such as `a key`, for messages
+    what      description of the file, such as `a key`, for messages
+    most      maximum length in bytes; one more byte is read, so that the caller can detect a file
+              that is too long
 
-    Raises ConfigurationError if the file cannot be read, or if other users can access it.
+    Raises ConfigurationError if the file cannot be read, or if other users can access the file.
     """
     try:
         with path.open("rb") as file:

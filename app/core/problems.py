@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem details: type, title, status, stable code, and what to do."""
+"""Report errors as RFC 9457 problem details: type, title, status, a stable code, and what to do."""
 
 import json
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ from reconcile.documents import Count, InstantText, Keywords, MoneyDocument
 MEDIA_TYPE = "application/problem+json"
 
 TYPE: Final = "urn:tallyhook:problem:"
-"""Beginning of the URI that identifies a type of problem. The problem's code follows. The URI is
-not the address of a page."""
+"""Beginning of the URI that identifies a type of problem. The problem's code follows. The URI is an
+identifier and no address of a page."""
 
 
 class FieldProblemDocument(TypedDict):
@@ -70,7 +70,12 @@ def problem(
     headers: Mapping[str, str] | None = None,
     **more: Any,
 ) -> Response:
-    """Build a problem response. `code` is stable; `detail` is one sentence for a person."""
+    """Return a response with problem details.
+
+    code    stable code of the problem
+    detail  one sentence for a person
+    more    further members of the response
+    """
     return Response(
         problem_body(status, code, detail, **more),
         status_code=status,
@@ -92,8 +97,8 @@ def problem_body(status: int, code: str, detail: str, **more: Any) -> bytes:
 
 
 class ApiProblem(Exception):
-    """Error of an API endpoint. It becomes a problem response; `more` has further members of the
-    response."""
+    """Error of an API endpoint, which is answered with problem details. `more` holds further
+    members of the response."""
 
     def __init__(
         self,
@@ -133,7 +138,7 @@ _WEBHOOKS = (
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:
-    """Answer an HTTP error of Starlette, such as an unknown path or method."""
+    """Return the response to an HTTP error of Starlette, such as an unknown path or method."""
     assert isinstance(error, HTTPException)
     code, detail = _SENTENCES.get(error.status_code, ("refused", error.detail))
     if error.status_code == 404 and request.url.path.lower().lstrip("/").startswith("webhook"):

@@ -17,7 +17,8 @@ def _place() -> str:
 
 
 def _started(process: int) -> str | None:
-    """Return the process's start in ticks since boot; "" if it has ended, None if unknown."""
+    """Return the start of a process, in ticks since the machine's boot. Return "" if the process
+    has ended, and None if the start is unknown."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -32,31 +33,32 @@ def _started(process: int) -> str | None:
 
 
 def process_name() -> str:
-    """Return the name of this process, unique across all machines and times."""
+    """Return a name for this process that no other process has on any machine at any time."""
     return f"{_place()}:{os.getpid()}:{_started(os.getpid())}"
 
 
 def process_id(name: str) -> int | None:
-    """Return the id of the process with this name; None if it no longer runs on this machine."""
+    """Return the id of the process that has this unique name. Return None if the process no longer
+    runs on this machine."""
     place, process, started = name.rsplit(":", 2)
     return int(process) if place == _place() and _started(int(process)) == started else None
 
 
 def has_ended(name: str) -> bool:
-    """Return whether the process with this name has certainly ended. This is known only if it ran
-    on this machine since the last boot, and is visible to this process."""
+    """Return whether the process that has this unique name has certainly ended. Certainty exists
+    only for visible processes of this machine that started since the last boot."""
     place, process, started = name.rsplit(":", 2)
     return place == _place() and _started(int(process)) not in (started, None)
 
 
 def is_running(process: int) -> bool:
-    """Return whether a process of this machine is running. Process id 0 stands for an invisible
-    process, and is never running."""
+    """Return whether a process of this machine is running. Return False for process id 0, which
+    stands for an invisible process."""
     return process > 0 and _started(process) != ""
 
 
 def process_ids_of(process: int) -> list[int]:
-    """Return the ids of a process and of all its descendants that are running and visible."""
+    """Return the ids of a process and of all its visible, running descendants."""
     try:
         started = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     except OSError:
@@ -65,7 +67,8 @@ def process_ids_of(process: int) -> list[int]:
 
 
 def memory_bytes(process: int) -> int | None:
-    """Return a process's memory in bytes, with its share of shared pages; None if unknown."""
+    """Return a process's memory in bytes, including its share of shared pages. Return None if
+    unknown."""
     try:
         rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
     except OSError:
@@ -79,11 +82,11 @@ SPARE_FILES: Final = 128
 
 
 def affordable(connections: int) -> int:
-    """Raise the limit of open files so that this many connections are possible. Return the number
-    of connections that the limit allows.
+    """Raise this process's limit of open files for this many connections. Return the number of
+    connections that the limit allows.
 
-    Accept no more connections than that. Further ones would wait in the kernel instead of being
-    refused.
+    The caller must accept no more connections than returned. Further connections would wait in the
+    kernel instead of being refused.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + SPARE_FILES
@@ -95,17 +98,17 @@ def affordable(connections: int) -> int:
 
 
 YOUNG_OBJECTS: Final = 50_000
-"""Number of new container objects after which Python collects garbage. One collection takes some
+"""Number of new container objects after which Python collects garbage. A collection takes some
 milliseconds."""
 
 
 def collect_garbage_rarely() -> None:
-    """Make garbage collections rare. Call this before loading large modules."""
+    """Make garbage collections rare. Call this function before loading large modules."""
     gc.set_threshold(YOUNG_OBJECTS, 20, 20)
 
 
 def freeze_objects() -> None:
-    """Exclude all existing objects from garbage collection, because nearly all of them stay until
+    """Exclude all existing objects from garbage collection, because nearly all of them live until
     the process ends."""
     gc.freeze()
 
@@ -121,16 +124,16 @@ def forbid_core_dumps() -> None:
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that end a service. SIGHUP, which is sent when a terminal is closed, is
-    left out if the process ignores it, as under `nohup`."""
+    """Return the signals that end a service. SIGHUP, the signal of a closed terminal, is left out
+    if the process ignores it, as under `nohup`."""
     asked = (signal.SIGTERM, signal.SIGINT)
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return asked if ignored else (*asked, signal.SIGHUP)
 
 
 def heed_sigterm_in_container() -> None:
-    """Make SIGTERM end this process even if it is the first process of a container. The kernel
-    ignores SIGTERM there unless the process has a handler."""
+    """Make SIGTERM end this process even if it is the first process of a container. Otherwise the
+    kernel would ignore SIGTERM there."""
     if os.getpid() == 1:
         signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
@@ -156,7 +159,7 @@ _CAUSES: Final = {
 def why_ended(code: int) -> str:
     """Return a sentence that explains a process's exit code.
 
-    code  exit code from `subprocess`. It is negative for a signal
+    code  exit code from `subprocess`, which is negative for a signal
     """
     if code >= 0:
         return f"it ended with exit code {code}: the lines before this one say why"

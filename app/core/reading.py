@@ -1,4 +1,5 @@
-"""Results of reading a verified body: its events, or the reason why it cannot be read exactly."""
+"""Results of reading a verified body: its events, or the reason why the body cannot be read
+exactly."""
 
 from typing import Final, NamedTuple
 
@@ -6,23 +7,29 @@ from reconcile.ledger.events import Event
 
 
 class Unreadable(ValueError):
-    """A body that cannot be read exactly. The message quotes nothing from the body."""
+    """Error for a body that cannot be read exactly. The message quotes nothing from the body."""
 
 
 class UnclearAmount(Unreadable):
-    """A number that is not an exact amount in its currency."""
+    """Error for a number that is no exact amount in its currency."""
 
 
 TRIAL: Final = b'{"tallyhook": "trial of the public endpoint before going live"}'
-"""Beginning of the body that `golive` sends to test the public endpoint."""
+"""Beginning of the body that the command `golive` sends to test the public endpoint."""
 
 TRIED: Final = "it is a trial of `tallyhook golive`, not an event"
-"""Reason that is stored for the unreadable test body of `golive`. It tells people that the source's
-profile is not at fault."""
+"""Reason that is stored for the unreadable test body of the command `golive`. The reason tells
+people that the source's profile is not at fault."""
 
 
 class Belonging(NamedTuple):
-    """Account and environment of an event. `Reading` explains the members."""
+    """Account and environment to which an event belongs.
+
+    environment  `sandbox`, `live`, or None if unknown
+    unstated     whether the event has no environment although the profile expects one
+    foreign      whether the event names another account, or no account although the profile expects
+                 one
+    """
 
     environment: str | None = None
     unstated: bool = False
@@ -30,12 +37,12 @@ class Belonging(NamedTuple):
 
 
 NOBODYS = Belonging()
-"""Value if neither account nor environment is known, because the profile does not say where to find
-them, or because the event cannot be read."""
+"""Value for an event whose account and environment are unknown. Either the profile does not say
+where to find them, or the event cannot be read."""
 
 
 class Reading(NamedTuple):
-    """Content of a delivery.
+    """Content of a delivery after its body was read.
 
     events       at least one event, in the order of the body
     environment  `sandbox`, `live`, or None if the provider does not state it
@@ -44,8 +51,8 @@ class Reading(NamedTuple):
                  one
     raws         bytes of each event; empty if the whole body is one event
     unread       bytes and reason of each event that could not be read
-    customers    keyed digests of each event's customer: phone number, email address, name, card,
-                 and further ids; empty without a key
+    customers    keyed digests of each event's customer: phone number, mail address, name, card, and
+                 further ids; empty without a key
     """
 
     events: tuple[Event, ...]
@@ -57,8 +64,9 @@ class Reading(NamedTuple):
     customers: tuple[tuple[bytes, ...], ...] = ()
 
     def customer(self, place: int) -> tuple[bytes, ...]:
-        """Return the digests of the customer in one event; empty if there are none.
+        """Return the digests that identify the customer of one event. The result is empty if there
+        are none.
 
-        place  position of the event, counted from 0
+        place  position of the event in the delivery, counted from 0
         """
         return self.customers[place] if place < len(self.customers) else ()

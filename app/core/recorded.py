@@ -1,9 +1,9 @@
 """Files of recorded requests, which can be sent again unchanged. Each line of a file is a JSON
 object.
 
-An object has `method`, `url` (path and query), `headers` as pairs in order, and the body as `body`
-if it is UTF-8, else as `body_base64`. Leaves out: headers of the connection (`host`,
-`content-length`, …).
+An object has `method`, `url` (path and query), `headers` as pairs in order, and the body. The body
+is in `body` if it is UTF-8, and otherwise in `body_base64`. Headers of the connection (`host`,
+`content-length`, …) are not recorded.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from app.core.http import Exchange
 
 MAX_BODY_BYTES: Final = 1024 * 1024
-"""Maximum size of a body in bytes. The receiver accepts no larger body."""
+"""Maximum size of a recorded body in bytes. The receiver of webhooks accepts no larger body."""
 
 MAX_URL_CHARS: Final = 32 * 1024
-"""Maximum length of a path and query in characters. Servers accept less."""
+"""Maximum number of characters in a recorded path and query. Servers accept less."""
 
 MAX_LINE_BYTES: Final = 2 * MAX_BODY_BYTES
 MAX_LINES: Final = 100_000
 SEND_LIMIT_S: Final = 30.0
-"""Time limit in seconds for a request and its answer. Providers do not wait longer either."""
+"""Maximum seconds for a request and its answer. Providers do not wait longer either."""
 
 Headers = list[tuple[str, str]]
 
@@ -46,14 +46,16 @@ _OF_THE_ANSWER: Final = "accept-encoding"
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-"""Pattern of a header's value (RFC 9110, 5.5). `_TOKEN` is the pattern of methods and of header
-names (5.6.2)."""
+"""Pattern of a header's value (RFC 9110, 5.5)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A request. `url` has path and query. `headers` are decoded as Latin-1, so that every byte is
-    kept."""
+    """Recorded HTTP request.
+
+    url      path and query
+    headers  names and values, decoded as Latin-1, so that every byte is kept
+    """
 
     method: str = "POST"
     url: str
@@ -62,13 +64,13 @@ class Recorded:
 
 
 def of_request(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Return a request's headers, without the headers that belong to the connection."""
+    """Return a request's headers without the headers that belong to the connection."""
     named = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
     return [(name, value) for name, value in named if name.lower() not in _OF_THE_CONNECTION]
 
 
 def line_of(request: Recorded) -> str:
-    """Return a request as one JSON line, without the line end."""
+    """Return a request as one line of JSON, without the line end."""
     try:
         body: dict[str, str] = {"body": request.body.decode("utf-8")}
     except UnicodeDecodeError:
@@ -78,7 +80,7 @@ def line_of(request: Recorded) -> str:
 
 
 def requests_in(file: IO[bytes], name: str) -> Iterator[Recorded]:
-    """Yield the requests in a file. Raises UsageError at the first invalid line."""
+    """Yield the recorded requests in a file. Raise UsageError at the first invalid line."""
     number = 0
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -113,11 +115,12 @@ def _request(found: Any) -> Recorded:
 
 
 def target_of(to: str, url: str) -> str:
-    """Return the address for sending a recorded request to the server `to`.
+    """Return the address at which a recorded request must be sent to the server `to`.
 
-    It is `to` with the request's query. If `to` has no path, the request's path is added. Raises
-    UsageError if `to` is not a valid http address, or if the request's path would lead to another
-    host.
+    The address is `to` with the request's query. If `to` has no path, the request's path is added.
+
+    Raises UsageError if `to` is not a valid http address, or if the request's path would lead to
+    another host.
     """
     try:
         parts = urlsplit(to)
@@ -138,7 +141,8 @@ def target_of(to: str, url: str) -> str:
 async def send_on(
     client: httpx2.AsyncClient, request: Recorded, to: str, *, limit_s: float = SEND_LIMIT_S
 ) -> Exchange:
-    """Send a request unchanged, except that it asks for an uncompressed answer. Read the answer."""
+    """Send a recorded request to the address `to` and return the answer. The request is unchanged,
+    except that it asks for an uncompressed answer."""
     from app.core.http import exchange  # what few commands need
 
     left = {*_OF_THE_CONNECTION, _OF_THE_ANSWER}

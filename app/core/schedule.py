@@ -1,15 +1,15 @@
-"""Schedule of periodic work. It parses the entries of a setting, and computes when each is due.
+"""Schedule of periodic work: parse the schedule's entries, and compute when each entry is due.
 
     nightly | 30 2 * * * | reconcile; month | 0 6 12 * * | reconcile month pdf xlsx folder
 
-An entry has a name, a cron expression of five fields in the merchant's time zone, and words that
-state the work: `reconcile`, the period to report (`month` or `day` for the last complete one),
-formats, and channels of delivery. The word `checkpoint` delivers the newest signed head of the log.
-Leaves out: the execution of entries (`finance.scheduled`).
+An entry has a name, a cron expression of five fields in the merchant's time zone, and words for the
+work. The words are `reconcile`, the period to report (`month` or `day` for the last complete one),
+formats, and ways of delivery. The word `checkpoint` delivers the newest signed checkpoint of the
+log. The module `finance.scheduled` does the work.
 
 Clock changes are handled as in Debian's cron. Work that is due in a skipped hour runs at the end of
-that hour. Work that is due in a repeated hour runs only the first time. An entry whose hour is `*`
-runs every hour, including repeated hours.
+the skipped hour. Work that is due in a repeated hour runs only the first time. An entry whose hour
+is `*` runs every hour, including repeated hours.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ TEXT_MAX: Final = 4_000
 LATE: Final[instants.Duration] = 10 * instants.MINUTE
 
 LOOKED_BACK: Final[instants.Duration] = 400 * instants.DAY
-"""Maximum age of missed work. Older work is not made up for."""
+"""Maximum age of missed work that is still made up for."""
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleEntry:
-    """Entry of the schedule: work, and when it is due.
+    """Entry of the schedule: the work, and the times at which it is due.
 
-    cron        cron expression of five fields. The minute must be a number
-    reconcile   whether to reconcile everything first
-    span        time span of the report; None for no report
+    cron        cron expression of five fields; the minute must be a number
+    reconcile   whether everything is reconciled first
+    span        period of the report; None for no report
     forms       formats of the report
-    ways        channels for the report and the checkpoint
-    checkpoint  whether to deliver the log's newest checkpoint
+    ways        ways in which the report and the checkpoint are delivered
+    checkpoint  whether the log's newest checkpoint is delivered
     """
 
     name: str
@@ -70,7 +70,8 @@ class ScheduleEntry:
 
 
 def schedule_entries(text: str) -> tuple[ScheduleEntry, ...]:
-    """Parse the entries of a setting. Raises ValueError with the mistake and the correct form."""
+    """Return the schedule's entries from a setting's text. Raise ValueError, which states the
+    mistake and the correct form."""
     if len(text) > TEXT_MAX:
         raise ValueError(f"must have {TEXT_MAX:,} characters at most")
     found = [_entry(part.strip()) for part in text.split(";") if part.strip()]
@@ -134,17 +135,19 @@ def _entry(text: str) -> ScheduleEntry:
 
 
 def next_time(entry: ScheduleEntry, *, after: Instant, zone: tzinfo) -> Instant | None:
-    """Return when an entry is next due after an instant; None if it is never due again."""
+    """Return the next instant after `after` at which an entry is due. Return None if there is
+    none."""
     return next(_times(entry, after=after, zone=zone), None)
 
 
 def due_time(entry: ScheduleEntry, *, since: Instant, now: Instant, zone: tzinfo) -> Instant | None:
-    """Return the latest time in a period at which an entry was due; None if there is none.
-
-    Work that was missed several times is due only once.
+    """Return the latest instant in a period at which an entry was due. Return None if there is
+    none.
 
     since  start of the period, exclusive
     now    end of the period, inclusive
+
+    Work that was missed several times is due only once.
     """
     begin = max(since, Instant(now - LOOKED_BACK))
     times = takewhile(lambda at: at <= now, _times(entry, after=begin, zone=zone))
@@ -152,7 +155,7 @@ def due_time(entry: ScheduleEntry, *, since: Instant, now: Instant, zone: tzinfo
 
 
 def is_late(due: Instant, *, began: Instant) -> bool:
-    """Return whether work must be reported as late.
+    """Return whether work began so late that its lateness must be reported.
 
     due    instant at which the work was due
     began  instant at which the work began

@@ -1,29 +1,29 @@
-"""Signals between tasks, or between a process and its child. A signal has no content."""
+"""Signals between tasks, or between a process and its child. A signal carries no content."""
 
 import asyncio
 from collections.abc import Callable
 
 
 class Signal(asyncio.Event):
-    """Event that can also wake tasks in another process."""
+    """Event that also wakes tasks in another process."""
 
     def __init__(self) -> None:
         super().__init__()
         self.elsewhere: Callable[[], None] = lambda: None
 
     def set(self) -> None:
-        """Wake the tasks that wait in this process and in the other process."""
+        """Wake the waiting tasks of this process and of the other process."""
         super().set()
         self.elsewhere()
 
     def hear(self) -> None:
-        """Wake the tasks that wait in this process. Call this for a signal that came from the other
-        process."""
+        """Wake the waiting tasks of this process only. Call this method for a signal that came from
+        the other process."""
         super().set()
 
 
 class Signals:
-    """Events by which tasks of a process notify each other."""
+    """Signals by which the tasks of a process notify each other."""
 
     def __init__(self) -> None:
         self.evidence_arrived = Signal()

@@ -1,7 +1,8 @@
-"""Strict JSON parser: RFC 8259 in UTF-8. Refuses what different parsers may read differently.
+"""Strict JSON parser: RFC 8259 in UTF-8. The parser refuses documents that other parsers may read
+differently.
 
-Duplicate keys, NaN, Infinity, integers beyond 64 bits, and nesting beyond MAX_DEPTH are refused.
-Fractions are parsed as Decimal, so that no amount becomes a binary float.
+Duplicate keys, NaN, Infinity, integers beyond 64 bits, and deep nesting are refused. Fractions are
+parsed as Decimal, so that no amount becomes a binary float.
 """
 
 import json
@@ -15,7 +16,8 @@ MAX_DEPTH: Final = 32
 """Maximum depth of nested objects and arrays. Events need only three levels."""
 
 MAX_NUMBER_LENGTH: Final = 100
-"""Maximum length of a number that has a fraction or an exponent. Amounts are much shorter."""
+"""Maximum number of characters in a number that has a fraction or an exponent. Amounts are much
+shorter."""
 
 _INTEGER_LENGTH = 20
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
@@ -25,18 +27,20 @@ _STRINGS_AND_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[{]|[\]}]
 
 
 class NumberText(str):
-    """A number as it is written in the body: `2.00` is not shortened to `2`."""
+    """Number as written in the body: `2.00` is not shortened to `2`."""
 
     __slots__ = ()
 
 
 def parse(body: bytes) -> Any:
-    """Parse a document. Raises Unreadable, whose message does not quote the document."""
+    """Return the content of a JSON document. Raise Unreadable, whose message does not quote the
+    document, for an invalid document."""
     return _decode(body, _DECODER)
 
 
 def parse_written(body: bytes) -> Any:
-    """Parse a document with NumberText, for signatures that cover the text of numbers."""
+    """Return the content of a JSON document with its numbers as written. Some signatures cover the
+    text of numbers. Raise Unreadable for an invalid document."""
     return _decode(body, _WRITTEN_DECODER)
 
 

@@ -1,7 +1,7 @@
-"""HTML pages from templates, each one self-contained file.
+"""HTML pages from templates. Each page is one self-contained file.
 
-Values are escaped by default, and a missing value is an error. A page uses no scripts, fonts and
-links, so it looks the same on a disk, in an archive and on paper.
+Values are escaped by default, and a missing value is an error. A page uses no scripts, fonts or
+links, so the page looks alike on a disk, in an archive and on paper.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def _environment() -> Environment:
 
 
 def page(template: str, values: Mapping[str, Any]) -> str:
-    """Render `templates/<template>`. The result depends only on the values."""
+    """Return the page that a template makes of these values. Equal values give an equal page."""
     return _environment().get_template(template).render(values)
 
 

@@ -1,4 +1,4 @@
-"""SVG charts for pages: bars, and stacked bars.
+"""SVG charts for pages: plain bars and stacked bars.
 
 Series differ by pattern, so that a chart is readable without colours. Each chart has a legend, and
 a title and a description for screen readers. Equal numbers give equal SVG.
@@ -18,7 +18,7 @@ _TOP: Final = 28
 _BOTTOM: Final = 44
 _TICKS_MOST: Final = 5
 _LEAST: Final = 4
-"""Minimum value at the top of the vertical axis. If the axis ended at 1, a single item would get a
+"""Minimum value at the top of the vertical axis. With an axis up to 1, a single item would get a
 bar of full height."""
 
 _LABELS_MAX: Final = 12
@@ -42,7 +42,7 @@ _PATTERNS: Final = (
         'stroke-width="1"/>',
     ),
 )
-"""Patterns of the series. They can be distinguished in black and white."""
+"""Patterns that distinguish the series, even in black and white."""
 
 _SOLID: Final = "#2f4b6e"
 
@@ -51,7 +51,7 @@ SERIES_MAX: Final = len(_PATTERNS)
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A named series of values, in the order of the labels. No value is negative."""
+    """Named series of values, one for each label of the chart. No value is negative."""
 
     name: str
     values: Sequence[int]
@@ -60,17 +60,18 @@ class Series:
 def bars(
     name: str, *, title: str, about: str, labels: Sequence[str], values: Sequence[int]
 ) -> Markup:
-    """Draw a bar for each label, with its value above it. `name` must be unique in the page."""
+    """Draw a bar for each label, with the bar's value above it. `name` must be unique on the
+    page."""
     return stacked(name, title=title, about=about, labels=labels, series=[Series("", values)])
 
 
 def stacked(
     name: str, *, title: str, about: str, labels: Sequence[str], series: Sequence[Series]
 ) -> Markup:
-    """Draw a stacked bar for each label, with a pattern for each series.
+    """Draw a stacked bar for each label, with one pattern for each series. `name` must be unique on
+    the page.
 
-    Raises ValueError for more than SERIES_MAX series, or if a series does not have one value for
-    each label.
+    Raises ValueError for too many series, or if a series does not have one value for each label.
     """
     if len(series) > SERIES_MAX or any(len(each.values) != len(labels) for each in series):
         raise ValueError(f"at most {SERIES_MAX} series, each with a value for every label")
@@ -116,7 +117,7 @@ class _Scale:
 def nice_step(highest: int) -> int:
     """Return the distance between the ticks of an axis: 1, 2 or 5 times a power of ten.
 
-    It is the smallest distance for which at most _TICKS_MOST ticks reach up to `highest`.
+    The result is the smallest distance at which five ticks reach up to `highest`.
     """
     power = 1
     while True:

@@ -1,7 +1,7 @@
-"""Document model of letters, and the two output formats: HTML and PDF.
+"""Letters as blocks of content, and their two output formats: HTML and PDF.
 
 A letter is a sequence of blocks: headings, paragraphs, lists, tables, timelines and exhibits. All
-text is passed as data, so that it cannot become markup. Each format has one template for all
+text is passed as data, so that no text can become markup. Each format has one template for all
 letters.
 """
 
@@ -21,7 +21,7 @@ PhraseLook = Literal["", "strong", "quiet", "code"]
 
 
 class Phrase(NamedTuple):
-    """Words in one style. They begin on a new line if `line` is set."""
+    """Words in one style. With `line`, the words begin on a new line."""
 
     text: str
     look: PhraseLook = ""
@@ -54,12 +54,14 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterTable:
-    """Table in a letter, as rows of cells. A row with one cell spans all columns but the first.
+    """Table in a letter. A row with one cell spans all columns but the first.
 
-    widths   share of the width for each column. A column with 0 is as wide as its text, which is
+    rows     rows of cells
+    widths   share of the width for each column; a column with 0 is as wide as its text, which is
              not wrapped
-    numbers  positions of the columns with amounts
-    labels   whether the first cell of each row is its label
+    head     headings of the columns
+    numbers  positions of the columns that contain amounts
+    labels   whether the first cell of each row is the row's label
     """
 
     rows: Sequence[Sequence[Phrases]]
@@ -72,9 +74,9 @@ class LetterTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterColumn:
-    """Moment of a timeline.
+    """Moment on a letter's timeline.
 
-    day  the date; empty unless this is the first moment of its day
+    day  the date; empty unless this moment is the first of its day
     gap  time since the moment before
     """
 
@@ -87,7 +89,8 @@ class LetterColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnEvent:
-    """Event of a timeline, with its horizontal position in each of the two lanes.
+    """Event on a letter's timeline. The event has a position in two rows: when it happened, and
+    when it arrived.
 
     set_off  distance by which the event's number is moved aside
     """
@@ -100,10 +103,11 @@ class DrawnEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """Timeline with two lanes, in CSS pixels.
+    """Timeline in a letter, measured in CSS pixels. One row shows when events happened, the other
+    row when they arrived.
 
-    left               edge of the first column, right of the lanes' names
-    happened, reached  vertical positions of the lanes
+    left               left edge of the first column, right of the rows' names
+    happened, reached  vertical positions of the two rows
     """
 
     columns: tuple[LetterColumn, ...]
@@ -117,7 +121,7 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownExhibit:
-    """A file attached to the letter, shown on separate pages.
+    """Exhibit: a file or text that is attached to the letter and shown on separate pages.
 
     file   name of the attached file, in the letter's folder; "" for a text
     pages  number of the file's pages that are shown
@@ -135,10 +139,10 @@ Block = Heading | Paragraph | Listing | LetterTable | Drawing | ShownExhibit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterDocument:
-    """A letter, as blocks to be rendered as HTML or PDF.
+    """Letter as a sequence of blocks, for output as HTML or PDF.
 
     sheet  text that is printed on each sheet of paper
-    stamp  a word that is printed across each sheet; "" for none
+    stamp  word that is printed across each sheet; "" for none
     """
 
     title: str
@@ -149,9 +153,9 @@ class LetterDocument:
 
 
 def html_of(letter: LetterDocument, pictures: Mapping[str, tuple[str, bytes]] | None = None) -> str:
-    """Render the letter as one self-contained page.
+    """Return a letter as one self-contained HTML page.
 
-    pictures  media type and bytes of each exhibit, by file
+    pictures  media type and bytes of each exhibit, by the exhibit's file name
     """
     urls = {
         name: f"data:{media};base64,{base64.b64encode(content).decode()}"
@@ -162,10 +166,12 @@ def html_of(letter: LetterDocument, pictures: Mapping[str, tuple[str, bytes]] | 
 
 
 def pdf_of(letter: LetterDocument, template: Path) -> bytes:
-    """Typeset the letter. Raises ImportError if Typst is not installed, and Typst's error for a
-    file that it cannot typeset.
+    """Return a letter as a PDF file.
 
-    template  copy of `TYPST`, in the folder of the exhibits' files
+    template  copy of the letter template `TYPST`, in the folder of the exhibits' files
+
+    Raises ImportError if the program Typst is not installed, and Typst's own error for a file that
+    cannot be typeset.
     """
     root, values = template.parent, pdf_values(letter)
     return paper.typeset(template, root=root, given="letter", values=values)

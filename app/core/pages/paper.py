@@ -1,9 +1,9 @@
-"""PDF from templates by Typst, with a note about characters that no font has.
+"""Make PDF files from templates with Typst, with a note about characters that no font has.
 
-Typst's own fonts have Latin, Greek and Cyrillic letters, and give the same bytes on every machine.
-The machine's fonts are used only for other characters. A character without a font is shown as an
-empty box. Typst is an optional dependency (extra `pdf`), and imported only here. All text is passed
-as JSON, never as markup.
+Typst's own fonts have Latin, Greek and Cyrillic letters, and give equal bytes on every machine. The
+machine's fonts are used only for other characters. A character without a font is shown as an empty
+box. Typst is an optional dependency (extra `pdf`), and imported only here. All text is passed as
+JSON, never as markup.
 """
 
 import json
@@ -14,7 +14,8 @@ from typing import Any, Final
 from unicodedata import category, name
 
 _SURE: Final = "\u024f"
-"""Last code point for which no font is searched: Typst's own fonts have all characters up to it."""
+"""Last code point for which no font search is needed. Typst's own fonts have all characters up to
+this one."""
 
 _NAMED: Final = 6
 
@@ -26,15 +27,16 @@ _SCRIPTS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 _LACKS: Final = re.compile(r'the text `"(.+?)"` could not be displayed')
-"""Pattern of Typst's error about a character that no font has. Typst reports it for PDF standards
-in which such a character must not be shown as an empty box."""
+"""Pattern of Typst's error about a character that no font has. Typst reports the error only for PDF
+standards that forbid an empty box instead of the character."""
 
 
 def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]) -> bytes:
-    """Typeset a template as PDF. Raises ImportError if Typst is not installed.
+    """Return the PDF file that a template makes of these values. Raise ImportError if Typst is not
+    installed.
 
-    The template reads the values as JSON from the input `given`. The value `unshown` is added, with
-    the sentence of `unshown_in`.
+    given   name of the template's input that holds the values as JSON
+    values  the values; the value `unshown` is added, with the sentence of `unshown_in`
     """
     import typst
 
@@ -49,8 +51,8 @@ def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]
 
 
 def pages_of(root: Path, name: str, most: int) -> int:
-    """Return the number of pages of a file in `root`; 1 for a picture. Return 0 if Typst cannot
-    typeset the file, or if it has more than `most` pages."""
+    """Return the number of pages of a file in the folder `root`; 1 for a picture. Return 0 if Typst
+    cannot typeset the file, or if the file has more than `most` pages."""
     import typst
 
     lay_out: Any = typst.compile  # typed as if source and root had to be of one type
@@ -77,8 +79,8 @@ def pages_of(root: Path, name: str, most: int) -> int:
 
 
 def scaled(root: Path, name: str, ppi: int) -> bytes:
-    """Return a picture in `root` as a PNG of `ppi` pixels per inch, as wide as the text of a
-    page."""
+    """Return a picture in the folder `root` as a PNG of `ppi` pixels per inch. The picture is as
+    wide as the text of a page."""
     import typst
 
     source = f'#set page(width: auto, height: auto, margin: 0pt)\n#image("/{name}", width: 170mm)'
@@ -90,8 +92,8 @@ def scaled(root: Path, name: str, ppi: int) -> bytes:
 
 
 def unshown_in(values: Mapping[str, Any]) -> str:
-    """Return a sentence on characters that no font of this machine has, and what to do about them;
-    "" if there are none. Raises ImportError if Typst is not installed."""
+    """Return a sentence about characters that no font of this machine has, and what to do. Return
+    "" if there are none. Raise ImportError if Typst is not installed."""
     return _sentence(_lacking(_rare_in(values), own=True))
 
 
@@ -118,11 +120,10 @@ def _rare_in(values: Mapping[str, Any]) -> list[str]:
 
 
 def _lacking(characters: Iterable[str], *, own: bool) -> list[str]:
-    """Return the characters whose scripts lack a font.
+    """Return the characters whose scripts lack a font. One missing character is enough to return
+    all given characters of its script.
 
-    If one character of a script lacks a font, all given characters of the script are returned.
-
-    own  whether to use only the fonts that come with Typst
+    own  whether only the fonts that come with Typst count
     """
     import typst
 
