@@ -1,4 +1,4 @@
-"""Digests of imported lines. They reveal a line that was changed without an audit entry.
+"""Compute digests of imported lines, which reveal a line that was changed without an audit entry.
 
     1 import   before an import is published, compute a digest of the versions that it adds and
                ends. The audit entry contains the digest, and the log seals the entry
@@ -6,7 +6,7 @@
 
 A digest is SHA-256 over one line of JSON for each version that the import added (`+`) or ended
 (`-`), in key order. No digest covers a book's `phone`, which may be erased. The texts of bank lines
-have their own digest, valid until an erasure rewrites one.
+have their own digest, valid until an erasure rewrites a text.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from app.finance.import_store import KINDS, ImportKind
 from app.finance.line_version_store import LINES, LOOKING, key_stretches
 
 AT_ONCE: Final = 4_000
-"""Maximum number of lines in memory, each less than half a kilobyte."""
+"""Maximum number of lines in memory. Each line takes less than half a kilobyte."""
 
 
 class SealedColumns(NamedTuple):
@@ -65,7 +65,7 @@ _LINES: Final = "SELECT count(*) FROM {table}"
 
 
 class LineDigests:
-    """Digests of one import in progress."""
+    """Digests that are computed line by line for one import."""
 
     def __init__(self, kind: ImportKind) -> None:
         self.lines = hashlib.sha256()
@@ -112,7 +112,7 @@ async def digests_of(
 
 @dataclass(slots=True)
 class DigestsNow:
-    """Digests of the present lines.
+    """Digests of the lines that are stored now.
 
     facts   digests of every published import, by its number
     strays  number of lines, by kind, whose import is unknown or of another kind
@@ -123,7 +123,7 @@ class DigestsNow:
 
 
 async def digests_again(connection: AsyncConnection, progress: Callable[[int], None]) -> DigestsNow:
-    """Compute the digests of all imports again.
+    """Compute the digests of all imports again from the stored lines.
 
     progress  function to call with the number of lines since its last call
     """

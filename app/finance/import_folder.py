@@ -1,11 +1,11 @@
-"""Watches TALLYHOOK_IMPORT_FOLDER and imports the files there, in the service's name.
+"""Watch the folder TALLYHOOK_IMPORT_FOLDER, and import its files in the service's name.
 
-1 look   for files in the folder of each source, and in `books` and `bank`. A file is complete if
-         two looks find the same size and time
-2 copy   the complete file, and work on the copy, which nobody else changes
-3 dry    read the copy without importing; its kind and source must match its folder
-4 import if every row is clear, and move the file to `done`
-5 task   leave an unclear file in place, and list it for people with what to do
+1 look    for files in the folder of each source, and in `books` and `bank`. A file is complete if
+          two looks find the same size and time
+2 copy    the complete file, and work on the copy, which nobody else changes
+3 dry     read the copy without importing; its kind and source must match its folder
+4 import  import the copy if every row is clear, and move the file to `done`
+5 task    leave an unclear file in place, and list it for people with what to do
 
 A file with a task is tried again when the file or the settings change. `try_again`, saving a
 mapping and withdrawing an import also delete the task, so that the file is tried again.
@@ -42,15 +42,16 @@ from app.finance.files import presets
 from app.finance.import_store import ImportTask, import_tasks, replace_import_tasks
 
 LOOK_S: Final = 15.0
-"""Seconds between two checks of the folders. A complete file is imported within 15 to 30
+"""Seconds between two looks into the folders. A complete file is imported within 15 to 30
 seconds."""
 
 MOST_BYTES: Final = 32 * 1024 * 1024
-"""Maximum size in bytes of a file: about 300,000 rows. It is limited because a service that is
-stopped must wait for a running import."""
+"""Maximum number of bytes of a file, which has about 300,000 rows. The limit exists because a
+service that is stopped must wait for a running import."""
 
 MOST_FILES: Final = 200
-"""Maximum number of files in one folder that are examined in one round. The others wait."""
+"""Maximum number of files in one folder that are examined in one round. Further files wait for the
+next round."""
 
 MOST_FOLDERS: Final = 100
 
@@ -63,14 +64,14 @@ KINDS: Final[Mapping[str, import_store.ImportKind]] = {"books": "book", "bank": 
 source."""
 
 State = tuple[int, int, int]
-"""(size, time, inode) of a file."""
+"""State of a file: (size, time, inode)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFile:
     """File in the import folder.
 
-    problem  why it is not imported; None for a plain file
+    problem  why the file is not imported; None for a plain file
     """
 
     folder: str
@@ -81,7 +82,7 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """Result of one file: the import's number, or the problem."""
+    """Result of trying to import one file: the import's number, or the problem."""
 
     number: int | None = None
     problem: str | None = None
@@ -91,7 +92,7 @@ class Taken:
 
 
 class ImportFolder:
-    """Import folder with the results of its last look.
+    """Folder whose files are imported, with the results of the last look.
 
     take  function that runs `take_file`, usually in a child process
     """
@@ -102,10 +103,10 @@ class ImportFolder:
         self._complaints = Repeating()
 
     async def look(self) -> int:
-        """Import all clear files, and store a task for each of the other files. Return the number
-        of imports.
+        """Import all clear files, and store a task for each unclear file. Return the number of
+        imports.
 
-        Returns 0 if another worker is looking now.
+        Return 0 if another worker is looking now.
         """
         with ExitStack() as stack:
             try:
@@ -168,14 +169,14 @@ class ImportFolder:
 
 
 async def import_task_documents(context: AppContext) -> list[import_store.ImportTaskDocument]:
-    """Return the files that a person must look at, with what to do."""
+    """Return the files that a person must look at, each with what to do."""
     async with context.database.reading() as connection:
         tasks = await import_tasks(connection)
     return [document_of(import_store.ImportTaskDocument, each) for each in tasks]
 
 
 async def try_again(context: AppContext) -> None:
-    """Make the next look retry every file with a task."""
+    """Make the next look retry every file that has a task for people."""
     async with context.database.writing() as connection:
         await replace_import_tasks(connection, ())
 
@@ -233,7 +234,8 @@ def _entries(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
 
 
 async def take_file(context: AppContext, root: Path, *, folder: str, name: str) -> Taken:
-    """Import a file if its source and every row are clear, and move it to DONE."""
+    """Import a file if its source and every row are clear, and move the file to DONE. Return the
+    import's number, or the problem."""
     with ExitStack() as stack:
         try:
             inside = os.open(root / folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -267,7 +269,7 @@ class _Copied:
 
 
 def _copy(inside: int, name: str, to: Path) -> _Copied:
-    """Copy a regular file from an open folder. Raises OSError if the file is not a regular file, or
+    """Copy a regular file from an open folder. Raise OSError if the file is not a regular file, or
     is too large."""
     with (
         open(
@@ -293,7 +295,7 @@ def _state_of(found: os.stat_result) -> State:
 
 
 async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str) -> int:
-    """Import a file, unless it was already imported. Return the number of its import. Raises
+    """Import a file, unless it was already imported, and return the number of its import. Raise
     UsageError if a person must decide about the file."""
     request = imports.ImportRequest(path=path, sha256=sha256, actor=SERVICE)
     request, kind, source = await _identity(context, request, folder)
@@ -339,7 +341,7 @@ async def _identity(
     context: AppContext, request: imports.ImportRequest, folder: str
 ) -> tuple[imports.ImportRequest, import_store.ImportKind, str]:
     """Return the request with the mapping that fits the file, the file's kind, and its source.
-    Raises UsageError if the file does not belong in this folder."""
+    Raise UsageError if the file does not belong in this folder."""
     sources = context.settings.sources
     if folder not in sources and folder not in KINDS:
         raise UsageError(
@@ -370,8 +372,8 @@ async def _identity(
 
 
 def _move(inside: int, name: str, copied: _Copied) -> None:
-    """Move an imported file to the folder DONE. A file that has changed since it was copied is
-    left. Raises OSError."""
+    """Move an imported file to the folder DONE. A file that has changed since it was copied stays.
+    Raise OSError if the file cannot be moved."""
     with suppress(FileExistsError):
         os.mkdir(DONE, dir_fd=inside)
     done = os.open(DONE, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=inside)

@@ -1,4 +1,4 @@
-"""Imports: numbered, one at a time, and invisible until they are published.
+"""Store imports. They are numbered, run one at a time, and stay invisible until they are published.
 
     1 begin      undo a killed import, and give the new one the next number
     2 write      lines, some thousand in a transaction, so that other writers wait only briefly
@@ -50,8 +50,10 @@ class ImportPageDocument(TypedDict):
 class Import:
     """Import of a file, with numbers of rows.
 
+    who           who started the import
     published_at  None while rows are written
-    withdraws     number of the import that this one withdraws, if any
+    written       number of rows written so far
+    withdraws     number of the earlier import that this import withdraws, or None
     """
 
     kind: ImportKind
@@ -92,8 +94,8 @@ async def newest_published(connection: AsyncConnection, *, as_of: Instant | None
 
 
 async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
-    """Return the number of the last import begun by an instant, even unpublished; 0 if there is
-    none."""
+    """Return the number of the last import that had begun by an instant, published or not. Return 0
+    if there is none."""
     found = await connection.execute(
         text("SELECT coalesce(max(number), 0) FROM imports WHERE started_at <= :as_of"),
         {"as_of": as_of},
@@ -102,13 +104,13 @@ async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
 
 
 async def under_way(connection: AsyncConnection) -> Import | None:
-    """Return the unpublished import; None if there is none. If its `written` stops growing, its
-    process was killed."""
+    """Return the unpublished import, or None. If its `written` stops growing, its process was
+    killed."""
     return await _one(connection, _IMPORTS.c.published_at.is_(None))
 
 
 async def importing_alone(connection: AsyncConnection) -> None:
-    """Lock the imports until the transaction ends. Take this lock before any other."""
+    """Lock all imports until the transaction ends. Take this lock before any other."""
     await run(connection, take_lock, IMPORTING)
 
 
@@ -129,8 +131,8 @@ async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Imp
 
 
 async def go_on(connection: AsyncConnection, of: Import, *, written: int) -> bool:
-    """Store an import's progress with its lines. Returns False if another process has taken over,
-    so that the caller must stop."""
+    """Store an import's progress together with its lines. Return False if another process has taken
+    over, so that the caller must stop."""
     found = await connection.execute(
         text(
             "UPDATE imports SET written=:written WHERE number=:number AND sha256=:sha256 "
@@ -147,7 +149,7 @@ async def go_on(connection: AsyncConnection, of: Import, *, written: int) -> boo
 
 
 async def publish_import(connection: AsyncConnection, done: Import, *, now: Instant) -> Instant:
-    """Publish an import, dated after all others. Return its instant."""
+    """Publish an import, dated after all other imports. Return the instant of its publication."""
     found = await connection.execute(text("SELECT max(published_at) FROM imports"))
     latest: Instant | None = found.scalar_one()
     at = now if latest is None else max(now, latest + TICK)
@@ -183,7 +185,7 @@ async def imports(
 
 
 async def taken_back(connection: AsyncConnection, numbers: Sequence[int]) -> list[int]:
-    """Return which of these imports were withdrawn."""
+    """Return the imports, among these numbers, that were withdrawn."""
     rows = await connection.execute(
         select(_IMPORTS.c.withdraws).where(_IMPORTS.c.withdraws.in_(numbers), _PUBLISHED)
     )
@@ -197,7 +199,7 @@ async def one_import(connection: AsyncConnection, number: int) -> Import | None:
 async def import_of_file(
     connection: AsyncConnection, *, kind: ImportKind, sha256: str
 ) -> int | None:
-    """Return the newest import of a file that is not withdrawn; None if there is none."""
+    """Return the number of the newest import of a file that is not withdrawn, or None."""
     withdrawn = select(_IMPORTS.c.withdraws).where(_IMPORTS.c.withdraws.is_not(None), _PUBLISHED)
     found = await connection.execute(
         select(_IMPORTS.c.number)
@@ -235,19 +237,20 @@ HALF: Final = 1_000_000_000
 
 def summed(expression: str) -> str:
     """Return SQL for a sum in two columns, because SQLite refuses sums beyond 64 bits. `sum_of`
-    joins the columns."""
+    joins the two columns."""
     return statement("sum(({of}) / {half}), sum(({of}) % {half})", of=expression, half=str(HALF))
 
 
 def sum_of(high: Any, low: Any) -> int:
-    """Return the sum of the two columns of `summed`."""
+    """Return the whole sum from the two columns that `summed` makes."""
     return int(high) * HALF + int(low)
 
 
 async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int, ...]:
-    """Return the later imports of this kind that left some lines unchanged.
+    """Return the later imports of this kind that left some lines unchanged. Withdrawn imports are
+    left out.
 
-    `found` may have imported such a line. Leaves out withdrawn imports.
+    The import `found` may have imported such a line.
     """
     rows = await connection.execute(
         text(
@@ -261,7 +264,7 @@ async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int
 
 
 async def named_by(connection: AsyncConnection, author: str) -> int:
-    """Count the orders with records of this author."""
+    """Return the number of orders that have records of this author."""
     found = await connection.scalar(
         text("SELECT count(DISTINCT order_key) FROM records WHERE author = :author"),
         {"author": author},
@@ -281,7 +284,7 @@ class MappingDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedMapping:
-    """Mapping that a person saved under a name."""
+    """Column mapping that a person saved under a name."""
 
     name: str
     kind: ImportKind
@@ -298,13 +301,13 @@ _MAPPINGS: Final = table("mappings", *map(column, _MAPPING_COLUMNS))
 
 
 async def named_mappings(connection: AsyncConnection) -> list[NamedMapping]:
-    """Return all mappings by name."""
+    """Return all saved mappings, sorted by name."""
     rows = await connection.execute(select(_MAPPINGS).order_by(_MAPPINGS.c.name))
     return [NamedMapping(**row._mapping) for row in rows]
 
 
 async def save_mapping(connection: AsyncConnection, saved: NamedMapping) -> None:
-    """Store a mapping. It replaces a mapping of the same name."""
+    """Store a column mapping, replacing an earlier mapping of the same name."""
     await delete_mapping(connection, saved.name)
     values = {name: getattr(saved, name) for name in _MAPPING_COLUMNS}
     await connection.execute(insert(_MAPPINGS).values(values))
@@ -326,10 +329,10 @@ class ImportTaskDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportTask:
-    """File that was not imported.
+    """File in the watched folder that was not imported, so that a person must look at it.
 
     folder   its folder within the import folder; empty for the import folder itself
-    problem  why it was not imported and what to do, in one sentence
+    problem  why the file was not imported and what to do, in one sentence
     since    when the problem was first found
     """
 
@@ -344,7 +347,7 @@ _TASKS: Final = table("import_tasks", *map(column, _TASK_COLUMNS))
 
 
 async def import_tasks(connection: AsyncConnection) -> list[ImportTask]:
-    """Return all tasks, by folder and file."""
+    """Return all files that need a person, sorted by folder and file."""
     rows = await connection.execute(select(_TASKS).order_by(_TASKS.c.folder, _TASKS.c.file))
     return [ImportTask(**row._mapping) for row in rows]
 

@@ -1,4 +1,4 @@
-"""Imports order books, statements and bank files, and lists past imports."""
+"""Import order books, statements and bank files, and list past imports."""
 
 from __future__ import annotations
 
@@ -66,9 +66,11 @@ async def import_file(
 ) -> Imported:
     """Import a file, or only report what an import would do.
 
-    name  the source or order book; empty for a bank's file
+    chosen  how to read the file
+    name    the source or order book; empty for a bank file
 
-    Raises NotFoundError for a missing file, and the errors of `permitted` and `_fit_in`.
+    Raise NotFoundError for a missing file. Raise UsageError for a missing permission, or if a
+    booking would count twice.
     """
     if request.rejects is not None and not request.accept_good:
         raise UsageError("--rejects works only with --accept-good: give both")
@@ -135,11 +137,11 @@ async def import_file(
 
 
 async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) -> None:
-    """Compare a bank's file with the lines that are already stored.
+    """Compare a bank file with the lines that are already stored.
 
-    If another format has brought the same bookings, add the file's details to the stored lines.
-    Note whether the file's balances continue earlier ones. Raises UsageError if a booking would
-    count twice or be left out.
+    If a file of another format has brought these bookings, add the new file's details to the stored
+    lines. Note whether the file's balances continue earlier balances. Raise UsageError if a booking
+    would count twice or be left out.
     """
     done = reading.done
     enriched = await bank_enrichment.accounts_to_enrich(
@@ -214,7 +216,7 @@ async def import_book(
 
     sources  names that a row's source may have; None for any name
 
-    Raises the errors of `import_file`, and UsageError for an invalid mapping.
+    Raise the errors of `import_file`, and UsageError for an invalid mapping.
     """
     async with _unpacked(context, request) as request:
         chosen = presets.choose(request, "book", unstated=_unstated(context))
@@ -235,10 +237,10 @@ async def import_statement(
 ) -> Imported:
     """Import a provider's statement.
 
-    source      name of the source; "" if unknown
+    source      name of the source; empty if unknown
     own_orders  whether the names of the source's orders are stored with the source as a prefix
 
-    Raises the errors of `import_book`.
+    Raise the errors of `import_file`, and UsageError for an invalid mapping.
     """
     async with _unpacked(context, request) as request:
         chosen = presets.choose(request, "statement", unstated=_unstated(context))
@@ -279,7 +281,8 @@ async def import_bank(
     *,
     progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import a bank's file in any format, or as a table. Raises the errors of `import_book`."""
+    """Import a bank file in any bank format, or as a table. Raise the errors of `import_file`, and
+    UsageError for an invalid mapping."""
     async with _unpacked(context, request) as request:
         chosen = presets.choose(request, "bank", unstated=_unstated(context))
         if request.account:
@@ -332,7 +335,8 @@ async def _proposed_difference(
 async def identify(
     context: AppContext, request: ImportRequest, *, kind: ImportKind | None, source: str | None
 ) -> file_identity.FileIdentity:
-    """Identify a file among the configured sources. Raises the errors of `identify_file`."""
+    """Identify a file's kind and its source among the configured sources. Raise the errors of
+    `identify_file`."""
     async with _unpacked(context, request) as request:
         found = file_identity.identify_file(
             request,
@@ -357,7 +361,8 @@ MOST_SHEETS: Final = 10
 
 
 async def sheets_of(context: AppContext, request: ImportRequest) -> Sequence[str]:
-    """Return the names of a workbook's sheets with content; none for other files."""
+    """Return the names of a workbook's sheets that have content. For any other file, return
+    none."""
     async with _unpacked(context, request) as request:
         return _sheets(request)
 
@@ -372,7 +377,7 @@ def _sheets(request: ImportRequest) -> Sequence[str]:
 
 
 async def preview(context: AppContext, request: ImportRequest) -> mapping_draft.TablePreview:
-    """Return the columns and first rows of an unknown file. Raises UsageError if it cannot be
+    """Return the columns and first rows of an unknown file. Raise UsageError if the file cannot be
     read."""
     async with _unpacked(context, request) as request:
         try:
@@ -404,7 +409,7 @@ async def import_kind(
     source: str,
     progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import a file of one kind. `source` is "" if unknown."""
+    """Import a file of the given kind. For an unknown source, `source` is empty."""
     sources = context.settings.sources
     if kind != "bank" and request.accept_difference:
         raise UsageError(
@@ -427,7 +432,7 @@ def _unstated(context: AppContext) -> presets.ReadingDefaults:
 
 
 async def past_import(context: AppContext, number: int) -> import_store.Import:
-    """Return a published import. Raises NotFoundError."""
+    """Return a published import. Raise NotFoundError if there is no such import."""
     async with context.database.reading() as connection:
         found = await import_store.one_import(connection, number)
     if found is None:
@@ -445,7 +450,7 @@ async def past_imports(
     limit: int,
     before: int = import_store.BEYOND,
 ) -> list[import_store.Import]:
-    """Return the published imports below `before`, newest first."""
+    """Return the published imports with numbers below `before`, newest first."""
     async with context.database.reading() as connection:
         return await import_store.imports(connection, kind=kind, limit=limit, before=before)
 

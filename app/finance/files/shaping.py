@@ -44,7 +44,7 @@ from reconcile.money import Money, is_currency
 
 
 class WordFilter:
-    """Words that match cells, ignoring case. Words after `!` are exceptions."""
+    """Words that are compared with cells, ignoring case. Words after `!` are exceptions."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = [(word, pattern_of(word)) for word in words if not word.startswith("!")]
@@ -62,8 +62,8 @@ class WordFilter:
 
 
 MAX_WORD: Final = 200
-"""Maximum length in characters of a cell that is compared with patterns. Patterns are slow on long
-texts."""
+"""Maximum number of characters in a cell that is compared with patterns, because patterns are slow
+on long texts."""
 
 MAX_REPORTED: Final = 50
 
@@ -71,7 +71,8 @@ MAX_REMEMBERED: Final = 10_000
 
 
 def pattern_of(word: str) -> re.Pattern[str]:
-    """Return a pattern for a word. It matches cells that are stripped and in small letters.
+    """Return a pattern for a word, in which a star stands for any text. The pattern matches cells
+    that are stripped and in small letters.
 
     Text between two stars matches its first occurrence without backtracking, which keeps patterns
     fast.
@@ -88,15 +89,16 @@ def pattern_of(word: str) -> re.Pattern[str]:
 
 
 Ignored = tuple[str, str]
-"""(column, word) of a rule that left rows out. An empty word means that the rows lacked all words
-that the rule requires."""
+"""Rule that left rows out: (column, word). An empty word means that the rows lacked all words that
+the rule requires."""
 
 
 class Shaped:
-    """Table with only data rows, some of them folded from several rows."""
+    """Table that contains only data rows, after the mapping's rules for rows were applied."""
 
     def __init__(self, table: tables.SourceTable, mapping: FileMapping, fields: Fields) -> None:
-        """Apply a mapping's rules to a table. Raises RefusedTable for a missing column."""
+        """Apply a mapping's rules to a table. Raise RefusedTable if a column that the rules need is
+        missing."""
         self.heading, self.heading_row = table.heading, table.heading_row
         self._notes = [*table.notes]
         self.notes: Sequence[str] = self._notes
@@ -125,7 +127,7 @@ class Shaped:
         return [(name, place(name), WordFilter(words)) for name, words in rules.items()]
 
     def batches(self) -> Iterator[tables.Batch]:
-        """Yield the data rows. Each call starts at the first row."""
+        """Yield the data rows in batches. Each call starts at the first row."""
         self.ignored.clear()
         batches = self._emptied(self._chosen(self._made(self._cut(self.table.batches()))))
         yield from batches if self._fold is None else self._fold.batches(batches)
@@ -325,8 +327,12 @@ def made_cells(
 ) -> MadeCells | None:
     """Return a function that computes a field's cells from this heading's columns.
 
-    Returns None if an optional field's columns are missing. Raises RefusedTable for a required
-    field.
+    row       number of the heading's row in the file
+    optional  whether the field's columns may be missing
+    signs     how the file writes outgoing money
+
+    Return None if an optional field's columns are missing. Raise RefusedTable if a required field's
+    columns are missing.
     """
     found = {tables.plain_name(name) for name in heading} & {
         tables.plain_name(name) for name in made.names
@@ -354,7 +360,8 @@ DIRECTED: Final = frozenset({"amount", "gross", "net"})
 
 
 def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[str, MadeCells]:
-    """Return the functions of `made_cells` by field. Raises RefusedTable for a missing column.
+    """Return, for each field that is made of several columns, the function that computes its cells.
+    Raise RefusedTable for a missing column.
 
     row  number of the heading's row in the file
     """
@@ -374,7 +381,7 @@ def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[
 
 @dataclass(frozen=True, slots=True)
 class FirstCells:
-    """First nonempty cell of several columns."""
+    """Field whose cell is the first nonempty cell of several columns."""
 
     places: Sequence[int]
 
@@ -385,13 +392,13 @@ class FirstCells:
 
 @dataclass(frozen=True, slots=True)
 class JoinedCells:
-    """Cells of several columns, joined by spaces."""
+    """Field whose cell joins the cells of several columns with spaces."""
 
     places: Sequence[int]
 
     def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
-        """Return each row's joined cells. The result is a CellMoment if the row's first cell is
-        one."""
+        """Return the joined cell of each row. If the row's first cell is a CellMoment, the result
+        is a CellMoment, too."""
         found = []
         for row in zip(*(columns[place] for place in self.places), strict=True):
             dated = isinstance(row[0], tables.CellMoment)
@@ -409,17 +416,18 @@ def _time_in(cell: str) -> str:
 
 
 _EXACT: Final = Context(prec=200)
-"""Context that rounds no amount: amounts have at most ninety digits."""
+"""Decimal context that rounds no amount. Amounts have at most ninety digits."""
 
 
 class SumOfCells:
-    """Adder of cells. It writes sums in the file's notation."""
+    """Adder of cells with amounts. It writes the sums in the file's own notation."""
 
     def __init__(self, marks: Marks, *, signs: Signs | None = "sum") -> None:
         self._amounts, self._decimal, self._signs = Amounts(marks), marks.decimal, signs
 
     def total(self, add: Sequence[str], subtract: Sequence[str]) -> str:
-        """Return the sum; empty if all cells are empty. Raises UnclearCell."""
+        """Return the sum as a cell, or an empty text if all cells are empty. Raise UnclearCell for
+        an unclear amount."""
         parts = [(1, *self._amounts.parts(cell)) for cell in add if cell.strip()]
         parts += [(-1, *self._amounts.parts(cell)) for cell in subtract if cell.strip()]
         if not parts:
@@ -466,7 +474,7 @@ CONTRADICTS_MINUS: Final = (
 
 
 class SummedCells:
-    """Cells that are sums of columns, perhaps with the direction in another column."""
+    """Field whose cell is a sum of columns. The direction of the sum may be in a further column."""
 
     def __init__(
         self, made: SumOf, places: Sequence[int], *, marks: Marks, signs: Signs | None
@@ -479,7 +487,8 @@ class SummedCells:
         self._ways = None if made.sign is None else (WordFilter(made.plus), WordFilter(made.minus))
 
     def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
-        """Return one cell for each row. Raises UnclearCell."""
+        """Return the summed cell of each row. Raise UnclearCell for an unclear amount or
+        direction."""
         rows = zip(*(columns[place] for place in self.places), strict=True)
         return [self._one(row) for row in rows]
 
@@ -554,12 +563,12 @@ def _is_label(cell: str) -> bool:
 
 
 _LEAST_ROWS_ABOVE: Final = 2
-"""Minimum number of rows above a last row that is recognized as a total by its amounts alone. Below
-fewer rows, it could be an order."""
+"""Minimum number of rows above a last row that is recognized as a total by its amounts alone. With
+fewer rows above, the last row could be an order."""
 
 
 class ShapedTotals:
-    """Finder of totals: rows whose amount is the sum of the rows above."""
+    """Finder of rows that are totals, because their amount is the sum of the rows above."""
 
     def __init__(
         self,
@@ -574,13 +583,14 @@ class ShapedTotals:
         own: Collection[int] = (),
         others: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """Set the columns to read, by index in the heading; None for a missing column.
+        """Set the columns to read, by index in the heading. None stands for a missing column.
 
-        made    function that makes the amount from several columns, or None
-        debit   column of outgoing money, if `amount` has only incoming money
-        staged  indexes of currency and amount in a staged row after its number
-        own     columns with text in data rows but not in totals
-        others  further amounts, each as (column, index in a staged row)
+        references  columns that may contain a word for totals
+        made        function that makes the amount from several columns, or None
+        debit       column of outgoing money, if `amount` has only incoming money
+        staged      indexes of currency and amount in a staged row after its number
+        own         columns with text in data rows but not in totals
+        others      further amounts, each as (column, index in a staged row)
         """
         self._own, self._others = own, others
         self._of_others: Counter[tuple[int, str]] = Counter()
@@ -593,7 +603,7 @@ class ShapedTotals:
         self._rows_above = 0
 
     def named(self, batch: tables.Batch) -> Mapping[int, Sequence[str]]:
-        """Return the rows that are labelled as totals, by row number."""
+        """Return the rows that are labelled as totals. The keys are row numbers."""
         text = self._text(batch.rows).casefold()
         if not any(hint in text for hint in (_ASCII_HINTS if text.isascii() else _HINTS)):
             return {}
@@ -633,25 +643,25 @@ class ShapedTotals:
                 )
 
     def says_amounts_alone(self, row: Sequence[str]) -> bool:
-        """Return whether a row has only amounts."""
+        """Return whether a row has amounts and no other text."""
         amounts = [_cell(row, place) for place in (self._amount, self._debit)]
         return "".join(amounts).strip() != "" and not any(
             _cell(row, place).strip() for place in self._own
         )
 
     def why_not(self, row: Sequence[str]) -> str | None:
-        """Return why a row that is labelled as a total is not a total. Return None if it is a
+        """Return why a row that is labelled as a total is not a total. Return None if the row is a
         total.
 
-        The amount of a total is the sum of all rows above it or of the rows since the last total. A
-        total may also have no amount.
+        The amount of a total is the sum of all rows above it, or of the rows since the last total.
+        A total may also have no amount.
         """
         found = self._why_not(row)
         return None if found is None else f"is called a total, but {found}"
 
     def why_not_last(self, row: Sequence[str]) -> str | None:
-        """Return why the last row, which has only amounts, is not a total. Return None if it is a
-        total."""
+        """Return why the last row, which has only amounts, is not a total. Return None if the row
+        is a total."""
         found = self._why_not(row)
         if found is None and self._rows_above < _LEAST_ROWS_ABOVE:
             found = "there are too few rows above to tell whether it is a total or an order"

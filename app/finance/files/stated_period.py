@@ -1,4 +1,4 @@
-"""The period that a file states, in elements of its format or in lines above its table.
+"""Find the period that a file states, in elements of its format or in lines above its table.
 
 The dates of rows state no period, because days without money have no rows.
 """
@@ -35,8 +35,8 @@ LONGEST_LINE: Final = 1_000
 
 
 def in_head(lines: Iterable[str]) -> Iterator[StatedPeriod]:
-    """Yield the period that is stated above a table, such as `01/10/2026 to 31/10/2026`. Yield none
-    if several differ."""
+    """Yield the period that is stated above a table, such as `01/10/2026 to 31/10/2026`. Yield
+    nothing if the lines state different periods."""
     found = {
         match.groups() for line in lines for match in _PERIOD.finditer(line.strip()[:LONGEST_LINE])
     }
@@ -46,14 +46,15 @@ def in_head(lines: Iterable[str]) -> Iterator[StatedPeriod]:
 
 
 def in_name(name: str) -> Iterator[StatedPeriod]:
-    """Yield the period in a file's name, if the name has the form that a known export uses."""
+    """Yield the period in a file's name, if the name contains two days such as
+    `2026-10-01_2026-10-31`."""
     found = _NAMED.search(name)
     if found is not None:
         yield StatedPeriod(since=found[1], until=found[2])
 
 
 def spans_of(table: SourceTable, path: Path, chosen: ChosenReading) -> list[tuple[str, Span]]:
-    """Return (account, span) of each stated period. Call it after all rows are read.
+    """Return (account, span) for each period that a file states. Call this after all rows are read.
 
     The account is empty if the period is that of the whole file.
     """
@@ -66,7 +67,7 @@ def spans_of(table: SourceTable, path: Path, chosen: ChosenReading) -> list[tupl
 
 
 def span_of(period: StatedPeriod, mapping: FileMapping) -> Span | None:
-    """Parse a period in the file's zone; None if it is invalid."""
+    """Return the span of a stated period in the file's zone, or None if the period is invalid."""
     zone = mapping.zone or UTC
     dates, calendar = Dates(mapping.dates, zone, mapping.zones), Calendar(zone)
     try:
@@ -87,8 +88,8 @@ def _end(last: Instant, *, minute: bool) -> Instant:
 
 
 def days_of(since: str, until: str, mapping: FileMapping) -> Span:
-    """Return the span of whole days. Raises ValueError, whose message is a sentence, for invalid
-    days."""
+    """Return the span of whole days from `since` to `until`. Raise ValueError for invalid days. Its
+    message is a sentence."""
     calendar = Calendar(mapping.zone or UTC)
     span = Span(since=calendar.day(since)[0], until=calendar.day(until)[1])
     if span.since >= span.until:

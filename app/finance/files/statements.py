@@ -1,4 +1,5 @@
-"""Statements: the provider's settlement or transaction file, one movement of money in each row.
+"""Read statements, which are settlement or transaction files of a provider. Each row is one
+movement of money.
 
 Outgoing money is negative: a refund of 500 has gross -500. A positive fee is a cost. Every accepted
 row has gross - fee = net. In a row with only a fee, a negative amount is a cost, and a positive
@@ -21,7 +22,7 @@ from reconcile.money import Money, to_json
 
 Minor = Sequence[int | None]
 DETAILS: Final = ("method", "scheme", "card_type", "card_country", "channel")
-"""Columns that fees may depend on, stored as the `details` of a line."""
+"""Columns on which fees may depend. They are stored as the `details` of a line."""
 
 MAX_DETAIL: Final = 100
 
@@ -86,7 +87,7 @@ class StatementForm:
     def __init__(self, mapping: FileMapping, *, source: str, own_orders: bool = False) -> None:
         """Set up the form.
 
-        source      the provider account of the statement; "" if unknown
+        source      the provider account of the statement; empty if unknown
         own_orders  whether the names of the source's orders are stored with the source as a prefix,
                     as in `@till:1001`. The file has them without the prefix
         """
@@ -179,8 +180,8 @@ class StatementForm:
         )
 
     def _recipients(self, kinds: Sequence[str], cells: Sequence[str]) -> Sequence[str | None]:
-        """Return the recipient of each disbursement as E.164 digits; None if it is missing or
-        masked. The phone number is at the beginning of the cell."""
+        """Return the phone number of each disbursement's recipient as E.164 digits, or None if the
+        number is missing or masked. The number stands at the beginning of the cell."""
         if "disbursement" not in kinds or not any(cells):
             return (None,) * len(kinds)
         return [
@@ -291,7 +292,8 @@ def _payments(
 
 
 def _of_wallets(kinds: Sequence[str], wallets: Sequence[str | None]) -> None:
-    """Raise UnclearCell for a row that changes a wallet, but does not name the wallet."""
+    """Raise UnclearCell for a row that changes a wallet at the provider but does not name the
+    wallet."""
     if OF_WALLET.isdisjoint(kinds):
         return
     for kind, wallet in zip(kinds, wallets, strict=True):

@@ -1,12 +1,12 @@
-"""A table read from a file of any format: a heading, and rows of text cells, in batches.
+"""Read a table from a file of any format: a heading, and rows of text cells, in batches.
 
     CSV          `CsvTable`   delimiter , ; tab or |; UTF-8, UTF-16 with a BOM, or as declared
     XLSX         `XlsxTable`  the first sheet, or the named one
     JSON Lines   `JsonLines`  one object in each line
 
 Cells are text as the file writes it. In formats with types, a number is a `Number` in canonical
-decimal digits, and a date is a `CellMoment` in ISO 8601; a mapping's declarations about text do not
-apply to them.
+decimal digits, and a date is a `CellMoment` in ISO 8601. A mapping's declarations about text do not
+apply to these two.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ _APART: Final = re.compile(r"[\s_]+")
 
 
 def plain_name(name: str) -> str:
-    """Return a column name for comparisons: `Placed At` and `placed_at` are equal."""
+    """Return the form of a column's name in which names are compared. `Placed At` and `placed_at`
+    have one form."""
     return _APART.sub("", name.strip().casefold())
 
 
 def places_of(
     heading: Sequence[str], *, fields: Sequence[str], named: Mapping[str, str], row: int
 ) -> dict[str, int]:
-    """Return the column index of each field in the file.
+    """Return the index of each field's column in the heading.
 
     named  for each field in the mapping, the column's name in the heading; an empty name leaves the
            field out
 
-    Raises RefusedTable if two columns have the name, or if the mapping names a missing column.
+    Raise RefusedTable if two columns have one name, or if the mapping names a missing column.
     """
     plain = {plain_name(name) for name in heading} - {""}
     found = {}
@@ -61,7 +62,8 @@ def places_of(
 
 
 def column_place(name: str, heading: Sequence[str], *, row: int) -> int:
-    """Return the index of a column. Raises RefusedTable unless there is exactly one."""
+    """Return the index of a column. Raise RefusedTable unless there is exactly one column with this
+    name."""
     plain = plain_name(name)
     places = [place for place, each in enumerate(heading) if plain_name(each) == plain]
     if len(places) > 1:
@@ -72,7 +74,7 @@ def column_place(name: str, heading: Sequence[str], *, row: int) -> int:
 
 
 def no_column(name: str, heading: Sequence[str], *, row: int) -> RefusedTable:
-    """Build the error for a missing column, with similar names."""
+    """Build the error for a missing column. The error lists similar names."""
     return RefusedTable(
         row, f"there is no column {name!r}, which the mapping names{found_instead([name], heading)}"
     )
@@ -82,9 +84,9 @@ MAX_NAMED: Final = 20
 
 
 def found_instead(wanted: Sequence[str], heading: Sequence[str]) -> str:
-    """Return a phrase on the names in the file, the similar ones first.
+    """Return a phrase that lists the column names in the file, similar names first.
 
-    Hides possible phone numbers, because the row may be data.
+    Possible phone numbers are left out, because the row may be data.
     """
     names = [
         name.strip()
@@ -114,11 +116,12 @@ QUOTED_LENGTH is the maximum number of characters."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Problem in a file.
+    """Problem that was found in a file.
 
-    row     line of the file in which the row begins, counted from 1
-    column  name in the file's heading; None for the whole row or file
-    word    the unknown word, or None
+    row       line of the file in which the row begins, counted from 1
+    column    name in the file's heading; None for the whole row or file
+    sentence  sentence that states the problem
+    word      the unknown word, or None
     """
 
     row: int
@@ -131,7 +134,7 @@ class Problem:
 
 
 class UnclearCell(ValueError):
-    """Error for a cell with an uncertain meaning. The message is one sentence.
+    """Error for a cell whose meaning is not certain. The message is one sentence.
 
     word  the cell's text, if a mapping must state its meaning
     """
@@ -150,14 +153,16 @@ class RefusedTable(Exception):
 
 
 def is_quotable(cell: str) -> bool:
-    """Return whether a message may repeat a cell: it is short and is no phone number."""
+    """Return whether a message may repeat a cell, because the cell is short and is no phone
+    number."""
     text = cell.translate(BLANKS).strip()
     few = len(text) <= QUOTED_LENGTH and sum(map(str.isdigit, text)) <= QUOTED_DIGITS
     return few and text.isprintable()
 
 
 def quoted(cell: str) -> str:
-    """Quote a cell that may be shown. For any other cell, return a description."""
+    """Return a cell in quotation marks if a message may repeat the cell. For any other cell, return
+    a description."""
     if not is_quotable(cell):
         return "the value there"
     text = cell.translate(BLANKS).strip()
@@ -168,7 +173,7 @@ BLANKS: Final = str.maketrans(dict.fromkeys("\u00a0\u202f\u2007\u2009", " "))
 
 
 def column_letters(number: int) -> str:
-    """Return a spreadsheet column's letters: 1 is A, 27 is AA."""
+    """Return the letters of a spreadsheet's column, from its number: 1 is A, 27 is AA."""
     letters = ""
     while number:
         number, rest = divmod(number - 1, 26)
@@ -180,12 +185,13 @@ _PLAIN: Final = re.compile(r"[-+]?[0-9][0-9.,]*")
 
 
 def rejects_beside(path: Path) -> Path:
-    """Return the default path for a file's rejected rows."""
+    """Return the path at which a file's rejected rows are written by default."""
     return path.with_name(f"{path.stem}.rejects.csv")
 
 
 def refuse_to_replace(path: Path) -> None:
-    """Raise UsageError if a file exists at the path: a person may be correcting it."""
+    """Raise UsageError if a file exists at the path, because a person may be correcting that
+    file."""
     if path.exists():
         raise UsageError(f"{path.name} already exists: move it, or give --rejects FILE")
 
@@ -193,11 +199,12 @@ def refuse_to_replace(path: Path) -> None:
 def write_rejects(
     path: Path, table: SourceTable, problems: Iterable[Problem], *, decimal: str = "."
 ) -> None:
-    """Write the rows with problems, which are in row order, to a file.
+    """Write the rejected rows of a table to a new file.
 
-    decimal  the mapping's decimal mark for the numbers of a workbook
+    problems  the problems of the rows, in row order
+    decimal   the mapping's decimal mark, for the numbers of a workbook
 
-    Raises UsageError if the file cannot be created.
+    Raise UsageError if the file cannot be created.
     """
     try:
         made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -236,16 +243,16 @@ def harmless(cell: str) -> str:
 
 
 MAX_FILE_BYTES: Final = 2 * 1024**3
-"""Maximum bytes of a file; ten million rows have about 1 GB."""
+"""Maximum number of bytes of a file. Ten million rows have about 1 GB."""
 
 MAX_ROWS: Final = 10_000_000
-"""Maximum rows of a file: more than a year of a large shop."""
+"""Maximum number of rows of a file. A large shop has fewer in a year."""
 
 MAX_COLUMNS: Final = 500
-"""Maximum columns of a heading; a statement has some dozens."""
+"""Maximum number of columns in a heading. A statement has some dozens."""
 
 MAX_CELL: Final = 128 * 1024
-"""Maximum characters of a cell: the limit of Python's CSV reader."""
+"""Maximum number of characters in a cell, which is also the limit of Python's CSV reader."""
 
 ADDED: Final = ("rejected row", "problem")
 
@@ -265,12 +272,13 @@ class LongNumber(str):
 
 
 NO_VALUE: Final = "="
-"""Text in place of content that is not a value, such as an object in JSON. It is refused like a
-formula, which begins with the same character."""
+"""Text in place of content that is not a value, such as an object in JSON. The text is refused like
+a formula, which begins with an equals sign, too."""
 
 
 class CellMoment(str):
-    """Date, with or without a time, from a format with typed cells; ISO 8601 without a zone."""
+    """Date, with or without a time, from a format with typed cells. The text is ISO 8601 without a
+    zone."""
 
     __slots__ = ()
 
@@ -294,8 +302,8 @@ class Batch:
 class StatedPeriod:
     """Period that a file states, as the file writes it.
 
-    until  last moment. If it is a day, the whole day is included
-    name   the period's account; empty for the whole file
+    until  last moment; if it is a day, the whole day is included
+    name   account of the period; empty for the whole file
     """
 
     since: str
@@ -304,7 +312,7 @@ class StatedPeriod:
 
 
 class SourceTable(Protocol):
-    """Open file. A read raises RefusedTable at the first unreadable place."""
+    """Open table of a file. Reading raises RefusedTable at the first unreadable place."""
 
     heading: Sequence[str]
 
@@ -321,10 +329,11 @@ class SourceTable(Protocol):
 
     @property
     def periods(self) -> Sequence[StatedPeriod]:
-        """Return the stated periods; complete only after all rows are read."""
+        """Return the periods that the file states. The list is complete only after all rows are
+        read."""
 
     def batches(self) -> Iterator[Batch]:
-        """Yield all rows after the heading. Each call starts at the first row."""
+        """Yield all rows after the heading, in batches. Each call starts at the first row."""
         ...
 
 
@@ -337,7 +346,8 @@ _SEARCHED: Final = 1024 * 1024
 
 
 def lines(path: Path, encoding: str) -> Iterator[str]:
-    """Yield lines with their line ends. Raises RefusedTable for undecodable bytes."""
+    """Yield the lines of a text file with their line ends. Raise RefusedTable for bytes that are
+    not text in this encoding."""
     number = 0
     with path.open(encoding=encoding, newline="") as file:
         try:
@@ -415,12 +425,12 @@ _DECLARATION: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
 
 
 def places_as_names(row: Sequence[str]) -> list[str]:
-    """Return the heading of a file without one: "1", "2", "3" and so on."""
+    """Return the heading of a file that has none: "1", "2", "3" and so on."""
     return [str(place) for place, _ in enumerate(row, 1)]
 
 
 class CsvTable:
-    """File of delimited text."""
+    """File of text with a delimiter between cells, such as CSV."""
 
     periods: Sequence[StatedPeriod] = ()
 
@@ -475,7 +485,8 @@ class CsvTable:
         self, delimiter: str | None, recognize: Recognize, given: int | None
     ) -> tuple[int, str, str | None]:
         """Return (number of lines above the heading, heading, delimiter that the file declares).
-        The delimiter is None if none is declared. Raises RefusedTable if there is no heading."""
+        The delimiter is None if the file declares none. Raise RefusedTable if there is no
+        heading."""
         declared, found = None, list[tuple[int, str]]()
         for number, line in enumerate(lines(self._path, self._encoding)):
             declaration = _DECLARATION.fullmatch(line)
@@ -601,12 +612,12 @@ def _delimiter_of_ours(line: str) -> str | None:
 
 
 SEARCHED_ROWS: Final = 50
-"""Maximum number of nonempty rows searched for the heading."""
+"""Maximum number of nonempty rows that are searched for the heading."""
 
 
 def heading_in(known: Sequence[int]) -> int:
-    """Return the index of the row with the most known names. Return 0 if no row has two known
-    names.
+    """Return the index of the row with the most known names, which is the heading. Return 0 if no
+    row has two known names.
 
     known  number of known column names in each of the first rows
     """
@@ -615,7 +626,7 @@ def heading_in(known: Sequence[int]) -> int:
 
 
 def cells_of_line(line: str, delimiter: str) -> list[str]:
-    """Split a line into cells. Return an empty list if it is not a valid row."""
+    """Split a line into cells. Return an empty list if the line is not a valid row."""
     try:
         return next(csv.reader(chain([line]), delimiter=delimiter))
     except (csv.Error, StopIteration):
@@ -623,8 +634,8 @@ def cells_of_line(line: str, delimiter: str) -> list[str]:
 
 
 def _delimiter_of(line: str, recognize: Recognize) -> str:
-    """Return the delimiter by which the most known columns are found in a line. Raises RefusedTable
-    if two delimiters are equally good."""
+    """Return the delimiter by which a line has the most known columns. Raise RefusedTable if two
+    delimiters are equally good."""
     scores = sorted(((_score(line, each, recognize), each) for each in DELIMITERS), reverse=True)
     (best, found), (second, _) = scores[:2]
     if best == second and best > (0, 1):

@@ -1,14 +1,14 @@
-"""Tables of workbooks (XLSX): the rows of one sheet, with notes on what people do not see.
+"""Read a sheet of a workbook (XLSX) as a table, with notes on what people do not see.
 
 1 open    in a child process with limits; any file that is not XLSX is refused
 2 guard   refuse an archive that declares too many or too large parts
-3 choose  the named sheet, or the first visible one; note the other sheets
+3 choose  take the named sheet, or the first visible one; note the other sheets
 4 doubt   find hidden rows, and cells that the library returns as empty: errors, and formulas
           without a saved value
-5 write   the head and each row as a line of JSON, into an unnamed file of the parent
-6 read    cells as text, numbers and dates as their own types
+5 write   write the head and each row as a line of JSON, into an unnamed file of the parent
+6 read    read cells as text, numbers and dates as their own types
 
-The child process limits memory: a file of 10 kB can make the library allocate terabytes.
+The child process limits memory, because a file of 10 kB can make the library allocate terabytes.
 """
 
 import datetime
@@ -44,19 +44,21 @@ from app.finance.files import tables
 from app.finance.files.containers import DAMAGED
 
 MAX_ENTRIES: Final = 2_000
-"""Maximum parts of a workbook. A workbook of a hundred sheets has some hundreds of parts."""
+"""Maximum number of parts in a workbook. A workbook of a hundred sheets has some hundreds of
+parts."""
 
 MAX_CONTENT: Final = 1024 * MIB
-"""Maximum bytes of all parts unpacked. A million rows of eight cells take about 400 MB."""
+"""Maximum number of bytes of all parts together, unpacked. A million rows of eight cells take about
+400 MB."""
 
 MAX_RATIO: Final = 200
-"""Maximum ratio of unpacked to packed bytes. It applies only to content larger than FREE_CONTENT.
-Sheets have ratios of 10 to 50."""
+"""Maximum ratio of unpacked to packed bytes, for content larger than FREE_CONTENT. Sheets have
+ratios of 10 to 50."""
 
 FREE_CONTENT: Final = 10 * MIB
 
 MAX_CELLS: Final = 20_000_000
-"""Maximum rows times columns of a sheet."""
+"""Maximum number of cells in a sheet, which is rows times columns."""
 
 OF_ONE_SHEET: Final = ChildLimits(
     memory_mib=1_536, processor_s=120, duration_s=180, result_mib=2_048
@@ -64,7 +66,7 @@ OF_ONE_SHEET: Final = ChildLimits(
 """Limits of the child process. A million rows of eight cells take about 1 GiB and 30 s."""
 
 MAX_ROW: Final = 16 * MIB
-"""Maximum bytes of a row as JSON; a cell has at most 32,767 characters."""
+"""Maximum number of bytes of a row as JSON. A cell has at most 32,767 characters."""
 
 _ENCRYPTED: Final = 0x1
 
@@ -83,7 +85,8 @@ def _untyped(cell: object) -> object:
 
 
 def sheet_lines(path: Path, name: str | None, noted: bool, most: int) -> Iterator[bytes]:
-    """Yield a sheet's head and rows as lines of JSON, or the reason for its refusal.
+    """Yield a sheet's head and rows as lines of JSON, or a line with the reason why the sheet is
+    refused.
 
     noted  whether the head has notes on other sheets and hidden rows
     most   maximum number of rows with content; 0 for no limit
@@ -123,7 +126,7 @@ def sheet_lines(path: Path, name: str | None, noted: bool, most: int) -> Iterato
 
 
 def sheet_names(path: Path) -> Iterator[bytes]:
-    """Yield a line of JSON: the names of sheets with content, or an error."""
+    """Yield a line of JSON that lists the names of sheets with content, or that states an error."""
     try:
         check_workbook(path)
         book = _of_library(partial(load_workbook, path))
@@ -140,7 +143,7 @@ def sheet_names(path: Path) -> Iterator[bytes]:
 
 
 def check_workbook(path: Path) -> None:
-    """Raise RefusedTable for an archive that is not safe to open."""
+    """Raise RefusedTable if a workbook's archive is not safe to open."""
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
@@ -182,9 +185,10 @@ def _damaged(error: BaseException) -> tables.RefusedTable:
 
 @dataclass(slots=True, kw_only=True)
 class SheetDoubts:
-    """Cells without a reliable value, and rows that people do not see.
+    """Cells of a sheet that have no reliable value, and rows that people do not see.
 
-    cells   text of each doubtful cell by row and column, from 1; "" for a formula without a value
+    cells   text of each doubtful cell by row and column, from 1; empty for a formula without a
+            value
     hidden  numbers of hidden rows with content
     """
 
@@ -193,7 +197,8 @@ class SheetDoubts:
 
 
 def doubts_of(path: Path, sheet: str) -> SheetDoubts:
-    """Return a sheet's doubtful cells and hidden rows. Raises RefusedTable for a damaged sheet."""
+    """Return a sheet's doubtful cells and hidden rows. Raise RefusedTable if the sheet is
+    damaged."""
     with zipfile.ZipFile(path) as archive:
         parts = _Parts()
         parts.find(archive)
@@ -214,9 +219,12 @@ def doubts_of(path: Path, sheet: str) -> SheetDoubts:
 
 
 _MARKS: Final = (b"hidden", b'"e"', b"'e'", b"<f", b":f", b"\0")
-"""Byte strings that show whether a sheet may have doubtful cells or hidden rows. A zero byte means
-that the sheet is in UTF-16, in which the others would not be found. A sheet without any of them is
-not parsed element by element, which takes four times as long."""
+"""Byte strings that show whether a sheet may have doubtful cells or hidden rows.
+
+A zero byte means that the sheet is in UTF-16, in which the other strings would not be found. A
+sheet without any of these strings is not parsed element by element, because parsing takes four
+times as long.
+"""
 
 _LONGEST_MARK: Final = max(map(len, _MARKS))
 
@@ -229,7 +237,7 @@ def _parse(
     text: Callable[[str], None] | None = None,
     look: Callable[[bytes], None] | None = None,
 ) -> None:
-    """Parse a part of the workbook. Raises RefusedTable if the part is missing, is not XML, or
+    """Parse a part of the workbook. Raise RefusedTable if the part is missing, is not XML, or
     declares a document type."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
@@ -282,7 +290,7 @@ class _Parts:
 
 class _Doubts:
     def __init__(self, *, recalculated: bool) -> None:
-        """Start without doubts.
+        """Start without any doubtful cells.
 
         recalculated  whether programs calculate all formulas when they open the workbook. A saved
                       zero may then be no result, and is doubtful
@@ -354,18 +362,18 @@ def _column_number(letters: str) -> int:
 
 
 MAX_DOUBTS: Final = 100_000
-"""Maximum number of doubtful cells in a sheet. They are errors, and formulas without a value. Each
-takes about 400 bytes."""
+"""Maximum number of doubtful cells in a sheet, which are errors and formulas without a value. Each
+cell takes about 400 bytes."""
 
 _MOST_ERROR: Final = 40
-"""Maximum characters of an error; Excel's longest is `#GETTING_DATA`."""
+"""Maximum number of characters of an error. Excel's longest error is `#GETTING_DATA`."""
 
 _ERROR: Final = "#ERROR!"
 
 
 _PANIC: Final = "PanicException"
-"""Name of the exception that the library raises for unexpected content. It must be recognized by
-its name, because it is not derived from Exception."""
+"""Name of the exception that the library raises for unexpected content. The exception must be
+recognized by its name, because it is not derived from Exception."""
 
 _MOST_LISTED: Final = 10
 
@@ -449,7 +457,7 @@ _NOT_EXACT: Final = 2**53
 
 
 class XlsxTable:
-    """Sheet of a workbook.
+    """Sheet of a workbook as a table.
 
     besides  notes on hidden rows, and on other sheets if the caller named none
     """
@@ -471,6 +479,7 @@ class XlsxTable:
     ) -> None:
         """Open the sheet and find its heading.
 
+        sheet        name of the sheet; None for the first visible sheet
         recognize    function that counts the known columns of a heading
         heading_row  row of the heading; None to find it; 0 for columns that are named by position
         names        columns to read; an error cell in one of them is a problem
@@ -598,7 +607,7 @@ class _WrittenSheet:
 
 
 def _values(file: int) -> Iterator[Any]:
-    """Yield the values in a file, which has one JSON value on each line. Raise the error that the
+    """Yield the JSON values in a file, which has one value on each line. Raise the error that the
     child process wrote."""
     at, rest = 0, b""
     while part := os.pread(file, MIB, at):
@@ -616,8 +625,8 @@ def _values(file: int) -> Iterator[Any]:
 
 @contextmanager
 def _as_written() -> Iterator[None]:
-    """Raise RefusedTable if the child process wrote something unexpected. A workbook made to do
-    harm may have taken control of this process."""
+    """Raise RefusedTable if the child process wrote something unexpected. A harmful workbook may
+    have taken control of that process."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, StopIteration) as e:
@@ -625,7 +634,7 @@ def _as_written() -> Iterator[None]:
 
 
 def _column(number: Any) -> int:
-    """Return a column number. Raises ValueError for an impossible one."""
+    """Return a column number. Raise ValueError if no sheet can have this column."""
     if not 0 <= int(number) <= MAX_COLUMN:
         raise ValueError
     return int(number)
@@ -636,7 +645,8 @@ MAX_COLUMN: Final = 26 + 26**2 + 26**3
 
 
 def sheets_with_rows(path: Path) -> Sequence[str]:
-    """Return the names of a workbook's sheets that have content. Raises RefusedTable."""
+    """Return the names of a workbook's sheets that have content. Raise RefusedTable if the workbook
+    cannot be read."""
     with tempfile.TemporaryFile() as file:
         _in_child(sheet_names, path, to=file)
         file.flush()
@@ -647,8 +657,8 @@ def sheets_with_rows(path: Path) -> Sequence[str]:
 def _in_child(
     work: Callable[..., Iterator[bytes]], path: Path, *values: object, to: IO[bytes]
 ) -> None:
-    """Run a function in a child process, and write the bytes that it yields to a file. Raises
-    RefusedTable if the child process is stopped by a limit, or fails."""
+    """Run a function in a child process, and write the bytes that the function yields to a file.
+    Raise RefusedTable if the child process fails or is stopped by a limit."""
     with tempfile.TemporaryDirectory(prefix="tallyhook-workbook-") as folder:
         named = Path(folder) / "book.xlsx"  # the library decides by the file ending
         named.symlink_to(path.absolute())
