@@ -1,5 +1,5 @@
-"""Matches many orders in several processes. Each process matches one range of keys, and all read
-the same snapshot.
+"""Match many orders in several processes. Each process matches one range of keys, and all processes
+read one snapshot.
 
     1 cut      all keys into ranges of about equally many orders, without a snapshot
     2 share    one snapshot of the database with all processes
@@ -35,11 +35,11 @@ from reconcile.instants import Instant
 from reconcile.matching.match import Decision, Matching, MatchingPart
 
 FEW_ORDERS: Final = 50_000
-"""Maximum number of orders that one process matches alone. For so few, starting another process
-takes as long as matching them."""
+"""Maximum number of orders that one process matches alone. For so few orders, starting another
+process takes as long as the matching."""
 
 DECISIONS_AT_ONCE: Final = 500
-"""Number of decisions in one message, each about two kilobytes."""
+"""Number of decisions in one message. Each decision takes about two kilobytes."""
 
 ROWS_AT_ONCE: Final = 40_000
 """Number of rows between two progress messages. A message costs each process 0.1 ms."""
@@ -48,8 +48,8 @@ Progress = Callable[[int], None]
 Save = Callable[[Sequence[Decision]], Awaitable[None]]
 
 SHARED_S: Final = 5.0
-"""Maximum seconds for opening the same snapshot in all processes. Meanwhile, nobody can write to a
-SQLite database."""
+"""Maximum number of seconds for opening one snapshot in all processes. Meanwhile, nobody can write
+to a SQLite database."""
 
 TOO_SLOW: Final = (
     "a matching process did not answer in time, so this run was not stored: run it again when "
@@ -63,7 +63,7 @@ DIED: Final = (
 
 
 class Ranges:
-    """Child processes that match one range of keys each."""
+    """Child processes for matching orders. Each process matches one range of keys."""
 
     def __init__(self, settings: Settings, jobs: int) -> None:
         self._made = [_started(settings) for _ in range(jobs)]
@@ -87,7 +87,8 @@ class Ranges:
             ]
 
     async def share(self, context: AppContext, snapshot: Snapshot) -> None:
-        """Open the caller's snapshot in all processes, before any read. Raises UnreachableError."""
+        """Open the caller's snapshot in all processes, before any read. Raise UnreachableError if a
+        process does not answer in time."""
         for _, pipe in self._made:
             await _over_pipe(pipe.recv)  # the process has opened the database
         try:
@@ -102,9 +103,9 @@ class Ranges:
             raise UnreachableError(TOO_SLOW) from None
 
     async def match(self, known: Known, *, save: Save, progress: Progress) -> list[MatchingPart]:
-        """Match all ranges. Pass decisions to `save`, and return the results in key order.
+        """Match all ranges, and return the results in key order. Decisions are passed to `save`.
 
-        Raises UnreachableError if a process died.
+        Raise UnreachableError if a process died.
         """
         turn = asyncio.Lock()
 
@@ -142,7 +143,7 @@ class Ranges:
 
 async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
     """Send or receive a message in a thread. Raise the error that the other process sent, or
-    UnreachableError if the process has ended."""
+    UnreachableError if that process has ended."""
     try:
         result = await asyncio.to_thread(use, *words)
     except (EOFError, OSError) as error:
@@ -156,7 +157,7 @@ async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
 async def ranges_of(
     context: AppContext, jobs: int, *, as_of: Instant | None
 ) -> AsyncIterator[Ranges | None]:
-    """Yield processes that share the matching; None if this process matches alone.
+    """Yield processes that share the matching, or None if this process must match alone.
 
     A run as of a past instant is matched in this process alone, because no other process can read
     its ledger lines.
@@ -198,7 +199,7 @@ def _serve(pipe: Pipe, settings: Settings) -> None:
 
 
 def answer(pipe: Pipe, settings: Settings) -> None:
-    """Open the database and the snapshot, match one range, and send all results."""
+    """Open the database and the snapshot, match one range of keys, and send all results."""
     try:
         try:
             asyncio.run(_opened_and_matched(pipe, settings))

@@ -1,4 +1,5 @@
-"""The cache of ledger lines: what each order contributes to a reconciliation, in key order.
+"""Store ledger lines, which are what each order contributes to a reconciliation. The store is a
+cache in key order.
 
 A row stores the generation number that the order's evidence had when the row was computed. A row is
 stale if the evidence has a newer generation, or if the instant `until` has passed. Each
@@ -35,10 +36,10 @@ COLUMNS: Final = (
 )
 
 AT_ONCE: Final = 1_000
-"""Maximum number of ledger lines in memory, each about a kilobyte."""
+"""Maximum number of ledger lines in memory. Each line takes about a kilobyte."""
 
 FLAT_AT_ONCE: Final = 4_000
-"""Maximum number of plain rows in memory, each less than half a kilobyte."""
+"""Maximum number of plain rows in memory. Each row takes less than half a kilobyte."""
 
 _STALE: Final = (
     "SELECT {shown} FROM order_due LEFT JOIN takings ON takings.order_key = order_due.order_key "
@@ -51,8 +52,8 @@ _STALE_COUNT: Final = statement(_STALE, shown="count(*)")
 _FLAT_COLUMNS: Final = statement(
     "{columns}, CASE plain WHEN 1 THEN NULL ELSE told END", columns=", ".join(COLUMNS[:9])
 )
-"""Columns of a `LedgerLineRow`. The last one is the text of its member `whole`; NULL if the line is
-plain."""
+"""Columns of a `LedgerLineRow`. The last column is the text of its member `whole`, or NULL if the
+line is plain."""
 _FLAT: Final = "SELECT {row} FROM takings WHERE {keys} ORDER BY key, order_key"
 _FLAT_OF_KEYS: Final = statement("SELECT {row} FROM takings WHERE key IN ({})", row=_FLAT_COLUMNS)
 _WHOLE_OF_ORDERS: Final = statement(
@@ -62,7 +63,12 @@ _WHOLE_OF_ORDERS: Final = statement(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshLine:
-    """Newly computed ledger line. `taking` is None for an order without evidence."""
+    """Newly computed ledger line.
+
+    generation  generation number of the order's evidence
+    until       instant after which the line is stale; None for never
+    taking      the line; None for an order without evidence
+    """
 
     order: str
     generation: int
@@ -73,7 +79,8 @@ class FreshLine:
 async def stale_orders(
     connection: AsyncConnection, *, now: Instant
 ) -> AsyncIterator[list[tuple[str, int]]]:
-    """Yield (order, generation of its evidence) of each order without a current line."""
+    """Yield (order, generation of its evidence) for each order that has no current ledger line, in
+    batches."""
     async for rows in stream(connection, _STALE_ORDERS, at_once=AT_ONCE, values={"now": now}):
         yield [(row[0], row[1]) for row in rows]
 
@@ -104,7 +111,7 @@ def row_of(taking: LedgerLine, generation: int, until: Instant | None) -> tuple[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRange:
-    """Range of keys from `first` to before `beyond`; None for an open end."""
+    """Range of keys from `first` to before `beyond`. None means that the range has no end."""
 
     first: str = ""
     beyond: str | None = None
@@ -130,7 +137,7 @@ async def count_ledger_lines(connection: AsyncConnection) -> int:
 
 
 async def keys_at(connection: AsyncConnection, places: Iterable[int]) -> list[str]:
-    """Return the keys at these positions from 0, in key order."""
+    """Return the keys at these positions in key order, counted from 0."""
     sql = text("SELECT key FROM takings ORDER BY key, order_key LIMIT 1 OFFSET :place")
     found = [await connection.scalar(sql, {"place": place}) for place in places]
     return [key for key in found if key is not None]
@@ -139,7 +146,8 @@ async def keys_at(connection: AsyncConnection, places: Iterable[int]) -> list[st
 async def flat_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant, within: KeyRange = EVERYTHING
 ) -> AsyncIterator[list[TakingRow]]:
-    """Yield stored ledger lines as of an instant by key, as plain tuples for the matcher."""
+    """Yield stored ledger lines as of an instant, sorted by key. They come in batches of plain
+    tuples for the matcher."""
     sql = statement(_FLAT, row=_FLAT_COLUMNS, keys=within.condition)
     async for rows in stream(connection, sql, at_once=FLAT_AT_ONCE, values=within.values):
         yield [cast(TakingRow, row) if row[9] is None else _flat_in(row, as_of) for row in rows]
@@ -161,7 +169,7 @@ def _flat_in(row: Sequence[Any], as_of: Instant) -> TakingRow:
 async def whole_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant
 ) -> AsyncIterator[list[LedgerLine]]:
-    """Yield stored ledger lines as of an instant in full form, by key."""
+    """Yield stored ledger lines as of an instant in full form, in batches sorted by key."""
     sql = "SELECT told FROM takings ORDER BY key, order_key"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         yield [ledger_line_in(row[0], as_of=as_of) for row in rows]

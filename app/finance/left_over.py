@@ -1,4 +1,4 @@
-"""Unmatched lines among which a person looks for the counterpart of a break.
+"""Find unmatched lines among which a person looks for the counterpart of a break.
 
 The candidates are lines of other open breaks that may be the counterpart, and bank lines without a
 provider. A person may choose several lines. The page shows the remaining sum.
@@ -21,7 +21,7 @@ from reconcile.matching.rows import name_of
 from reconcile.money import Money, MoneyError, from_major, to_json
 
 SEARCHED: Final = 20_000
-"""Maximum number of searched lines, each about a kilobyte."""
+"""Maximum number of lines that are searched. Each line takes about a kilobyte."""
 
 OF_BANK: Final = 1_000
 """Maximum number of searched bank lines for which no provider is known. The newest lines are
@@ -30,7 +30,7 @@ searched first."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOver:
-    """Line that may be matched.
+    """Unmatched line that a person may match with a break.
 
     line  a line's id, or an order's reference
     of    id of the open break that is about the line; None for a bank line without a provider
@@ -58,10 +58,12 @@ class LeftOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineSearch:
-    """Conditions of a search. An empty condition, or None, fits every line.
+    """Conditions of a search for lines. An empty condition, or None, fits every line.
 
     text    a part of a reference, a bank's text or a payer's name
     amount  the line's amount, in major units of the break's currency
+    since   earliest instant of the line
+    until   instant before which the line is dated
     """
 
     text: str = ""
@@ -72,11 +74,12 @@ class LineSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundLines:
-    """Lines that a search found: first the chosen lines, then other lines by similarity of sum and
-    date.
+    """Lines that a search found.
 
-    left  the break's sum minus the chosen lines; None if a currency differs
-    more  whether some lines were not searched
+    lines   the chosen lines, then other lines by similarity of sum and date
+    chosen  the chosen lines
+    left    the break's sum minus the chosen lines; None if a currency differs
+    more    whether some lines were not searched
     """
 
     lines: list[LeftOver]
@@ -94,8 +97,10 @@ async def find_lines(
     texts: bool = True,
     other_business: Sequence[Booked] = (),
 ) -> FoundLines:
-    """Search for possible counterparts of a break. Raises UsageError for an unclear amount.
+    """Search for possible counterparts of a break. Raise UsageError if the searched amount is
+    unclear.
 
+    chosen          ids of lines that the person has already chosen
     texts           whether the reader may see the bank's texts
     other_business  bank lines without a provider, if `may_be_other_business`
     """
@@ -133,7 +138,8 @@ async def find_lines(
 
 
 def may_be_other_business(cause: BreakCause) -> bool:
-    """Return whether a bank line without a provider may be the counterpart of such a break."""
+    """Return whether a bank line without a provider may be the counterpart of a break with this
+    cause."""
     return "bank_line_unknown" in CAUSES[cause].partners
 
 

@@ -1,7 +1,7 @@
-"""Limits on acts that one person does alone, and the amounts that the person has used up.
+"""Limit what one person may decide alone, and add up the amounts that the person has used.
 
-The amounts come from the audit trail. Acts that a second person approved do not count. They are
-added up in the transaction of the act, after the trail was locked.
+The amounts come from the audit trail. Acts that a second person approved do not count. The amounts
+are added up in the transaction of the act, after the trail was locked.
 """
 
 from collections import Counter
@@ -25,8 +25,8 @@ COUNTED: Final[tuple[Action, ...]] = (
     "payment_assigned",
     "payment_withdrawn",
 )
-"""Acts whose amounts count toward a person's limits. Refunds of late money are not among them,
-because they give away nothing that belongs to the merchant."""
+"""Acts whose amounts count toward a person's limits. Refunds of late money do not count, because
+they give away nothing that belongs to the merchant."""
 
 _WORDS: Final[Mapping[Period, tuple[str, str]]] = {
     "day": ("today", "in a day"),
@@ -36,14 +36,16 @@ _WORDS: Final[Mapping[Period, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """Limits of a person, and the amounts decided alone today and this month, in minor units by
-    currency."""
+    """Limits of a person, and the amounts that the person decided alone today and this month.
+
+    used  for each period and currency, the used amount in minor units
+    """
 
     rules: Rules
     used: Mapping[Period, Mapping[str, int]] = field(default_factory=dict)
 
     def why_not(self, *moneys: Money) -> str | None:
-        """Return why one person may not decide these amounts alone; None if they may."""
+        """Return why one person may not decide these amounts alone, or None if one person may."""
         for each in moneys:
             above = self.rules.above(each)
             if above is not None:
@@ -70,7 +72,7 @@ class Allowance:
 
 
 async def allowance_of(context: AppContext, connection: Connection, who: str) -> Allowance:
-    """Return a person's limits, and the amounts used up today and this month."""
+    """Return a person's limits, with the amounts used today and this month."""
     rules = await rules_known(connection)
     if not rules.alone_max:
         return Allowance(rules=rules)

@@ -1,11 +1,12 @@
-"""Versions of imported lines: a file is compared with the current lines, and changes are written.
+"""Compare an imported file with the current lines, and write new versions of the lines that
+changed.
 
     1 compare    the rows of a file with the current lines of their group
     2 decide     whether a row is a new line, a new version of a line, or changes nothing
     3 write      new versions, which end the previous versions; a dry run stops before this
 
-A version is valid from the import with the number `since` until before the import `until`. The code
-is the same for all kinds of lines; a `LineKind` describes the tables and columns of each kind.
+A version is valid from the import with the number `since` until before the import `until`. All
+kinds of lines use this code. A `LineKind` describes the tables and columns of each kind.
 
 If an import is withdrawn, the versions before it are restored.
 """
@@ -47,7 +48,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineKind:
-    """Kind of line, with its tables and its rule for equal lines.
+    """Kind of line, with its tables and its rule for which lines are equal.
 
     prefix    prefix of line ids
     group     columns that identify a line, or a group of lines. A batch has all lines with equal
@@ -78,14 +79,15 @@ class LineKind:
         return (*group, ordinal) if self.numbered else group
 
     def line_id(self, key: Row) -> str:
-        """Return a line's id in all versions: a prefix such as `bok_`, and 20 hex digits."""
+        """Return the id that a line has in all versions: a prefix such as `bok_`, and 20 hex
+        digits."""
         named = key if self.numbered else reversed(key)
         digest = hashlib.blake2b("\x1f".join(map(str, named)).encode(), digest_size=10)
         return f"{self.prefix}_{digest.hexdigest()}"
 
     def erased_of(self, versions: Rows) -> dict[Row, Row]:
-        """Return the newest erased version of each line, by key. A new import of the line must not
-        restore the erased text."""
+        """Return the newest erased version of each line. The keys are the lines' keys. A new import
+        of the line must not restore the erased text."""
         keys = len(self.keys)
         return {
             each[:keys]: each
@@ -96,23 +98,28 @@ class LineKind:
     def pairs(
         self, group: Row, stated: list[Row], known: list[Row], calendar: Calendar
     ) -> Sequence[int | None]:
-        """Return, for each row of a group, the index of its known line; None for a new line."""
+        """Return, for each row of a group, the index of its known line, or None for a new line."""
         return paired(stated=stated, known=known, same=lambda row, line: True)
 
     def restated(self, content: Row, before: Row) -> Row:
-        """Return the content of a line's new version, from its row and its present content."""
+        """Return the content of a line's new version.
+
+        content  content of the row in the file
+        before   content of the line's present version
+        """
         return content
 
     def beside(self, group: Row, new: list[Row], left: Rows, calendar: Calendar) -> list[Beside]:
         """Return new lines that may be corrections of earlier lines.
 
+        new   content of each new line
         left  (import, content) of each line that the file lacks
         """
         return []
 
 
 class _Statements(LineKind):
-    """Lines of statements. Several may have equal references."""
+    """Kind of the lines of statements. Several lines may have equal references."""
 
     def pairs(
         self, group: Row, stated: list[Row], known: list[Row], calendar: Calendar
@@ -141,7 +148,8 @@ class _Statements(LineKind):
 
 
 class _BankLines(LineKind):
-    """Bank lines. A text that a file leaves empty keeps its earlier content."""
+    """Kind of the lines of bank accounts. If a file leaves a text empty, the line keeps the text's
+    earlier content."""
 
     def restated(self, content: Row, before: Row) -> Row:
         texts = zip(content[-self.texts :], before[-self.texts :], strict=True)
@@ -253,8 +261,9 @@ MOST_BESIDE: Final = 1_000
 
 @dataclass(slots=True, kw_only=True)
 class WrittenVersions:
-    """Numbers of new, changed and unchanged lines.
+    """Result of writing lines: the numbers of new, changed and unchanged lines.
 
+    beside   new lines that may correct earlier lines
     changes  the changed lines; for a whole import, the first MOST_CHANGES
     """
 
@@ -272,7 +281,8 @@ class WrittenVersions:
         self.changes += other.changes[: MOST_CHANGES - len(self.changes)]
 
     def said_beside(self) -> list[str]:
-        """Return a sentence on the lines of `beside`, if there are any."""
+        """Return a sentence on the new lines that may correct earlier lines. Return an empty list
+        if there are none."""
         if not self.beside:
             return []
         numbers = sorted({each.number for each in self.beside})
@@ -301,7 +311,7 @@ async def write_lines(
 ) -> WrittenVersions:
     """Write the versions that result from staged rows of an import.
 
-    rows      rows with the kind's group and content columns; those of a group are consecutive
+    rows      rows with the kind's group and content columns; the rows of a group are consecutive
     number    the import's number; None to count changes without writing
     calendar  calendar of the rows' days
     """
@@ -432,7 +442,8 @@ async def lines_known(
     as_of: Instant,
     **having: Iterable[str],
 ) -> Rows:
-    """Return lines as known at an instant, unsorted, each only once.
+    """Return the lines known at an instant that have one of the wanted values. The result is
+    unsorted and has each line once.
 
     columns  columns to return, in SQL
     having   wanted values by column; a line must have a wanted value in at least one column
@@ -460,7 +471,7 @@ UNDOING: Final = 1_000
 async def key_stretches(
     connection: AsyncConnection, kind: import_store.ImportKind, *, lines: int = UNDOING
 ) -> AsyncIterator[str | None]:
-    """Yield the last key of each range of lines; None for the last range.
+    """Yield the last key of each range of lines, and None for the last range.
 
     lines  number of lines in a range
     """
@@ -476,8 +487,8 @@ async def key_stretches(
 async def undo_stretch(
     connection: AsyncConnection, kind: import_store.ImportKind, *, after: str | None, to: str | None
 ) -> None:
-    """Undo an unpublished import for a range of lines: delete its versions, and restore ended
-    versions.
+    """Undo an unpublished import for a range of lines. Its versions are deleted, and the versions
+    that it ended are restored.
 
     after  key before the range; None to begin at the first key
     to     last key of the range; None for no limit
@@ -511,8 +522,8 @@ _MADE: Final = (
     " AND (stated.since = :number OR (stated.since, stated.account) IN "
     "(SELECT of_import, name FROM coverage WHERE kind = 'bank'))"
 )
-"""SQL condition for bank lines: the import added the account's lines, and not only details of them.
-The import that is being withdrawn fulfills the condition in any case."""
+"""SQL condition for bank lines. It requires that the import added the account's lines, and not only
+details of existing lines. The import that is being withdrawn always fulfills the condition."""
 
 _BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
 """SQL condition for lines whose current version comes from the import `:number`."""
@@ -554,8 +565,8 @@ class StandingLines:
 
 
 Stretch = Mapping[str, str]
-"""Range of lines, by the first column of their key. It begins after the value `after` and ends with
-the value `to`. A missing value leaves its end open."""
+"""Range of lines, by the first column of their key. The range begins after the value `after` and
+ends with the value `to`. A missing value means no limit."""
 
 
 def _sql(form: str, kind: import_store.ImportKind, stretch: Stretch) -> TextClause:
@@ -602,7 +613,8 @@ _EVERY: Final = 2**62
 async def standing_lines(
     connection: AsyncConnection, found: import_store.Import, *, before: Instant = EARLIEST
 ) -> StandingLines:
-    """Count an import's current lines, and those dated before `before`."""
+    """Count the current lines of an import, and the lines among them that are dated before
+    `before`."""
     values = {"number": found.number, "beyond": _EVERY, "before": before}
     lines, sums, dated = 0, Counter[str](), 0
     async for stretch in _stretches_of(connection, found):
@@ -651,8 +663,8 @@ async def changed_lines(
 
 
 async def take_back(connection: AsyncConnection, found: import_store.Import, *, by: int) -> int:
-    """End the versions of an import and restore the versions before them. Return the number of
-    restored lines.
+    """End the versions of a withdrawn import and restore the versions before them. Return the
+    number of restored lines.
 
     by  number of the import that withdraws `found`
     """

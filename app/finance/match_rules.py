@@ -1,4 +1,5 @@
-"""The present matching rules, and the effect of new rules. `rule_file.py` parses rules."""
+"""Return the present matching rules, and show the effect of new rules. `rule_file.py` parses
+rules."""
 
 import json
 import tomllib
@@ -44,8 +45,9 @@ class RuleChangeDocument(TypedDict):
 class RuleChange:
     """Setting that differs between two sets of rules.
 
-    before, after  the setting's values; "" if it is not set
-    note           meaning of a changed limit; "" for other settings
+    what           name of the setting
+    before, after  the setting's values; empty if it is not set
+    note           meaning of a changed limit; empty for other settings
     """
 
     what: str
@@ -55,13 +57,13 @@ class RuleChange:
 
     @property
     def values(self) -> str:
-        """Return a limit's values with a word that states the change, such as `lowered`."""
+        """Return the values of a limit with a word that states the change, such as `lowered`."""
         before, after = self.before or "none", self.after or "none"
         return f"{before} to {after} ({self.note.partition(':')[0]})"
 
     @property
     def sentence(self) -> str:
-        """Return a sentence on a limit's change."""
+        """Return a sentence that states how a limit changes."""
         before, after = self.before or "none", self.after or "none"
         return f"{self.what} changes from {before} to {after} ({self.note})."
 
@@ -105,8 +107,8 @@ def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
 
 
 def _limit_note(what: str, before: str, after: str, rules: Sequence[Rules]) -> str:
-    """Return what the change of a limit means. `before` is empty for a new limit, and `after` is
-    empty for a dropped one."""
+    """Return what the change of a limit means. For a new limit, `before` is empty. For a dropped
+    limit, `after` is empty."""
     others_had, others_have = [what != "close_alone" and bool(e.alone_max) for e in rules]
     if not before:
         return (
@@ -151,7 +153,7 @@ def _setting_text(value: Any) -> str:
 
 
 def limits_sentence(changes: Sequence[RuleChange]) -> str:
-    """Return a sentence on the changed limits, with the number of other changes."""
+    """Return sentences that state the changed limits and the number of other changes."""
     limits = [each.sentence for each in changes if each.note]
     others = len(changes) - len(limits)
     said = limits[:LIMITS_NAMED] or ["No limit changes."]
@@ -169,11 +171,11 @@ LIMITS_NAMED: Final = 9
 
 
 MOST_REPORTED: Final = 1_000
-"""Maximum number of listed changes in a preview, each about a kilobyte."""
+"""Maximum number of changes that a preview lists. Each change takes about a kilobyte."""
 
 
 async def current_rules(context: AppContext) -> SavedRules | None:
-    """Return the newest saved rules; None if there are none."""
+    """Return the newest saved rules, or None if no rules were saved."""
     async with context.database.reading() as connection:
         return await rules_in_force(connection)
 
@@ -189,7 +191,7 @@ class RulesDocument(TypedDict):
 
 
 def rules_document(saved: SavedRules | None) -> RulesDocument:
-    """Return saved rules as a document; None means that there are none."""
+    """Return saved rules as a document. None means that no rules were saved."""
     if saved is None:
         return {"number": None, "toml": ""}
     return {
@@ -202,25 +204,27 @@ def rules_document(saved: SavedRules | None) -> RulesDocument:
 
 
 async def rules_known(connection: Connection, *, as_of: Instant | None = None) -> Rules:
-    """Return the rules in force now or at an instant, or else the defaults."""
+    """Return the rules in force now or at an instant. If no rules were saved, return the
+    defaults."""
     return rules_of(await rules_in_force(connection, as_of=as_of))
 
 
 def rules_of(saved: SavedRules | None) -> Rules:
-    """Parse saved rules; None gives the defaults."""
+    """Parse saved rules. For None, return the default rules."""
     return Rules() if saved is None else read_rules(saved.toml)
 
 
 async def save_rules(
     context: AppContext, text: str, *, by: str | None, reason: str = ""
 ) -> SavedRules | Proposal:
-    """Save new rules. Propose them if the present rules limit what one person may do.
+    """Save new rules, or propose them if the present rules limit what one person may do.
 
     Otherwise one person could raise a limit, and then act alone.
 
     reason  the reason, for the audit trail and for the second person
 
-    Raises ConfigurationError for mistakes, and UsageError for a missing permission or equal rules.
+    Raise ConfigurationError for mistakes, and UsageError for a missing permission or unchanged
+    rules.
     """
     read_rules(text)
     check_reason(reason, needed=False, countries=context.countries)
@@ -345,7 +349,7 @@ class RulesPreviewDocument(TypedDict):
 
 @dataclass(slots=True, kw_only=True)
 class RulesPreview:
-    """Effect of new rules.
+    """Effect of new rules on the results of matching.
 
     rules   settings that differ from the present rules
     counts  number of changes, by (effect, kind or cause, currency)
@@ -414,7 +418,8 @@ def decision_json(decision: Decision) -> DecisionDocument:
 
 
 async def previewed_rules(context: AppContext, text: str) -> RulesPreviewDocument:
-    """Return the result of `preview_rules` as a document."""
+    """Return, as a document, how new rules would change the results of matching. Raise the errors
+    of `preview_rules`."""
     return (await preview_rules(context, text)).document()
 
 
@@ -423,7 +428,7 @@ async def preview_rules(
 ) -> RulesPreview:
     """Match everything by the present and by new rules, and compare the results.
 
-    Raises ConfigurationError that lists all mistakes, and NotAllRead if deliveries are unread.
+    Raise ConfigurationError that lists all mistakes, and NotAllRead if deliveries are unread.
     """
     rules = read_rules(text)
     await must_have_read(context)

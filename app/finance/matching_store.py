@@ -1,5 +1,5 @@
-"""Database queries for a matching: its rules, and the orders that must be matched together. Also
-lets synchronous code read the rows.
+"""Query the database for a matching: its rules, and the orders that must be matched together. Also
+let synchronous code read the rows.
 
 The matcher is synchronous, the database asynchronous. `in_step` runs the matcher on one connection,
 and so on one snapshot.
@@ -33,12 +33,14 @@ Result = TypeVar("Result")
 
 
 async def in_step(connection: AsyncConnection, work: Callable[[], Result]) -> Result:
-    """Run a synchronous function, which may read this connection's rows by `rows_of`."""
+    """Run a synchronous function and return its result. Through `rows_of`, the function may read
+    rows of this connection."""
     return await connection.run_sync(lambda _: work())
 
 
 async def share_snapshot(connection: AsyncConnection) -> str:
-    """Share this transaction's snapshot. Return its name for `hold_snapshot`.
+    """Share this transaction's snapshot with other processes, and return the snapshot's name for
+    `hold_snapshot`.
 
     Call this before any other statement. On SQLite, all processes see equal data only as long as
     nobody writes.
@@ -60,7 +62,8 @@ async def hold_snapshot(connection: AsyncConnection, name: str) -> None:
 
 
 def rows_of(batches: AsyncIterator[list[Item]], progress: Callable[[int], None]) -> Iterator[Item]:
-    """Yield the rows of a stream, for code that `in_step` runs."""
+    """Yield the rows of an asynchronous stream, one by one, for synchronous code that `in_step`
+    runs."""
     return chain.from_iterable(_counted_batches(batches, progress))
 
 
@@ -73,7 +76,7 @@ def _counted_batches(
 
 
 def wait_for(work: Awaitable[Result]) -> Result:
-    """Return an awaitable's result, for code that `in_step` runs."""
+    """Return an awaitable's result, for synchronous code that `in_step` runs."""
     return await_only(work)
 
 
@@ -90,7 +93,7 @@ async def rows_to_read(connection: AsyncConnection) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedRules:
-    """Saved version of the rules, with its number from 1."""
+    """Saved version of the matching rules, with its number from 1."""
 
     number: int
     at: Instant
@@ -105,7 +108,7 @@ _RULES: Final = table("match_rules", *map(column, ("number", "at", "who", "diges
 async def rules_in_force(
     connection: AsyncConnection, *, as_of: Instant | None = None
 ) -> SavedRules | None:
-    """Return the rules in force now or at an instant; None if there are none."""
+    """Return the saved rules in force now or at an instant, or None if no rules were saved."""
     newest = select(_RULES).order_by(_RULES.c.number.desc()).limit(1)
     if as_of is not None:
         newest = newest.where(_RULES.c.at <= as_of)
@@ -181,7 +184,8 @@ class JoinedLines:
 async def joined_lines(
     connection: AsyncConnection, hands: Iterable[HandMatch], *, as_of: Instant
 ) -> JoinedLines:
-    """Return the order keys that belong together as known at an instant, and their lines."""
+    """Return the keys of orders that belong together as known at an instant, with the lines that
+    join them."""
     number = await newest_published(connection, as_of=as_of)
     keys: set[str] = set()
     async for rows in stream(connection, _GROUPED, at_once=AT_ONCE, values={"number": number}):

@@ -1,4 +1,4 @@
-"""Mappings that people save under a name, for pages, commands and the import folder."""
+"""Save column mappings under names, for pages, commands and the import folder."""
 
 import hashlib
 import re
@@ -12,7 +12,7 @@ from app.finance import import_store
 from app.finance.files.presets import KINDS, ReadingRequest, reading_in
 
 MOST_NAMED: Final = 200
-"""Maximum number of saved mappings. Each is compared with every file."""
+"""Maximum number of saved mappings, because each mapping is compared with every file."""
 
 Request = TypeVar("Request", bound=ReadingRequest)
 
@@ -25,7 +25,8 @@ async def list_mappings(context: AppContext) -> list[import_store.NamedMapping]:
 
 
 async def one_mapping(context: AppContext, name: str) -> import_store.NamedMapping:
-    """Return the mapping with this name. Raises NotFoundError, whose message lists all names."""
+    """Return the mapping with this name. Raise NotFoundError if there is none. The message lists
+    all names."""
     known = await list_mappings(context)
     found = next((each for each in known if each.name == name), None)
     if found is None:
@@ -39,8 +40,8 @@ async def one_mapping(context: AppContext, name: str) -> import_store.NamedMappi
 async def save_named(
     context: AppContext, name: str, *, kind: import_store.ImportKind, toml: str, by: str | None
 ) -> None:
-    """Save a mapping under a name, and replace an earlier mapping of this name. Raises UsageError
-    if it is not valid."""
+    """Save a mapping under a name, replacing an earlier mapping of this name. Raise UsageError if
+    the mapping or its name is not valid."""
     if not _NAME.fullmatch(name) or name.endswith(".toml"):
         raise UsageError(
             "a mapping's name must have 1 to 60 letters, digits, blanks, dots and hyphens, and "
@@ -66,7 +67,7 @@ async def save_named(
 
 
 async def delete_named(context: AppContext, name: str, *, by: str | None) -> None:
-    """Delete a mapping. Raises NotFoundError."""
+    """Delete a saved mapping. Raise NotFoundError if there is no such mapping."""
     await one_mapping(context, name)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="mapping_deleted")
@@ -77,11 +78,11 @@ async def delete_named(context: AppContext, name: str, *, by: str | None) -> Non
 
 
 async def with_named_mapping(context: AppContext, request: Request) -> Request:
-    """Return the request with the content of the saved mapping that it names. Return it unchanged
-    if it gives a path.
+    """Return the request with the content of the saved mapping that it names. If the request gives
+    a path, return it unchanged.
 
-    A text with a `/`, the ending `.toml` or the name of an existing file is a path. Raises
-    NotFoundError.
+    A text with a `/`, the ending `.toml` or the name of an existing file is a path. Raise
+    NotFoundError if there is no such mapping.
     """
     named = request.mapping
     if named is None or request.content or named.suffix == ".toml" or named.name != str(named):

@@ -1,4 +1,4 @@
-"""Stores an order book's references to payments and sessions, and reports references that already
+"""Store an order book's references to payments and sessions, and report references that already
 belong to another order.
 
 A reference of a session or payment belongs to one order forever. It links the provider's events to
@@ -21,20 +21,21 @@ from app.orders.record_store import after_all, keep_records, order_records, owne
 from app.receiving.pace import Pace
 
 FIRST_ORDERS, MOST_ORDERS = 20, 200
-"""Maximum number of orders in the first transaction (FIRST_ORDERS), and in each later one
+"""Maximum number of orders in the first transaction (FIRST_ORDERS), and in each later transaction
 (MOST_ORDERS)."""
 
 SHOWN = 3
 
 _ORDER = 3
-"""Index of the order's reference in a staged row, after its number, key and kind."""
+"""Index of the order's reference in a staged row, after the row's number, key and kind."""
 
 Unfit = tuple[int, str]
-"""(row number, reason for not storing its reference)"""
+"""Row whose reference was not stored: (row number, reason)."""
 
 
 def shared_references(staged: Staged) -> dict[str, list[int]]:
-    """Return rows that share a session or payment reference with another row, by kind of reference.
+    """Return, for `session` and for `payment`, the rows whose reference another row of the book
+    also has.
 
     No order gets a shared reference, because a spreadsheet may have shortened it.
     """
@@ -44,8 +45,8 @@ def shared_references(staged: Staged) -> dict[str, list[int]]:
 
 
 def shared_payments(staged: Staged) -> dict[str, list[int]]:
-    """Return the rows of a statement whose payment is also on a row of another order, by kind of
-    reference."""
+    """Return, for `payment`, the rows of a statement whose payment a row of another order also
+    has."""
     payment, order = (1 + StatementForm.STAGED.index(name) for name in ("payment", "match_key"))
     rows = [
         row[0]
@@ -66,7 +67,8 @@ OF_STATEMENT: Final = "Compare these rows with the provider's export."
 def said_of_shared(shared: Mapping[str, Sequence[int]], then: str) -> list[str]:
     """Return a sentence for each kind of shared reference.
 
-    then  sentence with the next step, which follows each of these sentences
+    shared  numbers of the rows, by kind of reference
+    then    sentence with the next step, which follows each of these sentences
     """
     return [
         f"{counted(len(rows), 'row')}, the first being {', '.join(map(str, rows[:SHOWN]))}, name "
@@ -77,7 +79,7 @@ def said_of_shared(shared: Mapping[str, Sequence[int]], then: str) -> list[str]:
 
 
 async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
-    """Return the rows whose reference belongs to another order."""
+    """Return the rows whose reference already belongs to another order."""
     found: dict[int, str] = {}
     for rows in staged.having("source"):
         async with context.database.reading() as connection:
@@ -94,7 +96,7 @@ async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
 async def name_references(
     context: AppContext, staged: Staged, *, number: int, without: Container[int]
 ) -> list[Unfit]:
-    """Store the references of rows, except those in `without`. Return the rows whose reference
+    """Store the references of rows, except the rows in `without`. Return the rows whose reference
     already belongs to another order."""
     unfit: list[Unfit] = []
     author, pace = author_of_import(number), Pace(first=FIRST_ORDERS, most=MOST_ORDERS)

@@ -1,5 +1,5 @@
-"""Stored closings of periods. Also the queries that a report needs, except those about lines and
-breaks.
+"""Store closings of periods. The module also has the queries that a report needs, except queries
+about lines and breaks.
 
 Periods are closed in order, and a closing is never changed. A reopened period is closed again as
 its next version.
@@ -33,10 +33,10 @@ from reconcile.reporting.closing import (
 from reconcile.reporting.input import ChangeSeen
 
 LEVEL: Final = 9
-"""Compression level: the highest, because reports are written once and kept forever."""
+"""Compression level. It is the highest, because reports are written once and kept forever."""
 
 PART_BYTES: Final = 1024 * 1024
-"""Bytes of a report or journal in one row, before compression."""
+"""Number of bytes of a report or journal in one row, before compression."""
 
 
 class PrintParts:
@@ -72,8 +72,8 @@ class PrintParts:
 async def add_closing(
     connection: AsyncConnection, closing: Closing, *, prints: Mapping[str, PrintParts]
 ) -> None:
-    """Store a closing with its reports and journals by format. Fails if the version is already
-    stored."""
+    """Store a closing with its reports and journals by format. Storing fails if this version is
+    already stored."""
     row = {"period": closing.month.name, "version": closing.version}
     await connection.execute(
         text(
@@ -101,7 +101,7 @@ async def add_closing(
 
 
 async def add_reopening(connection: AsyncConnection, reopening: Reopening) -> None:
-    """Store a reopening. Fails if the closing was reopened before."""
+    """Store the reopening of a closing. Storing fails if the closing was reopened before."""
     await connection.execute(
         text(
             "INSERT INTO reopenings (period, version, at, who, digest, document) "
@@ -137,10 +137,10 @@ class PeriodListDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """Closing without its content.
+    """Closing of a period, without its content.
 
     second       the person who approved the closing, or None
-    reopened_at  None if the closing was not reopened
+    reopened_at  when the closing was reopened; None if it was not
     reopening    digest of the reopening, or None
     """
 
@@ -177,7 +177,7 @@ _CLOSINGS: Final = (
 
 
 async def all_closings(connection: AsyncConnection) -> list[Closed]:
-    """Return all versions of all closed periods, by period and version."""
+    """Return all versions of all closings, sorted by period and version."""
     return [
         Closed(
             period=row[0],
@@ -230,7 +230,8 @@ async def reopening_text(connection: AsyncConnection, period: str, *, version: i
 async def print_parts(
     connection: AsyncConnection, period: str, form: str, *, version: int
 ) -> AsyncIterator[bytes]:
-    """Yield the parts of a stored report or journal; none for a missing format."""
+    """Yield the parts of a stored report or journal. Yield nothing if this format was not
+    stored."""
     sql = text(
         "SELECT content FROM closing_prints WHERE period=:period AND version=:version "
         "AND format=:format AND part=:part"
@@ -246,7 +247,7 @@ async def print_parts(
 async def print_of(
     connection: AsyncConnection, period: str, form: str, *, version: int
 ) -> bytes | None:
-    """Return a stored report in one format; None if it was not stored."""
+    """Return a stored report in one format, or None if this format was not stored."""
     found = [part async for part in print_parts(connection, period, form, version=version)]
     return b"".join(found) if found else None
 
@@ -265,7 +266,8 @@ async def first_known(connection: AsyncConnection) -> Instant | None:
 
 
 async def count_unreadable(connection: AsyncConnection, *, until: Instant) -> int:
-    """Count the unreadable deliveries that were received by an instant and need a person."""
+    """Return the number of unreadable deliveries that were received by an instant and need a
+    person."""
     found = await connection.scalar(
         text("SELECT count(DISTINCT delivery_id) FROM unread_values WHERE received_at <= :until"),
         {"until": until},
@@ -274,7 +276,8 @@ async def count_unreadable(connection: AsyncConnection, *, until: Instant) -> in
 
 
 async def count_not_ours(connection: AsyncConnection, *, since: Instant, until: Instant) -> int:
-    """Count the deliveries of another shop, received from `since` to before `until`."""
+    """Return the number of deliveries for another shop that were received from `since` to before
+    `until`."""
     found = await connection.scalar(
         text(
             "SELECT count(*) FROM deliveries WHERE verdict = 'not_ours' "
@@ -286,7 +289,7 @@ async def count_not_ours(connection: AsyncConnection, *, since: Instant, until: 
 
 
 AT_ONCE: Final = 1_000
-"""Maximum number of revisions in memory, each about half a kilobyte."""
+"""Maximum number of revisions in memory. Each revision takes about half a kilobyte."""
 
 _REVISIONS: Final = (
     "SELECT order_key, at, before_outcome, outcome, because FROM revisions "
@@ -302,7 +305,8 @@ _ACCEPTED: Final = (
 async def changed_outcomes(
     connection: AsyncConnection, *, start: Instant, end: Instant, as_of: Instant
 ) -> AsyncIterator[ChangeSeen]:
-    """Yield each order that had a final outcome at the start and another one at the end, by key."""
+    """Yield each order that had a final outcome at the start and a different outcome at the end,
+    sorted by key."""
     changed: ChangeSeen | None = None
     values = {"start": start, "end": end, "as_of": as_of}
     async for rows in stream(connection, _REVISIONS, at_once=AT_ONCE, values=values):
@@ -329,7 +333,7 @@ def _is_change(seen: ChangeSeen) -> bool:
 
 
 async def accepted_breaks(connection: AsyncConnection, *, as_of: Instant) -> list[str]:
-    """Return the ids of breaks that were accepted by an instant, even if the acceptance was undone
-    later."""
+    """Return the ids of breaks that had been accepted by an instant, even if the acceptance was
+    undone later."""
     rows = await connection.execute(text(_ACCEPTED), {"as_of": as_of})
     return [row[0] for row in rows]

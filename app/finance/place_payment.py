@@ -1,10 +1,10 @@
-"""Assigns a payment to an order, withdraws an assignment or dismissal, or dismisses a payment.
+"""Assign a payment to an order, withdraw an assignment or dismissal, or dismiss a payment.
 
-1 look       find the payment, its present order, and the orders that fit it
-2 refuse     a payment that somebody assigned or dismissed since it was shown, or whose amount
-             nothing proves
-3 propose    the act if one person may not do it alone
-4 write      the record and the audit entry, in one transaction
+1 look     find the payment, its present order, and the orders that fit it
+2 refuse   refuse a payment that somebody assigned or dismissed since it was shown, or whose amount
+           nothing proves
+3 propose  propose the act if one person may not do it alone
+4 write    store the record and the audit entry, in one transaction
 
 The role support proposes, the role finance decides. One finance person may assign a payment to the
 only order that fits, within the limits for accepting breaks. These limits also apply to a
@@ -58,7 +58,7 @@ ACTIONS: Final[Mapping[ActKind, Action]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placing:
-    """Request to assign a payment, withdraw its assignment, or dismiss it.
+    """Request to assign a payment, withdraw its assignment, or dismiss the payment.
 
     payment   the payment's id or its provider reference
     order     the order to assign the payment to
@@ -89,8 +89,7 @@ REASON_WORDS: Final[Mapping[Reason, str]] = {
 }
 
 NEAR: Final[Duration] = DAY
-"""Maximum time from an order to a payment. Within this time, the order is suggested for the
-payment."""
+"""Maximum time from an order to a payment for which the order is suggested."""
 
 LOOKED_AT: Final = 200
 
@@ -99,7 +98,10 @@ SUGGESTED: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """Order that a payment may be for, with the reasons."""
+    """Order that a payment may be for, with the reasons.
+
+    due  amount that is due for the order; None if it is not known
+    """
 
     order: str
     due: Money | None
@@ -107,7 +109,7 @@ class Suggestion:
 
     @property
     def fits(self) -> bool:
-        """Return whether amount and phone number are those of the order."""
+        """Return whether the payment's amount and phone number are those of the order."""
         return {"amount", "number"} <= set(self.reasons)
 
     def document(self) -> dict[str, Any]:
@@ -120,7 +122,7 @@ class Suggestion:
 
 
 async def suggested_orders(context: AppContext, payment: Unallocated) -> list[Suggestion]:
-    """Return orders that a payment may be for, by descending number of reasons."""
+    """Return the orders that a payment may be for. The order with the most reasons comes first."""
     async with context.database.reading() as connection:
         return await _suggestions(context, connection, payment)
 
@@ -163,7 +165,7 @@ async def _suggestions(
 
 
 def only_fit(suggestions: list[Suggestion]) -> str | None:
-    """Return the only fitting order; None if none or several fit."""
+    """Return the only order that fits a payment. Return None if no order or several orders fit."""
     fitting = [each.order for each in suggestions if each.fits]
     return fitting[0] if len(fitting) == 1 else None
 
@@ -172,9 +174,9 @@ def only_fit(suggestions: list[Suggestion]) -> str | None:
 
 
 async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
-    """Act on a payment as requested, or return a proposal of the act.
+    """Act on a payment as requested, or propose the act and return the proposal.
 
-    Raises NotFoundError for an unknown payment or order, and UsageError for an impossible act or a
+    Raise NotFoundError for an unknown payment or order, and UsageError for an impossible act or a
     missing permission.
     """
     check_reason(asked.reason, of="a payment", countries=context.countries)
@@ -209,8 +211,8 @@ async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
 
 
 async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
-    """Return why one person may not act alone; None if they may. Raises the errors of
-    `place_payment`."""
+    """Return why one person may not act on a payment alone, or None if the person may. Raise the
+    errors of `place_payment`."""
     asked = replace(asked, order=composed(asked.order))
     async with context.database.reading() as connection:
         who = await permitted(connection, by=asked.by, action="payment_proposed")
@@ -242,7 +244,7 @@ async def _alone(connection: Connection) -> None:
 
 
 async def _seen(context: AppContext, connection: Connection, asked: Placing) -> _Seen:
-    """Return the payment's state before the act. Raises NotFoundError for an unknown payment, and
+    """Return the payment's state before the act. Raise NotFoundError for an unknown payment, and
     UsageError if the act is not possible."""
     now = context.clock.now()
     payment = await run(connection, found_payment, context.policy, now, asked.payment)
@@ -327,8 +329,8 @@ async def _check_order(connection: Connection, payment: Unallocated, order: str)
 
 
 async def _proved(connection: Connection, payment: Unallocated, now: Instant) -> Money:
-    """Return the amount that statement lines prove. Raises UsageError if no line states an amount,
-    or if they state different amounts."""
+    """Return the amount that statement lines prove. Raise UsageError if no line states an amount,
+    or if the lines state different amounts."""
     names = [name for name in (payment.payment, payment.session) if name is not None]
     lines = await statement_lines_of(connection, [], payments=names, as_of=now)
     amounts = {
@@ -352,7 +354,7 @@ async def _why_not_alone(
     asked: Placing,
     who: operator_store.Operator,
 ) -> str | None:
-    """Return why one person may not do the act alone; None if they may."""
+    """Return why one person may not do the act alone, or None if the person may."""
     if who.role != "account" and who.role not in MAY[ACTIONS[asked.kind]]:
         return "support proposes this, and finance decides"
     if asked.kind == "dismiss":

@@ -1,5 +1,5 @@
-"""The rows in one bucket on one side of a run. They are matched again, because a run stores only
-totals and breaks."""
+"""Return the rows in one bucket on one side of a run. The rows are matched again, because a run
+stores only totals and breaks."""
 
 from collections import deque
 from typing import Any, Final
@@ -22,15 +22,15 @@ from reconcile.matching.tally import KeepingTally
 from reconcile.money import Money, to_json
 
 MOST: Final = 10_000
-"""Maximum number of returned rows, half a kilobyte each."""
+"""Maximum number of returned rows. Each row takes half a kilobyte."""
 
 
 async def placed_rows(
     context: AppContext, number: int, *, side: Side, bucket: Bucket, currency: str
 ) -> list[dict[str, Any]]:
-    """Return at most MOST rows as documents.
+    """Return up to MOST rows that a run put into a bucket, as documents.
 
-    Raises NotFoundError for an unknown run, and UsageError for a run that used a file of rules.
+    Raise NotFoundError for an unknown run, and UsageError for a run that used a file of rules.
     """
     run = await finished_run(context, number)
     if run.rules is None:

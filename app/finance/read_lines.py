@@ -1,4 +1,4 @@
-"""Lines of order books and statements, as known now or at an instant, a page at a time."""
+"""Read lines of order books and statements, as known now or at an instant, a page at a time."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
@@ -23,8 +23,8 @@ Line = TypeVar("Line", bound=BookLine | StatementLine)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinePage(Generic[Line]):
-    """Page of lines. `following` is the position after which the next page begins; None on the last
-    page."""
+    """Page of lines. Its `following` is the position after which the next page begins, or None on
+    the last page."""
 
     lines: list[Line]
     following: str | None = None
@@ -38,9 +38,10 @@ async def book_page(
     after: str = "",
     limit: int,
 ) -> LinePage[BookLine]:
-    """Return a page of book lines.
+    """Return a page of an order book's lines.
 
     reference  the lines' reference or group; None for all lines, sorted by key
+    as_of      instant as of which the lines are known; None for now
     after      `following` of the previous page
     """
     at = context.clock.now() if as_of is None else as_of
@@ -56,7 +57,7 @@ async def book_page(
 async def list_book(
     context: AppContext, *, reference: str | None, as_of: Instant | None, limit: int
 ) -> list[BookLine]:
-    """Return the first lines of `book_page`."""
+    """Return the first lines of an order book, as `book_page` does."""
     page = await book_page(context, reference=reference, as_of=as_of, limit=limit)
     return page.lines
 
@@ -69,8 +70,12 @@ async def statement_page(
     after: str = "",
     limit: int,
 ) -> LinePage[StatementLine]:
-    """Return a page of an order's or payment's statement lines. The parameters are as in
-    `book_page`."""
+    """Return a page of statement lines.
+
+    reference  an order's reference or a payment; None for all lines, sorted by key
+    as_of      instant as of which the lines are known; None for now
+    after      `following` of the previous page
+    """
     at = context.clock.now() if as_of is None else as_of
     async with context.database.reading() as connection:
         if reference is None:
@@ -86,7 +91,7 @@ async def statement_page(
 async def list_statement(
     context: AppContext, *, reference: str | None, as_of: Instant | None, limit: int
 ) -> list[StatementLine]:
-    """Return the first lines of `statement_page`."""
+    """Return the first statement lines, as `statement_page` does."""
     page = await statement_page(context, reference=reference, as_of=as_of, limit=limit)
     return page.lines
 

@@ -1,4 +1,4 @@
-"""Reconciles ledgers, books and statements, as of now or of a past instant.
+"""Reconcile ledgers, order books and statements, as of now or of a past instant.
 
 A run changes breaks only if it covers everything, as of now and by the present rules. For any other
 run, only its results are stored.
@@ -45,7 +45,7 @@ from reconcile.money import MAX_MINOR, Money, to_json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """Request for a run.
+    """Request for a reconciliation run.
 
     since  start of the period; None for an open start
     until  end of the period, which is not included; None for an open end
@@ -53,7 +53,7 @@ class RunRequest:
     rules  the text of a file of rules; None for the saved rules
 
     An order is dated by the day on which it was placed, as the book states it. If no book states
-    it, the order has the date of its first money. A line without an order has its own date.
+    this day, the order has the date of its first money. A line without an order has its own date.
     """
 
     since: Instant | None = None
@@ -74,7 +74,10 @@ BUILT_IN: Final = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran(break_store.Run):
-    """Finished run with its totals, and the number of its unaccepted breaks."""
+    """Finished run with its control totals.
+
+    open  number of breaks that are neither accepted nor closed
+    """
 
     control: Control
     open: int
@@ -92,7 +95,7 @@ async def reconcile_period(
     progress  function to call with the number of rows folded or read
     jobs      maximum number of processes for a run of many orders
 
-    Raises ConfigurationError with all mistakes in a file of rules, UsageError for a future instant
+    Raise ConfigurationError with all mistakes in a file of rules, UsageError for a future instant
     or an invalid period, NotAllRead for unread deliveries, and UnreachableError if a process died.
     """
     at = context.clock.now()
@@ -159,8 +162,8 @@ async def reconcile_for(
     reason: str,
     progress: Callable[[int], None] = silent,
 ) -> Ran:
-    """Reconcile for an operator, with an audit entry. Raises UsageError if the operator lacks the
-    permission."""
+    """Reconcile for an operator, with an audit entry. Raise UsageError if the operator lacks the
+    permission, and the errors of `reconcile_period`."""
     await who_may(context, by=by, action="reconciled")
     done = await reconcile_period(context, asked, progress=progress)
     async with context.database.writing() as connection:
@@ -216,8 +219,8 @@ class _Work:
                 await self._save()
 
     async def second_look(self, bank: BankLeg | None, wallets: Wallets) -> Control:
-        """Match the remaining lines, and then payouts with bank lines. Save the breaks. This may
-        take long, so no snapshot is open meanwhile."""
+        """Match the remaining lines, and then payouts with bank lines. Save the breaks. Since this
+        may take long, no snapshot is open meanwhile."""
         period = self._known.period
         await self._save_all(
             chain(reconcile_rows.last_decisions(self._matching, bank, period), wallets.decisions())
@@ -233,7 +236,7 @@ class _Work:
 
     def _take(self, decision: Decision) -> bool:
         """Collect a decision if it is a break. Return whether enough breaks are collected to save
-        them now. Raises UsageError for an amount that does not fit into 64 bits."""
+        them now. Raise UsageError for an amount that does not fit into 64 bits."""
         if isinstance(decision, Break):
             if decision.money.minor > MAX_MINOR:
                 raise UsageError(
@@ -254,7 +257,7 @@ class _Work:
 
 
 async def finish(context: AppContext, done: break_store.Run) -> break_store.Run:
-    """Publish the run and its changes of breaks. Raises UsageError if a later run was published in
+    """Publish the run and its changes of breaks. Raise UsageError if a later run was published in
     the meantime."""
     async with context.database.reading() as connection:
         last = await break_store.last_lived(connection)
@@ -278,7 +281,7 @@ async def finish(context: AppContext, done: break_store.Run) -> break_store.Run:
 
 
 async def ran(context: AppContext, done: break_store.Run) -> Ran:
-    """Return a finished run with the number of its unaccepted breaks."""
+    """Return a finished run with its control totals and the number of its open breaks."""
     async with context.database.reading() as connection:
         accepted = 0
         async for names in break_store.breaks_done_about(connection, done.number, decided=True):
@@ -375,7 +378,8 @@ def listed_run(found: break_store.Run) -> RunDocument:
 
 
 def run_document(found: Ran) -> RunTotalsDocument:
-    """Return a run as a document. `matched` counts and sums the orders that agree with the book."""
+    """Return a run as a document. Its member `matched` counts and sums the orders that agree with
+    the book."""
     control = found.control
     ties = control.ties()
     matched = [

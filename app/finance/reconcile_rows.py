@@ -1,6 +1,7 @@
-"""Inputs of one matching on one snapshot: three streams in key order, and further facts.
+"""Provide the inputs of one matching from one snapshot: three streams of rows in key order, and
+further facts.
 
-One of the streams has the ledger lines of all orders. For a run as of now, they come from a cache
+The first stream has the ledger lines of all orders. For a run as of now, they come from a cache
 that is refreshed first. For a run as of a past instant, every order is folded into a scratch
 database.
 """
@@ -46,16 +47,16 @@ from reconcile.matching.wallets import WalletRow, Wallets
 # --- ledger lines ---------------------------------------------------------------------------------
 
 FEW: Final = 2_000
-"""Maximum number of orders that a round may refresh and still be the last one. A run itself folds
-the orders that become stale after it."""
+"""Maximum number of orders that the last round of refreshing may refresh. A run itself folds the
+orders that become stale later."""
 
 ROUNDS: Final = 5
-"""Maximum rounds of refreshing while deliveries keep arriving."""
+"""Maximum number of rounds of refreshing while deliveries keep arriving."""
 
 
 async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int], None]) -> int:
-    """Fold the orders with missing or stale ledger lines and store the lines. Return their
-    number."""
+    """Fold the orders whose ledger lines are missing or stale, and store the new lines. Return the
+    number of folded orders."""
     total = 0
     for _ in range(ROUNDS):
         now, folded = context.clock.now(), 0
@@ -73,9 +74,9 @@ async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int],
 
 
 async def is_behind(connection: Connection, order: str) -> bool:
-    """Return whether an order's ledger line is older than the evidence.
+    """Return whether the ledger line of an order is older than the order's evidence.
 
-    Also checks orders that share evidence with the order.
+    Orders that share evidence with the order are checked, too.
     """
     sharing = await history_store.contested_with(connection, [order]) | {order}
     stored = {
@@ -88,7 +89,7 @@ async def is_behind(connection: Connection, order: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlay:
-    """New ledger lines in place of stale cached ones, for one snapshot.
+    """New ledger lines in place of stale cached lines, for one snapshot.
 
     orders  orders whose cached lines are stale
     rows    new lines of these orders by key; none for an order without evidence
@@ -99,7 +100,7 @@ class Overlay:
 
 
 async def overlay_of(context: AppContext, connection: Connection, *, now: Instant) -> Overlay:
-    """Rebuild ledger lines that became stale after the refresh."""
+    """Compute the ledger lines that became stale after the cache was refreshed."""
     fresh: dict[str, ledger_line_store.FreshLine] = {}
     async for stale in ledger_line_store.stale_orders(connection, now=now):
         for each in await _made_anew(context, connection, stale, now=now):
@@ -134,7 +135,8 @@ async def ledger_lines_now(
     as_of: Instant,
     within: ledger_line_store.KeyRange = ledger_line_store.EVERYTHING,
 ) -> AsyncIterator[list[TakingRow]]:
-    """Yield cached ledger lines by key, in batches, with stale ones replaced."""
+    """Yield cached ledger lines in batches sorted by key. Stale lines are replaced by the lines of
+    the overlay."""
     stale, waiting = overlay.orders, deque(row for row in overlay.rows if row.key in within)
     async for batch in ledger_line_store.flat_ledger_lines(connection, as_of=as_of, within=within):
         if stale:
@@ -152,7 +154,7 @@ async def ledger_lines_now(
 async def ledger_lines_then(
     context: AppContext, *, as_of: Instant, progress: Callable[[int], None]
 ) -> AsyncIterator[Connection]:
-    """Yield a scratch database with all ledger lines as known at an instant."""
+    """Yield a connection to a scratch database with all ledger lines as known at an instant."""
     async with scratch_database() as scratch:
         async with context.database.reading(settled=True) as connection:
             async for histories in history_store.scan(connection):
@@ -240,7 +242,8 @@ class Snapshot:
     takings: Connection
 
     async def bank(self, known: Known) -> BankLeg | None:
-        """Match payouts with the bank. Raises the errors of `bank_leg`."""
+        """Match payouts with the bank, or return None if no bank file was imported. Raise the
+        errors of `bank_leg`."""
         return await bank_leg(
             self.connection,
             as_of=known.as_of,
@@ -256,7 +259,8 @@ class Snapshot:
         period: Period | None = None,
         coverage: Coverage = NOTHING_COVERED,
     ) -> Wallets:
-        """Check the balances of wallets. Raises UsageError for too many transfers or holds."""
+        """Check the balances of wallets, which are a provider's sub-accounts. Raise UsageError for
+        too many transfers or holds."""
 
         def work() -> Wallets:
             rows = matching_store.rows_of(
@@ -283,9 +287,9 @@ class Snapshot:
         elsewhere: set[str] | None = None,
         outside: Callable[[Group], None] | None = None,
     ) -> Iterator[Decision]:
-        """Match the rows of equal keys in a range of keys.
+        """Match the rows whose keys are in a range, and yield the decisions.
 
-        For `elsewhere` and `outside`, see `within`.
+        The function `within` explains `elsewhere` and `outside`.
         """
         at, first, beyond = known.as_of, keys.first, keys.beyond
         cached = ledger_lines_now(self.takings, known.overlay, as_of=at, within=keys)
@@ -314,7 +318,7 @@ class Snapshot:
 async def snapshot_of(
     context: AppContext, as_of: Instant | None, progress: Progress
 ) -> AsyncIterator[Snapshot]:
-    """Yield a snapshot of what is known now, or was at a past instant."""
+    """Yield a snapshot of what is known now, or was known at a past instant."""
     async with AsyncExitStack() as stack:
         past = None
         if as_of is not None:
@@ -329,10 +333,10 @@ async def snapshot_of(
 
 MOST: Final = 1_000_000
 """Maximum number of payouts, and of bank lines. Each takes half a kilobyte. If there are more, a
-mapping names wrong columns."""
+mapping probably names wrong columns."""
 
 BankSides = tuple[list[Payout], list[BankLine], list[BookLine], Coverage]
-"""(payouts, bank lines, orders that bank lines may pay, coverage)"""
+"""Input of bank matching: (payouts, bank lines, orders that bank lines may pay, coverage)."""
 
 
 async def bank_sides(
@@ -343,11 +347,11 @@ async def bank_sides(
     hands: tuple[HandMatch, ...],
     takings: Connection | None = None,
 ) -> BankSides | None:
-    """Return the input of bank matching as of an instant; None without a bank file.
+    """Return the input of bank matching as of an instant, or None if no bank file was imported.
 
     takings  connection to the ledger lines of that instant; None to use `connection`
 
-    Raises UsageError for more payouts, lines or orders than MOST.
+    Raise UsageError for more payouts, lines or orders than MOST.
     """
     if not await bank_store.any_bank_line(connection, as_of=as_of):
         return None
@@ -377,7 +381,7 @@ async def bank_sides(
 def leg_of(
     sides: BankSides, *, as_of: Instant, rules: MatchRules, hands: tuple[HandMatch, ...]
 ) -> BankLeg:
-    """Match payouts with the bank. Raises UsageError for a sum that is too large."""
+    """Match payouts with the bank. Raise UsageError for a sum that is too large."""
     paid, lines, orders, covered = sides
     try:
         return BankLeg(
@@ -403,9 +407,9 @@ async def bank_leg(
     hands: tuple[HandMatch, ...],
     takings: Connection | None = None,
 ) -> BankLeg | None:
-    """Match payouts with the bank as of an instant; None without a bank file.
+    """Match payouts with the bank as of an instant, or return None if no bank file was imported.
 
-    Raises the errors of `bank_sides` and `leg_of`.
+    Raise the errors of `bank_sides` and `leg_of`.
     """
     sides = await bank_sides(connection, as_of=as_of, rules=rules, hands=hands, takings=takings)
     return None if sides is None else leg_of(sides, as_of=as_of, rules=rules, hands=hands)
@@ -414,8 +418,8 @@ async def bank_leg(
 def last_decisions(
     matching: Matching, bank: BankLeg | None, period: Period | None
 ) -> Iterator[Decision]:
-    """Yield the decisions about lines without a common key, then the decisions of bank matching. No
-    row has decisions of both kinds."""
+    """Yield the decisions about lines without a common key, and then the decisions of bank
+    matching. No row has decisions of both kinds."""
     if bank is None:
         yield from matching.rest()
         return
@@ -436,7 +440,7 @@ def _bounded(count: int, what: str) -> None:
 
 
 async def rows_ahead(context: AppContext, *, as_of: Instant | None) -> int:
-    """Estimate the number of rows to fold and read, for a progress bar."""
+    """Return an estimate of the number of rows to fold and read, for a progress bar."""
     async with context.database.reading() as connection:
         orders, lines = await matching_store.rows_to_read(connection)
         folded = orders
@@ -477,7 +481,7 @@ async def known_in(
 
 async def _joined(snapshot: Snapshot, known: Known) -> dict[str, Instant]:
     """Return a date for each order that shares lines with another order. Orders share lines if they
-    are in one group, if a person joined them, or if they have the same payment."""
+    are in one group, if a person joined them, or if they have a common payment."""
     lines = await matching_store.joined_lines(snapshot.connection, known.hands, as_of=known.as_of)
     stale = known.overlay.orders
     takings = await ledger_line_store.ledger_lines_of_keys(
