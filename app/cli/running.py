@@ -1,4 +1,4 @@
-"""Functions that run a command's operation: they load settings, open the store, start the event
+"""Functions that run a command's operation. They load the settings, open the store, start the event
 loop, and find the operator's name."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 def run_loop(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine to its end on uvloop's event loop."""
+    """Run a coroutine to its end on a new event loop, and return its result."""
     import asyncio
 
     try:
@@ -42,11 +42,12 @@ def with_context(
     purpose: Literal["alone", "writing", "reading"] = "reading",
     loaded: Settings | None = None,
 ) -> Result:
-    """Load the settings, open the store for a purpose, and call `use` with the context.
+    """Load the settings, open the store, and call `use` with the context. Return its result.
 
-    If the user gives an operator's token, `use` acts in the name of the token's owner. Prints a
-    note if accepted deliveries are unread.
+    If the user gives an operator's token, `use` acts in the name of the token's owner. A note is
+    printed if accepted deliveries are unread.
 
+    purpose  access that is needed; `alone` means that no other process may use the store
     loaded  the settings, if the command has already loaded them
     """
     from app.access.operators import asking_by_token
@@ -73,7 +74,8 @@ def reading(
     *args: Given.args,
     **options: Given.kwargs,
 ) -> Result:
-    """Call a use case with these arguments and a context that can read."""
+    """Call an operation with a context that can read, and with these arguments. Return its
+    result."""
     return with_context(lambda context: use(context, *args, **options))
 
 
@@ -82,7 +84,8 @@ def writing(
     *args: Given.args,
     **options: Given.kwargs,
 ) -> Result:
-    """Call a use case with these arguments and a context that can write."""
+    """Call an operation with a context that can write, and with these arguments. Return its
+    result."""
     return with_context(lambda context: use(context, *args, **options), purpose="writing")
 
 
@@ -96,13 +99,14 @@ async def _note_unread(context: AppContext) -> None:
 
 
 def processes(chosen: int | None, *, most: int) -> int:
-    """Return the number of processes: the chosen one, or one for each core up to `most`."""
+    """Return the number of processes that the user chose. If it is None, return the number of
+    processor cores, but at most `most`."""
     return min(len(os.sched_getaffinity(0)), most) if chosen is None else chosen
 
 
 BY_OWN: Final = "TALLYHOOK_OPERATOR_TOKEN"
-"""Environment variable that contains an operator's token. There is no option for the token, because
-other users could see it in the list of processes."""
+"""Environment variable that contains an operator's token. There is no option for the token itself,
+because other users can see command lines."""
 
 GIVEN_FILE: Final[ContextVar[Path | None]] = ContextVar("given_file", default=None)
 
@@ -110,8 +114,8 @@ _MOST_BYTES: Final = 1_000
 
 
 def given_token() -> str | None:
-    """Return the operator's token from --token-file or the environment, or None. Raise UsageError
-    for an unreadable file."""
+    """Return the operator's token from the option --token-file or from the environment; None if
+    there is none. Raise UsageError if the file cannot be read."""
     path = GIVEN_FILE.get()
     if path is None:
         return os.environ.get(BY_OWN) or None

@@ -1,4 +1,4 @@
-"""Commands that run until they are stopped: serve, worker, console, sandbox, demo."""
+"""Commands that run until they are stopped: serve, worker, console, sandbox and demo."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TokenOption = Annotated[
 
 
 def check_nothing_to_play(context: typer.Context) -> None:
-    """Raise UsageError for an option that has no effect without --play.
+    """Raise UsageError if an option that needs --play is given without --play.
 
     A token in the environment is allowed, because another command may need it.
     """
@@ -50,7 +50,7 @@ def check_nothing_to_play(context: typer.Context) -> None:
 
 
 def check_webhook_url(url: str) -> None:
-    """Raise UsageError if a text is not a URL to which events can be sent."""
+    """Raise UsageError unless the text is a URL to which events can be sent."""
     from app.sandbox.settings import is_absolute_http
 
     if not is_absolute_http(url):
@@ -61,7 +61,11 @@ def check_webhook_url(url: str) -> None:
 
 
 def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | None) -> None:
-    """Play a scenario. Exit with 1 if a result differs from its expectation."""
+    """Play the scenario in this file. Exit with 1 if a result differs from the expected result.
+
+    speed  factor by which time runs faster
+    token  token for the service's API; None if the results are not to be compared
+    """
     import anyio
 
     from app.sandbox.playing import Stage, play_script, read_script
@@ -137,7 +141,7 @@ UNENCRYPTED = (
 
 
 def register(application: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands `serve`, `worker`, `console`, `sandbox` and `demo`."""
     application.command()(serve)
     application.command()(worker)
     application.command()(console)
@@ -170,7 +174,8 @@ def serve(
     reason: WhyGap = "",
     fd: Inherited = None,
 ) -> None:
-    """Receive webhooks, answer the API, and read, fold and notify in a second process."""
+    """Receive webhooks and answer the API, while a second process reads deliveries, folds orders
+    and notifies the shop."""
     from app.cli import printing
     from app.config.load import load_settings
     from app.core.logs import configure_logging
@@ -277,7 +282,7 @@ def worker(
     ] = False,
 ) -> None:
     """Read the inbox, fold due orders, seal and notify the shop. Run it beside receivers that share
-    one PostgreSQL database. On SQLite `serve` does this itself."""
+    one PostgreSQL database. On SQLite, `serve` does this itself."""
     from app.config.load import load_settings
     from app.core.child_processes import Parent, give_way_to_parent, taken_over
     from app.core.logs import configure_logging
@@ -370,7 +375,7 @@ def _run_sandbox(
 def demo(
     once: Annotated[bool, typer.Option("--once", help="Exit after printing.")] = False,
 ) -> None:
-    """Play every scenario with a separate service and explain each order."""
+    """Play every scenario with a separate service, and explain each order."""
     from app.cli.demo import play
 
     raise typer.Exit(running.run_loop(play(once=once)))

@@ -1,4 +1,4 @@
-"""Commands on the store: upgrade, check and restore the database, reindex, refold, prove."""
+"""Commands on the store: upgrade, check and restore the database, reindex, refold and prove."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PREVIEW = ("what", "name", "before", "after", "orders")
 
 
 def register(application: typer.Typer) -> None:
-    """Add the commands that have no group."""
+    """Add the commands `reindex`, `refold` and `prove`, which have no group."""
     application.command()(reindex)
     application.command()(refold)
     application.command()(prove)
@@ -140,9 +140,8 @@ def create(
     ] = False,
 ) -> None:
     """Create an SQLite database where there is none. `serve` does this automatically the first
-    time. It refuses if an earlier database is missing: put the file back, restore a backup, or
-    confirm here that its data is not needed.
-    """
+    time. It refuses if an earlier database is missing. In this case, put the file back, restore a
+    backup, or confirm here that the earlier data is not needed."""
     from app.config.load import load_settings
     from app.wiring.opening import create_database
 
@@ -153,9 +152,8 @@ def create(
 @group.command("distribute")
 def distribute() -> None:
     """Distribute deliveries and events, the largest tables, over the nodes of a Citus cluster. All
-    other tables stay on the coordinator. Install the extension, add its nodes, and stop the
-    services first.
-    """
+    other tables stay on the coordinator. First install the extension, add its nodes, and stop the
+    services."""
     from app.config.load import load_settings
     from app.wiring.opening import distribute_database
 
@@ -168,11 +166,11 @@ def distribute() -> None:
 
 @group.command("adopt-inbox")
 def adopt_the_inbox(accept_gap: privacy.AcceptGap = False, reason: privacy.WhyGap = "") -> None:
-    """Let an SQLite database continue with the inbox file beside it, after that file was lost or
-    replaced. All deliveries in the file count as unread. Deliveries that the database already
-    has are skipped. If the old file is missing or was cut off, acknowledged unread deliveries
-    may be lost. The command describes the possible loss, and you must accept it. The service
-    must be stopped."""
+    """Let an SQLite database continue with the inbox file beside it, after this file was lost or
+    replaced. All deliveries in the file count as unread. Deliveries that the database already has
+    are skipped. If the old file is missing or was cut off, acknowledged unread deliveries may be
+    lost. The command describes the possible loss, and you must accept it. The service must be
+    stopped."""
     from app.config.load import load_settings
     from app.privacy.backup import adopt_inbox
 
@@ -205,7 +203,7 @@ def restored(
 ) -> None:
     """Do the work of `restore` after pg_restore, a base backup, or a takeover that may have lost
     data. Run it before you start the service. New revisions then get higher numbers than all
-    earlier ones, and erasures are repeated from the journal of erasures."""
+    earlier ones. Erasures are repeated from the journal of erasures."""
     from app.config.load import load_settings
     from app.privacy.backup import after_restore
     from app.privacy.gap import accept_found

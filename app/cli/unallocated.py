@@ -1,4 +1,4 @@
-"""Commands on payments without an order: list, show, assign, withdraw, dismiss."""
+"""Commands on payments without an order: list, show, assign, withdraw and dismiss."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COLUMNS = (
 )
 
 AT_ONCE = 200
-"""Number of payments that are loaded at a time."""
+"""Maximum number of payments that are loaded at a time."""
 
 Payment = Annotated[
     str,
@@ -61,7 +61,7 @@ def list_payments(
     ] = False,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List payments without an order, the oldest first."""
+    """List payments without an order, oldest first."""
     from app.orders.unallocated import UnallocatedRequest
 
     asked = UnallocatedRequest(
@@ -125,9 +125,9 @@ def assign(
     replaces: Replaces = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Assign a payment to an order, or propose the assignment.
+    """Assign a payment to an order. If a second person must approve, this becomes a proposal.
 
-    A payment for two orders is not supported: assign it to one order, and book the other order by
+    A payment for two orders is not supported. Assign it to one order, and book the other order by
     hand.
     """
     _place(
@@ -144,7 +144,8 @@ def withdraw(
     replaces: Replaces = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Withdraw a decision about a payment, or propose the withdrawal."""
+    """Withdraw a decision about a payment. If a second person must approve, this becomes a
+    proposal."""
     _place(
         payment,
         {"kind": "withdraw", "replaces": replaces, "reason": reason, "by": by},

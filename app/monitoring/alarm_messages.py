@@ -1,16 +1,18 @@
-"""Sends notices of alarms by signed POST or mail: one when an alarm is raised, and one when it is
-over. Also stores the owners of alarms.
+"""Notices of alarms, sent by signed POST or mail, and the owners of alarms. One notice is sent when
+an alarm is raised, and one when it is over.
 
     (1) store the watchdog's alarms  (2) claim due notices  (3) send them  (4) mark them sent
 
-Between (2) and (4) other processes skip a notice. If this process dies there, the notice is sent
-again with the same id. An alarm is over when no receiver has seen it for OVER_AFTER. One receiver
-alone cannot decide that, because receivers may know different things. So a restart, or a short
-interruption of an alarm, does not count as its end.
+Between (2) and (4), other processes skip a claimed notice. If this process dies in between, the
+notice is sent again with the same id.
 
-A person who takes an alarm becomes its owner, with a state, so that two people do not work on one
-alarm. The alarm still lasts until its reason ends. The owner is then deleted, but stays in the
-audit trail. Leaves out: detecting alarms (`watchdog`).
+An alarm is over when no receiver process has seen it for three minutes. One receiver alone cannot
+decide this, because receivers may know different things. A restart, or a short interruption of an
+alarm, does not count as its end.
+
+A person who takes an alarm becomes its owner, so that two people do not work on one alarm. The
+alarm still lasts until its reason ends. The owner is then deleted, but stays in the audit trail.
+The module `watchdog` detects alarms.
 """
 
 import json
@@ -42,17 +44,17 @@ from reconcile import instants
 from reconcile.instants import Instant
 
 OVER_AFTER: Final[instants.Duration] = 3 * instants.MINUTE
-"""Time after which an alarm counts as over, if no receiver has reported it again. It is four rounds
-of the watchdog."""
+"""Time after which an alarm counts as over if no receiver process has reported it again. It equals
+four rounds of the watchdog."""
 
 GIVE_UP_AFTER: Final[instants.Duration] = instants.DAY
-"""Time for which a notice of an alarm's end is retried. The notice of an alarm is retried as long
-as the alarm lasts."""
+"""Time for which sending the notice of an alarm's end is retried. The notice of its start is
+retried as long as the alarm lasts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmNotice:
-    """Notice that an alarm was raised or has ended. POSTs state times in UTC, mails in local
+    """Notice that an alarm was raised or has ended. A POST states times in UTC, a mail in local
     time."""
 
     message: monitoring_store.AlarmMessage
@@ -66,7 +68,7 @@ class AlarmNotice:
 
     @property
     def id(self) -> str:
-        """Id of the notice, equal for all attempts and channels."""
+        """Id of the notice. It is equal for all attempts and for both channels."""
         return self._id("over" if self.over else "raised")
 
     def _id(self, word: str) -> str:
@@ -74,7 +76,8 @@ class AlarmNotice:
         return "alm_" + sha256(content.encode()).hexdigest()[:24]
 
     def body(self) -> bytes:
-        """Return the body of the POST: `type`, `timestamp` and `data`, as in notifications."""
+        """Return the body of the signed POST: a JSON object with `type`, `timestamp` and `data`, as
+        in notifications to the shop."""
         message = self.message
         document: dict[str, Any] = {
             "type": "alarm.over" if self.over else "alarm.raised",
@@ -91,7 +94,8 @@ class AlarmNotice:
         return json.dumps(document, ensure_ascii=False).encode()
 
     def mail(self, *, sender: str, to: Sequence[str]) -> EmailMessage:
-        """Return the mail. A recovery is sent as a reply to the mail of its alarm."""
+        """Return the notice as a mail. The mail about an alarm's end is a reply to the mail about
+        its start."""
         message, domain = self.message, sender.rpartition("@")[2]
         mail = EmailMessage()
         whose = f"{self.merchant}: " if self.merchant else ""
@@ -115,7 +119,7 @@ class AlarmNotice:
 
 
 class AlarmMessages:
-    """Sender of notices of alarms through the configured channels."""
+    """Sender of the notices of alarms over the configured channels."""
 
     def __init__(
         self, context: AppContext, ways: Mapping[str, SendsNotices], *, to: Sequence[str]
@@ -126,8 +130,11 @@ class AlarmMessages:
         self._failed = Repeating()
 
     async def note(self, lasting: Mapping[str, Alarm]) -> None:
-        """Store a notice for each raised alarm and channel, and mark the notices of ended
-        alarms."""
+        """Store a notice for each raised alarm and each channel. Mark the notices of alarms that
+        have ended.
+
+        lasting  alarms that this process sees now. The keys are the alarms' names
+        """
         now = self._context.clock.now()
         async with self._context.database.reading() as connection:
             if not lasting and not await monitoring_store.any_lasts(connection):
@@ -194,8 +201,8 @@ class AlarmMessages:
 
 
 def alarm_messages_of(context: AppContext, client: httpx2.AsyncClient) -> AlarmMessages | None:
-    """Build the sender of notices of alarms; None if nobody is notified. Raises ConfigurationError
-    if the POSTs' secret cannot sign."""
+    """Build the sender of the notices of alarms, or return None if nobody is to be notified. Raise
+    ConfigurationError if the secret for the POSTs cannot sign."""
     to, ways = context.settings.alarms.mail_to, notice_ways_of(context.settings, client)
     if not to:
         ways.pop("mail", None)
@@ -215,9 +222,9 @@ async def take_alarm(
     by: str | None,
     why: str,
 ) -> None:
-    """Store the owner of an alarm.
+    """Store who handles an alarm, and how far the person is.
 
-    Raises NotFoundError for an alarm that is over, UsageError for an operator without permission.
+    Raise NotFoundError if the alarm is over, and UsageError if the operator has no permission.
     """
     alarm = lasting.get(name)
     if alarm is None:

@@ -1,7 +1,5 @@
-"""Alarms about arrivals: too few deliveries, or payments that belong to no order.
-
-This module uses neither the database nor the clock.
-"""
+"""Alarms about arrivals: too few deliveries, or payments that belong to no order. This module uses
+neither the database nor the clock."""
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
@@ -15,16 +13,17 @@ from reconcile.instants import Instant
 
 EXPECTED: Final = 10
 """Number of deliveries that must be usual in a time span before silence raises an alarm. If ten
-independent deliveries are usual, a time span without any occurs only once in 22,000 times."""
+independent deliveries are usual, there is none in only one of 22,000 time spans."""
 
 DAYS: Final = 7
-"""Number of earlier days on which the same time span is counted."""
+"""Number of earlier days on which deliveries are counted in the same time span."""
 
 LONGEST: Final[instants.Duration] = instants.DAY
-"""Longest time span that is counted. Of a longer silence, only the beginning is counted."""
+"""Longest time span in which deliveries are counted. For a longer silence, only its beginning is
+counted."""
 
 SESSIONS: Final = 3
-"""Minimum number of sessions without an event for an alarm. If there are fewer, all their customers
+"""Minimum number of sessions without an event that raise an alarm. In fewer sessions, all customers
 may have left without paying."""
 
 SESSION_WAIT: Final[instants.Duration] = 15 * instants.MINUTE
@@ -32,13 +31,13 @@ SESSION_WAIT: Final[instants.Duration] = 15 * instants.MINUTE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """Arrivals up to `now`.
+    """Facts about the deliveries that have arrived until `now`.
 
-    last      arrival of the last verified delivery; None if no delivery arrived yet
-    usual     number of deliveries on each of the DAYS days before, the most recent day first. They
-              are counted in the same time span as from `last` to `now`, but in at most LONGEST.
-              Counting stops at EXPECTED
-    sessions  when the first SESSIONS sessions after `last` were opened, oldest first
+    last  arrival of the last verified delivery; None if no delivery has arrived yet
+    usual  number of deliveries on each of the last seven days, most recent day first. Each is
+           counted in the same time of day as the silence since `last`, but at most a day. Counting
+           stops at ten
+    sessions  times at which the first three sessions after `last` were opened, oldest first
     """
 
     now: Instant
@@ -51,7 +50,7 @@ _DO: Final = "check the provider's dashboard, and `tallyhook deliveries list` fo
 
 
 def silence(arrivals: Arrivals) -> Alarm | None:
-    """Return an alarm if too few deliveries arrive; else None."""
+    """Return an alarm if too few deliveries arrive, or None."""
     since = "ever" if arrivals.last is None else f"since {instants.format_instant(arrivals.last)}"
     waits = arrivals.sessions and arrivals.now - arrivals.sessions[0] >= SESSION_WAIT
     if waits and len(arrivals.sessions) >= SESSIONS:
@@ -70,39 +69,40 @@ def silence(arrivals: Arrivals) -> Alarm | None:
 
 
 def usual_of(days: Sequence[int]) -> float:
-    """Return the number of deliveries to expect: the median of the past days, or the number of a
-    week ago if that is smaller. So a weekday that is always quiet raises no alarm.
+    """Return how many deliveries can be expected. It is the median of the past days, or the number
+    of a week ago if this is smaller. A weekday that is always quiet therefore raises no alarm.
 
-    days  number of deliveries on each past day; the last day is a week ago
+    days  number of deliveries on each past day; the last element is the day a week ago
     """
     return min(median(days), days[-1]) if len(days) == DAYS else 0
 
 
 PATIENCE: Final[instants.Duration] = instants.HOUR
-"""Minimum age of payments that are judged. A younger payment may still be linked to an order."""
+"""Minimum age of the payments that are examined. A younger payment may still be linked to an
+order."""
 
 WINDOW: Final[instants.Duration] = 7 * instants.DAY
-"""Time that the alarm about payments without an order lasts after the latest of them."""
+"""Time for which the alarm about payments without an order lasts after the latest such payment."""
 
 LEAST: Final = 3
-"""Minimum number of payments without an order for an alarm, if the source never had a payment with
-an order. Fewer payments may be tests."""
+"""Minimum number of payments without an order that raise an alarm, if the source never had a
+payment with an order. Fewer payments may be tests."""
 
 MOST: Final = 20
-"""Minimum number of payments in sequence without an order for an alarm, if the source also has
-payments with an order. Even if only one payment in five has an order, twenty in sequence without
-one occur only once in a hundred times."""
+"""Number of successive payments without an order that raise an alarm, if the source has also had
+payments with an order. If one payment in five has an order, twenty successive payments without an
+order occur only once in a hundred times."""
 
 LOOKED_AT: Final = 1_000
-"""Number of latest deliveries of all sources among which payments are searched. If fewer than two
-percent of them are payments of a source, fewer than MOST are found, and the alarm is not raised."""
+"""Number of latest deliveries, of all sources, among which payments are searched. If a source has
+fewer than two percent of these deliveries, too few payments are found to raise the alarm."""
 
 
 class Paid(NamedTuple):
     """Event that states a successful payment.
 
     payment  key that all events of one payment share
-    tied     whether the payment belongs to an order
+    tied  whether the payment belongs to an order
     """
 
     source: str
@@ -113,10 +113,10 @@ class Paid(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Recent successful payments.
+    """Recent successful payments of all sources.
 
-    paid        payments, latest first; payments younger than PATIENCE are left out
-    whole       whether `paid` has all payments that ever came
+    paid  payments, latest first, without payments of the last hour
+    whole  whether `paid` contains every payment that has ever come
     tied_since  sources that recently had a payment with an order
     """
 
@@ -127,7 +127,7 @@ class Seen(NamedTuple):
 
 
 def no_order(seen: Seen) -> Alarm | None:
-    """Return an alarm if none of a source's latest payments belongs to an order; else None."""
+    """Return an alarm if none of a source's latest payments belongs to an order, or None."""
     sources: dict[str, dict[str, Paid]] = {}
     for paid in seen.paid:
         payments = sources.setdefault(paid.source, {})

@@ -1,5 +1,5 @@
-"""State of the database in a few numbers. Reading them proves that the database can be read. Also
-finds when the public URL's certificate expires."""
+"""The state of the database in a few numbers, which also proves that the database can be read. The
+module also finds out when the public URL's certificate expires."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -27,8 +27,8 @@ from reconcile.instants import SECOND, Instant
 from reconcile.ledger.ledger import OUTCOMES
 
 AGAIN_S: Final = 86_400.0
-"""Seconds after a probe that was answered until the next one. A day is soon enough, because
-certificates are renewed weeks before they expire."""
+"""Seconds between two probes of the certificate if the first was answered. A day is soon enough,
+because certificates are renewed weeks before they expire."""
 
 UNANSWERED_S: Final = 3_600.0
 
@@ -37,9 +37,9 @@ Found = TypeVar("Found")
 
 
 class PublicCertificate:
-    """The public certificate as this process last saw it.
+    """The TLS certificate of the public URL, as this process last saw it.
 
-    ends  expiry; EARLIEST if clients do not trust it, None before the first answer
+    ends  expiry; EARLIEST if clients do not trust the certificate; None before the first answer
     """
 
     def __init__(self, url: str, *, look: Look = trusted_until) -> None:
@@ -47,7 +47,8 @@ class PublicCertificate:
         self.ends: Instant | None = None
 
     async def look(self) -> int:
-        """Probe once and return whether there was an answer. Without one, keep the last result."""
+        """Probe the URL once, and return 1 if there was an answer, else 0. Without an answer, the
+        last result stays."""
         ends = await self._look(self._url)
         if ends is not None:
             self.ends = ends
@@ -59,21 +60,23 @@ def rest(answered: int) -> float:
 
 
 COUNTED: Final = 100_000
-"""Number up to which due rows are counted. Counting millions of rows would take a third of a
+"""Number at which counting of rows stops. Counting millions of rows would take a third of a
 second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """State of the service for a person, which any process can read from the database.
+    """State of the service for people. Any process can read it from the database.
 
-    outcomes       number of orders by outcome
-    due            orders whose fold is due, at most COUNTED
-    unread         number and bytes of accepted records that are not read yet
-    aside          records set aside
-    notifications  waiting and abandoned notifications of the shop, each at most COUNTED
-    sealed         leaves in the log, and rows waiting for one (at most COUNTED)
-    free           free bytes on the database's disk; None on a database server
+    outcomes  number of orders that have each outcome
+    due  number of orders that wait to be folded, counted up to 100,000
+    unread  number of accepted records that are not read yet
+    unread_bytes  size of these unread records in bytes
+    aside  number of records that were set aside because they could not be read
+    notifications  number of waiting and of abandoned notifications to the shop, each counted up to
+                   100,000
+    sealed  number of leaves in the log, and of rows that are not sealed yet, counted up to 100,000
+    free  free bytes on the database's disk; None on a database server
     """
 
     outcomes: Mapping[str, int]
@@ -88,14 +91,14 @@ class Overview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreState(Overview):
-    """State of the process that receives, for metrics.
+    """State of the process that receives deliveries, for metrics.
 
-    queue    arrivals that are not committed yet
-    read     deliveries read, by source and verdict
-    kept     bytes of read deliveries that are still in the inbox
-    faults   consecutive batches of deliveries that could not be written
-    left     leaves and instant of the last published checkpoint; None if there is none
-    backup   instant of the last recorded backup; None if there is none
+    queue  number of arrived deliveries that are not committed yet
+    read  number of deliveries that were read. The keys are source and verdict
+    kept  bytes of read deliveries that are still in the inbox
+    faults  number of successive batches of deliveries that could not be written
+    left  number of leaves and time of the last published checkpoint; None if there is none
+    backup  time of the last recorded backup; None if there is none
     refuses  sentence that says why nothing can be written now; None if writing works
     """
 
@@ -109,7 +112,7 @@ class StoreState(Overview):
 
 
 ANSWER_S: Final = 10.0
-"""Seconds within which a check must end. After them the service counts as not ready, because a
+"""Seconds within which a check must end. After this time the service counts as not ready, because a
 frozen database never answers."""
 
 
@@ -117,10 +120,10 @@ _left: Final = set[asyncio.Task[Any]]()
 
 
 async def bounded(look: Coroutine[Any, Any, Found]) -> Found:
-    """Return the result of a check. Raises StoreUnavailable after ANSWER_S.
+    """Return the result of a check. Raise StoreUnavailable if it takes longer than ten seconds.
 
-    In that case, the check's reads are canceled. A commit is not canceled, because that would lose
-    its connection. A commit has its own time limits.
+    The check's reads are then canceled. A commit is not canceled, because this would lose the
+    database connection. A commit has time limits of its own.
     """
 
     async def limited() -> Found:
@@ -143,21 +146,21 @@ def _end(task: asyncio.Task[Any]) -> None:
 
 
 def nodes_of(context: AppContext) -> NodesWatch:
-    """Return the cached state of all servers of the database."""
+    """Return the watcher that caches the state of all servers of the database."""
     return NodesWatch(context.database)
 
 
 async def unsafe(context: AppContext, nodes: Nodes) -> list[str]:
-    """Return sentences on data that servers could lose, and on an unaccepted takeover or
-    restore."""
+    """Return sentences about data that servers could lose, and about a takeover or restore that
+    nobody has accepted."""
     async with context.database.reading() as connection:
         moved = await run(connection, server_moved)
     return nodes.unsafe(context.settings.standbys) + ([] if moved is None else [moved])
 
 
 async def refusal(context: AppContext) -> str | None:
-    """Return one sentence that says why nothing can be written now; None if writing works. Raises
-    StoreUnavailable or StorePoisoned."""
+    """Return a sentence that says why nothing can be written now; None if writing works. Raise
+    StoreUnavailable or StorePoisoned if the database cannot be used."""
     database, inbox = context.database, inbox_of(context)
     if database.poison is not None:
         raise StorePoisoned(database.poison)
@@ -177,11 +180,12 @@ async def refusal(context: AppContext) -> str | None:
 async def reader_behind(
     context: AppContext, *, limit_s: int, elsewhere: Instant | None = None
 ) -> str | None:
-    """Return a sentence if the oldest delivery has waited too long, or no reader was seen for too
-    long; else None.
+    """Return a sentence if the oldest delivery has been unread for too long, or if no reader
+    process was seen for too long. Return None if all is well.
 
-    elsewhere  when this service began to wait for a separately started reader; None if it starts
-               the reader itself
+    limit_s  number of seconds that is too long
+    elsewhere  time since which this service waits for a separately started reader; None if it
+               starts the reader itself
     """
     now = context.clock.now()
     oldest = (await context.inbox.backlog()).oldest
@@ -202,7 +206,8 @@ async def reader_behind(
 
 
 async def overview(context: AppContext) -> Overview:
-    """Read the overview. Raises StoreUnavailable or StorePoisoned."""
+    """Return the state of the service for people. Raise StoreUnavailable or StorePoisoned if the
+    database cannot be read."""
     unread = await context.inbox.backlog()  # waiting for one more connection would be a deadlock
     async with context.database.reading() as connection:
         counts = await _counts(context, connection, unread=unread)
@@ -228,7 +233,8 @@ async def _counts(
 
 
 async def store_state(context: AppContext) -> StoreState:
-    """Return the state of the receiving process. Raises the errors of `refusal`."""
+    """Return the state of the process that receives deliveries. Raise StoreUnavailable or
+    StorePoisoned if the database cannot be used."""
     inbox = inbox_of(context)
     queue = inbox.queue.depth  # before a check that a stalled write would stall, too
     refuses, unread = await refusal(context), await inbox.backlog()

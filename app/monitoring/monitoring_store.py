@@ -1,7 +1,7 @@
 """Rows that the watchdog reads, and the notices and owners of its alarms.
 
-An id begins with its instant, so time spans are searched by ids and need no index on a time. Every
-query has a limit. Unreadable deliveries have their own index, because they are rare.
+An id begins with its time. Time spans are therefore searched by ids, and need no index on a time.
+Every query has a limit.
 """
 
 from collections.abc import Sequence
@@ -31,8 +31,8 @@ UNREADABLE: Final = (
     "ORDER BY id DESC LIMIT :enough) AS found GROUP BY source "
     "/* deliveries WHERE verdict = 'unreadable' AND id >= $1 */"
 )
-"""SQL for the number of the latest unreadable deliveries by source. Excludes tests of `golive`,
-deliveries that a person has already judged, and requests that anybody can send."""
+"""SQL statement that counts each source's latest unreadable deliveries. It leaves out tests of
+`golive`, deliveries that a person has judged, and requests that anybody can send."""
 
 
 PAID: Final = (
@@ -55,8 +55,8 @@ _LAST: Final = statement(
 
 
 async def last_delivery(connection: AsyncConnection, now: Instant = LATEST) -> Instant | None:
-    """Return when the last verified delivery arrived; None if there was none. A date that a fast
-    clock set is corrected."""
+    """Return the time at which the last verified delivery arrived, or None. A date that was stored
+    by a fast clock is corrected."""
     ends = (first_id("dlv_", Instant(now + SECOND)), "dlv_g")
     found = [await connection.scalar(text(_LAST), {"end": end}) for end in ends]
     return max((each for each in found if each is not None), default=None)
@@ -65,7 +65,8 @@ async def last_delivery(connection: AsyncConnection, now: Instant = LATEST) -> I
 async def deliveries_between(
     connection: AsyncConnection, start: Instant, end: Instant, *, enough: int
 ) -> int:
-    """Count verified deliveries from `start` to before `end`, up to `enough`."""
+    """Return the number of verified deliveries from `start` to before `end`. Counting stops at
+    `enough`."""
     found = await connection.execute(
         text(
             "SELECT count(*) FROM (SELECT 1 FROM deliveries "
@@ -79,9 +80,10 @@ async def deliveries_between(
 async def unreadable_since(
     connection: AsyncConnection, start: Instant, *, unvouched: Sequence[str], enough: int
 ) -> dict[str, int]:
-    """Count the latest `enough` unreadable deliveries since `start` by source.
+    """Return how many of the latest `enough` unreadable deliveries since `start` belong to each
+    source. The keys are sources.
 
-    unvouched  sources whose requests anybody can send
+    unvouched  sources whose requests anybody can send; these requests are not counted
     """
     values = {
         "start": first_id("dlv_", start),
@@ -98,7 +100,8 @@ async def unreadable_since(
 async def sessions_since(
     connection: AsyncConnection, start: Instant, *, enough: int
 ) -> list[Instant]:
-    """Return when the first `enough` sessions after `start` were opened."""
+    """Return the times at which the first `enough` sessions after `start` were opened, oldest
+    first."""
     rows = await connection.execute(
         text(
             "SELECT recorded_at FROM records WHERE id >= :start AND id < 'rec_g' "
@@ -110,8 +113,8 @@ async def sessions_since(
 
 
 async def paid_until(connection: AsyncConnection, until: Instant, *, looked_at: int) -> Rows:
-    """Return events that state a successful payment, latest first, among the `looked_at` latest
-    deliveries before `until`.
+    """Return the events that state a successful payment, latest first. Only the `looked_at` latest
+    deliveries before `until` are searched.
 
     Each row has the source, the payment, the delivery, the arrival, and whether the payment belongs
     to an order.
@@ -122,8 +125,8 @@ async def paid_until(connection: AsyncConnection, until: Instant, *, looked_at: 
 
 
 async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: int) -> set[str]:
-    """Return the sources with a payment of an order after `since`, among the `looked_at` latest
-    events."""
+    """Return the sources that had a payment with an order after `since`. Only the `looked_at`
+    latest events are searched."""
     values = {"since": since, "looked_at": looked_at}
     return set(await connection.scalars(text(TIED_SINCE), values))
 
@@ -133,14 +136,15 @@ async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalRates:
-    """Accepted deliveries in the last ninety days, by UTC days.
+    """How many deliveries were accepted in the last ninety days, counted by days and minutes in
+    UTC.
 
-    daily           average number of deliveries in a day, over the last `days` days
-    days            number of days in the average, at most seven
-    busiest_day     deliveries on the busiest day; 0 if none came
-    day             busiest day, counted from 1970
-    busiest_minute  deliveries in the busiest minute; 0 if none came
-    minute          busiest minute, counted from 1970
+    daily  average number of deliveries in a day, over the last `days` days
+    days  number of days in the average, at most seven
+    busiest_day  number of deliveries on the busiest day; 0 if none came
+    day  busiest day, as a number of days since 1970
+    busiest_minute  number of deliveries in the busiest minute; 0 if none came
+    minute  busiest minute, as a number of minutes since 1970
     """
 
     daily: float = 0.0
@@ -187,7 +191,7 @@ async def arrival_rates(connection: AsyncConnection, *, now: Instant) -> Arrival
 
 
 class Stored(NamedTuple):
-    """Stored deliveries, and the bytes of the database on its disk."""
+    """Number of stored deliveries, and size of the database on its disk in bytes."""
 
     deliveries: int
     size: int
@@ -207,7 +211,7 @@ _COUNTED: Final = "SELECT count(*) FROM deliveries"
 
 async def stored_deliveries(connection: AsyncConnection) -> Stored:
     """Return the number of stored deliveries, and the database's size without free pages. Do not
-    use this for a cluster, whose other nodes store deliveries."""
+    use this for a cluster, because its other nodes store deliveries, too."""
     found = await connection.execute(text(_STORED[connection.dialect.name]))
     deliveries, size = found.one()
     if deliveries <= 0:  # PostgreSQL has not analyzed the table
@@ -220,14 +224,14 @@ async def stored_deliveries(connection: AsyncConnection) -> Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmMessage:
-    """Notice of one alarm over one channel.
+    """Notice about one alarm over one channel.
 
-    way      `post` or `mail`
-    seen_at  when a receiver last saw the alarm
-    over_at  when the alarm ended; None while it lasts
-    told_at  when the notice of its start was sent; None if it was not sent yet
-    tries    failed tries of the due notice
-    due_at   next try; during a try, the end of the sender's claim
+    way  channel: `post` or `mail`
+    seen_at  time at which a receiver process last saw the alarm
+    over_at  time at which the alarm ended; None while it lasts
+    told_at  time at which the notice of its start was sent; None before that
+    tries  number of failed tries to send the due notice
+    due_at  time of the next try; during a try, the end of the sender's claim
     """
 
     alarm: str
@@ -243,7 +247,7 @@ class AlarmMessage:
 
 
 async def put_seen(connection: AsyncConnection, message: AlarmMessage) -> None:
-    """Store that an alarm is raised or still lasts. An alarm that had ended lasts again."""
+    """Store that an alarm is raised or still lasts. If it had ended, it lasts again."""
     await connection.execute(
         text(
             "INSERT INTO alarm_messages "
@@ -256,7 +260,7 @@ async def put_seen(connection: AsyncConnection, message: AlarmMessage) -> None:
 
 
 async def any_lasts(connection: AsyncConnection) -> bool:
-    """Return whether any alarm lasts: it was raised and has not ended."""
+    """Return whether any alarm lasts, which means that it was raised and has not ended."""
     rows = await connection.execute(
         text("SELECT 1 FROM alarm_messages WHERE over_at IS NULL LIMIT 1")
     )
@@ -264,8 +268,8 @@ async def any_lasts(connection: AsyncConnection) -> bool:
 
 
 async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: Instant) -> None:
-    """Mark an alarm that no receiver has seen since `unseen_since` as ended, and make the notice of
-    its end due. An alarm that was last seen in the future counts as not seen."""
+    """Mark alarms as ended that no receiver process has seen since `unseen_since`, so that the
+    notices of their end become due. An alarm seen in the future counts as not seen."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET over_at = :now, tries = 0, "
@@ -279,10 +283,9 @@ async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: I
 async def messages_due(
     connection: AsyncConnection, now: Instant, *, beyond: Instant = LATEST
 ) -> Sequence[AlarmMessage]:
-    """Return due notices of raised and ended alarms. An alarm may have ended before its first
-    notice.
+    """Return the notices that are due now, of raised and of ended alarms.
 
-    beyond  latest possible due time. A later due time was set by a fast clock, and counts as due
+    beyond  latest plausible due time. A later due time was set by a fast clock, and counts as due
     """
     rows = await connection.execute(
         text(
@@ -298,7 +301,8 @@ async def messages_due(
 async def claim_message(
     connection: AsyncConnection, message: AlarmMessage, *, until: Instant
 ) -> bool:
-    """Claim a notice until an instant. Return False if another process was faster."""
+    """Claim a notice until the given time, and return whether this worked. Return False if another
+    process was faster."""
     claimed = await connection.execute(
         text(
             "UPDATE alarm_messages SET due_at = :until "
@@ -333,7 +337,7 @@ async def put_failed(
 
 
 async def delete_message(connection: AsyncConnection, message: AlarmMessage) -> None:
-    """Delete a notice unless the alarm was seen again meanwhile."""
+    """Delete a notice unless the alarm was seen again in the meantime."""
     await connection.execute(
         text(
             "DELETE FROM alarm_messages WHERE alarm = :alarm AND way = :way AND over_at IS NOT NULL"
@@ -349,10 +353,10 @@ async def delete_message(connection: AsyncConnection, message: AlarmMessage) -> 
 class AlarmOwner:
     """Person who handles an alarm.
 
-    reason  reason of the alarm. If the alarm is raised for another reason, this owner no longer
-            counts
-    state   the owner's progress
-    at      since when the person owns the alarm
+    reason  reason of the alarm when the person took it. If the alarm is raised for another reason,
+            the person no longer owns it
+    state  progress of the person's work
+    at  time since which the person owns the alarm
     """
 
     alarm: str
@@ -370,7 +374,7 @@ async def alarm_owners(connection: AsyncConnection) -> list[AlarmOwner]:
 
 
 async def put_alarm_owner(connection: AsyncConnection, taken: AlarmOwner) -> None:
-    """Store the owner of an alarm, replacing any other."""
+    """Store the owner of an alarm, and replace any earlier owner."""
     await connection.execute(
         text(
             "INSERT INTO alarm_owners (alarm, reason, owner, state, at) "
@@ -382,7 +386,7 @@ async def put_alarm_owner(connection: AsyncConnection, taken: AlarmOwner) -> Non
 
 
 async def delete_alarm_owner(connection: AsyncConnection, taken: AlarmOwner) -> None:
-    """Delete this owner of an alarm. Does nothing if somebody has taken the alarm again."""
+    """Delete the owner of an alarm, unless somebody has taken the alarm again."""
     await connection.execute(
         text("DELETE FROM alarm_owners WHERE alarm = :alarm AND at = :at"),
         {"alarm": taken.alarm, "at": taken.at},

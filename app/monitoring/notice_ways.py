@@ -1,6 +1,7 @@
 """Channels for notices to people: a signed POST to TALLYHOOK_ALARMS__URL, and mail.
 
-Leaves out: the text of a notice, its recipients, and which notices were sent.
+Other modules write the text of a notice, choose its recipients, and remember which notices were
+sent.
 """
 
 from collections.abc import Sequence
@@ -30,38 +31,42 @@ LONGEST_PAUSE: Final[Duration] = HOUR
 
 
 def notice_pause(tries: int) -> Duration:
-    """Return the pause after this many failed tries, doubling up to a limit."""
+    """Return the pause after this many failed tries. It doubles with each try, up to an hour."""
     return Duration(min(FIRST_PAUSE << min(tries, 10), LONGEST_PAUSE))
 
 
 def latest_pause(now: Instant) -> Instant:
-    """Return the latest possible end of a pause or lease. A later end was set by a fast clock."""
+    """Return the latest plausible end of a pause or claim. A later end was set by a fast clock."""
     return Instant(now + LONGEST_PAUSE + CLOCKS_DIFFER)
 
 
 class Notice(Protocol):
-    """Message to people, as a POST and as a mail, with one id for all attempts."""
+    """Message to people that can be sent as a signed POST or as a mail. All attempts have one
+    id."""
 
     @property
     def id(self) -> str: ...
 
     def body(self) -> bytes:
-        """Return the body of the POST: a JSON object with `type`, `timestamp` and `data`, as in
-        notifications to the shop."""
+        """Return the body of the signed POST: a JSON object with `type`, `timestamp` and `data`, as
+        in notifications to the shop."""
 
     def mail(self, *, sender: str, to: Sequence[str]) -> EmailMessage: ...
 
 
 class SendsNotices(Protocol):
-    """Channel that notifies people."""
+    """Channel over which people are notified."""
 
     async def send(self, notice: Notice, *, to: Sequence[str], now: Instant) -> None:
-        """Send a notice; `to` are mail addresses. Raises DeliveryFailed."""
+        """Send a notice. Raise DeliveryFailed if this fails.
+
+        to  mail addresses of the recipients; not used for a POST
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostsNotices:
-    """Channel that sends signed POSTs."""
+    """Channel that sends notices as signed POSTs."""
 
     url: str = field(repr=False)
     signer: Source = field(repr=False)
@@ -84,7 +89,7 @@ class PostsNotices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailsNotices:
-    """Channel that sends mail through the mail server for reports."""
+    """Channel that sends notices as mail, through the mail server for reports."""
 
     server: MailServer
     sender: str
@@ -96,8 +101,8 @@ class MailsNotices:
 def notice_ways_of(
     settings: Settings, client: httpx2.AsyncClient | None
 ) -> dict[str, SendsNotices]:
-    """Build the configured channels, `mail` and, with a client, `post`. Raises ConfigurationError
-    if the POSTs' secret cannot sign."""
+    """Build the configured channels. The keys are `mail` and, if a client is given, `post`. Raise
+    ConfigurationError if the secret for the POSTs cannot sign."""
     ways, alarms, reports = dict[str, SendsNotices](), settings.alarms, settings.reports
     server = mail_server(
         reports.mail_server, user=reports.mail_user, password=reports.mail_password

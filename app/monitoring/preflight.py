@@ -1,7 +1,6 @@
-"""Preflight checks of an installation, with what to do about each problem.
+"""Preflight checks of an installation, each with advice about what to do.
 
-Each check is a function of collected facts, and no sentence contains a secret. Leaves out:
-collecting the facts.
+Each check is a function of facts that other modules collect. No sentence contains a secret.
 """
 
 import json
@@ -34,20 +33,20 @@ SKEW_WEAK: Final[Duration] = 3 * SECOND
 Date header has no fractions of a second."""
 
 SKEW_MUST: Final[Duration] = 30 * SECOND
-"""Difference between two clocks above which the clock must be corrected. It is a tenth of the time
-by which a signature's timestamp may usually differ."""
+"""Largest difference between two clocks that need not be corrected. It is a tenth of the time by
+which a signature's timestamp may usually differ."""
 
 CERTIFICATE_SOON: Final[Duration] = 14 * DAY
 
 MIB: Final = 1024 * 1024
 
 SPARE_MIB: Final = 1024
-"""MiB that should be free in addition to the space below which deliveries are refused. Half a
-million deliveries fit in it."""
+"""MiB that should be free beyond the limit below which deliveries are refused. Half a million
+deliveries fit into this space."""
 
 
 NAMED: Final = 6
-"""Maximum number of changed settings that are named in one line."""
+"""Maximum number of changed settings that one line names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +54,7 @@ class Check:
     """Result of one check.
 
     state  `ok`; `weak` if it works but a person should know; `must` if a person must act
-    do     advice to the person; None if there is none
+    do  advice to the person; None if there is none
     """
 
     what: str
@@ -69,17 +68,17 @@ def ok(what: str, sentence: str) -> Check:
 
 
 def weak(what: str, sentence: str, do: str | None = None) -> Check:
-    """Return a check of something that works but has a weakness."""
+    """Return a check result for something that works, but about which a person should know."""
     return Check(what=what, state="weak", sentence=sentence, do=do)
 
 
 def must(what: str, sentence: str, do: str) -> Check:
-    """Return a check of something on which a person must act."""
+    """Return a check result for something on which a person must act."""
     return Check(what=what, state="must", sentence=sentence, do=do)
 
 
 def of_configuration(problems: tuple[str, ...]) -> Iterator[Check]:
-    """Yield a check for each problem of the configuration.
+    """Yield a check result for each problem of the configuration.
 
     problems  texts such as `VARIABLE: what is wrong`
     """
@@ -94,7 +93,7 @@ MEND_SETTING: Final = (
 
 
 def of_settings(changed: Sequence[str]) -> Iterator[Check]:
-    """Check that a service uses the present settings.
+    """Check that the running service uses the present settings. Yield nothing if it does.
 
     changed  variables that have changed since the service's start, in value or in the content of
              their file
@@ -108,8 +107,8 @@ def of_settings(changed: Sequence[str]) -> Iterator[Check]:
 
 
 def of_service(note: ServiceNote, answer: Exchange) -> Iterator[Check]:
-    """Report whether the last started service is ready, or each reason why not, from its answer to
-    GET /readyz."""
+    """Report whether the last started service is ready, from its answer to GET /readyz. If it is
+    not ready, report each reason."""
     at = f"at {note.address}"
     if answer.problem == "connection_failed" or (
         answer.status is not None and answer.headers.get(ANSWERED_BY.lower()) != note.name
@@ -132,9 +131,9 @@ def of_service(note: ServiceNote, answer: Exchange) -> Iterator[Check]:
 
 
 def of_secret_file(variable: str, mode: int | None) -> Check:
-    """Check the permission bits of a file with secrets.
+    """Check the permissions of a file that contains secrets.
 
-    mode  the file's mode; None if the mode cannot be read
+    mode  the file's mode; None if it cannot be read
     """
     if mode is None:
         return must(variable, "The file's permissions cannot be read.", "give this user access")
@@ -145,8 +144,8 @@ def of_secret_file(variable: str, mode: int | None) -> Check:
 
 
 def of_database_folder(folder: Path, *, writable: bool) -> Iterator[Check]:
-    """Check that this user may create files in the database's folder, as SQLite and the first start
-    do."""
+    """Check that this user may create files in the database's folder. SQLite and the first start
+    need this."""
     if not writable:
         yield must(
             "database folder",
@@ -157,9 +156,9 @@ def of_database_folder(folder: Path, *, writable: bool) -> Iterator[Check]:
 
 
 def of_import_folder(folder: Path, *, usable: bool) -> Check:
-    """Check the watched folder.
+    """Check the folder from which files are imported automatically.
 
-    usable  whether it exists and files can be moved in it
+    usable  whether the folder exists and files can be moved in it
     """
     what = "import folder"
     if usable:
@@ -181,13 +180,17 @@ def of_source(source: SourceState) -> Check:
 
 
 def of_unallocated(words: str) -> Check:
-    """Report payments without an order: how many, and their money."""
+    """Report payments that belong to no order.
+
+    words  number of payments and their money, in words
+    """
     do = "assign each to its order, or dismiss it: `tallyhook unallocated list`"
     return weak("unallocated", f"{words}.", do)
 
 
 def of_gap(gap: Gap, *, held: int) -> Check:
-    """Report an accepted gap, and the orders that are still held because of it."""
+    """Report an accepted gap, which is a period with possibly lost deliveries. Also report the
+    orders that are still held because of it."""
     sentence = (
         f"{gap.sentence()}. {gap.accepted_by} accepted it at {format_instant(gap.accepted_at)}: "
         f"{gap.reason.strip().removesuffix('.')}."
@@ -204,7 +207,7 @@ def of_gap(gap: Gap, *, held: int) -> Check:
 
 
 def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
-    """Check a key file that this program has created, and that no database backup contains.
+    """Check a key file that this program has created. No backup of the database contains the file.
 
     needed  whether the database already depends on the key
     """
@@ -216,9 +219,9 @@ def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
 
 
 def of_phone_notes(variable: str, *, others: bool) -> Iterator[Check]:
-    """Check that every stored phone number can be found.
+    """Check that every stored phone number can be found by a search.
 
-    others  whether the database has digests of another key, for example a lost key
+    others  whether the database has digests made with another key, such as a lost key
     """
     if others:
         yield must(
@@ -243,7 +246,7 @@ def of_readings(sources: Iterable[str]) -> Iterator[Check]:
 
 
 def of_erasure_journal(variable: str, state: JournalState) -> Iterator[Check]:
-    """Check the erasure journal and its key, which no backup of the database contains."""
+    """Check the journal of erasures and its key, which no backup of the database contains."""
     if state.problem is not None:
         what, _, do = state.problem.rpartition("; ")
         yield must(variable, f"{what[:1].upper()}{what[1:]}.", do)
@@ -293,7 +296,10 @@ def of_reach(what: str, probe: Probe, *, now: Instant) -> Iterator[Check]:
 
 
 def of_company(issuer: str, problem: str | None) -> Check:
-    """Check that the company's sign-in can be reached, and that its tokens can be verified."""
+    """Check that the company's sign-in service can be reached, and that its tokens can be verified.
+
+    problem  reason why not; None if all is well
+    """
     what = "company's sign-in"
     if problem is None:
         return ok(what, f"{issuer} answers, and states its addresses and keys.")
@@ -304,7 +310,11 @@ def of_company(issuer: str, problem: str | None) -> Check:
 
 
 def of_clock(probe: Probe, *, before: Instant, after: Instant) -> Check:
-    """Compare our clock with the Date of an answer requested at `before` and read at `after`."""
+    """Compare this machine's clock with the Date header of a provider's answer.
+
+    before  time on this clock at which the request was sent
+    after  time on this clock at which the answer was read
+    """
     if probe.date is None:
         return weak(
             "clock", "There was no other clock to compare with.", "synchronize the clock by NTP"
@@ -365,8 +375,9 @@ def of_database(facts: DatabaseFacts) -> Iterator[Check]:
 
 
 def has_reset_bug(version: tuple[int, ...]) -> bool:
-    """Return whether this SQLite version has the WAL-reset bug: 3.7.0 to 3.51.2, except from 3.44.6
-    in 3.44 and from 3.50.7 in 3.50 (https://sqlite.org/wal.html, "The WAL-Reset Bug")."""
+    """Return whether this SQLite version has the WAL-reset bug. Versions 3.7.0 to 3.51.2 have it,
+    except 3.44.6 and later in 3.44, and 3.50.7 and later in 3.50. Source:
+    https://sqlite.org/wal.html, "The WAL-Reset Bug"."""
     mended = any(version[:2] == line[:2] and version >= line for line in ((3, 44, 6), (3, 50, 7)))
     return (3, 7, 0) <= version < (3, 51, 3) and not mended
 
@@ -375,7 +386,8 @@ def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Ch
     """Check whether the shop must state the price of each order.
 
     required  whether the settings require it
-    since     since when orders need a price; None if the service has not started with this setting
+    since  time since which new orders need a price; None if the service has not started with this
+           setting
     """
     what = "prices"
     if not required:
@@ -389,7 +401,8 @@ def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Ch
 
 
 def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Check]:
-    """Yield a check for each API token that expires soon. After that, its program is refused."""
+    """Yield a check result for each API token that expires soon. After its expiry, the program that
+    uses the token is refused."""
     for entry in ending:
         assert entry.until is not None
         sentence = f"The token {entry.name} ends {format_instant(entry.until)}."
@@ -397,7 +410,11 @@ def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Check]:
 
 
 def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Check]:
-    """Check free space on the database's disk. `free` is in bytes, None on a database server."""
+    """Check the free space on the database's disk.
+
+    free  free bytes; None on a database server
+    low_water_mib  MiB below which deliveries are refused
+    """
     if free is None:
         return
     mib = free // MIB
@@ -411,14 +428,14 @@ def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Check]:
 
 
 def of_alarm(name: str, alarm: Alarm) -> Check:
-    """Turn a raised alarm into a check."""
+    """Return a raised alarm as a check result."""
     made = must if alarm.pressing else weak
     return made(name, f"{alarm.problem}.", alarm.do)
 
 
 def of_merchant() -> Check:
-    """Return a check that states a rule: this instance serves one merchant, so an order reference
-    means the same order at all sources."""
+    """Return a check result that states a rule. This instance serves one merchant, so an order
+    reference means the same order at all sources."""
     return ok(
         "merchant",
         "This instance serves one merchant: an order reference names the same order at all "
@@ -427,7 +444,7 @@ def of_merchant() -> Check:
 
 
 def of_profile(source: str, profile: Profile) -> Iterator[Check]:
-    """Report what the provider's signatures do not cover."""
+    """Report what the signatures of a source's provider do not cover."""
     what, found = f"profile of {source}", dict[str, str]()
     asked = (
         "its events count only after the provider has confirmed them, so the provider must be "
