@@ -1,10 +1,10 @@
-"""Notes that a listening service stores about itself. The command `doctor` uses them to find the
+"""The note that a listening service stores about itself. The command `doctor` uses it to find the
 service and its settings.
 
     serve ──note_service──▶ meta ──noted_service──▶ doctor ──GET /readyz──▶ serve
 
-Each setting is noted as a digest under the phone key, which is in a separate file. So the database
-and its backups reveal no secret.
+Each setting is noted as a digest made with the phone key, which is in a separate file. The database
+and its backups therefore reveal no secret.
 """
 
 import json
@@ -23,7 +23,7 @@ from app.core.phone_key import PhoneKey
 from app.receiving.inbox_store import fact, put_fact
 
 ANSWERED_BY: Final = "Tallyhook-Service"
-"""Header of `/readyz` with the random name of the service that answered."""
+"""Header of `/readyz` that contains the random name of the service that answered."""
 
 _FACT: Final = "service"
 
@@ -32,9 +32,9 @@ _FACT: Final = "service"
 class ServiceNote:
     """Note about the service that was started last.
 
-    address   scheme, host and port
-    name      random name, chosen when the service started
-    settings  digest of each setting that differs from its default, by variable
+    address  scheme, host and port
+    name  random name, chosen when the service started
+    settings  digests of the settings that differ from their defaults. The keys are variables
     """
 
     address: str
@@ -43,8 +43,8 @@ class ServiceNote:
 
 
 async def note_service(context: AppContext, *, address: str, name: str) -> None:
-    """Store that this process is the service that was started last. Raises the errors of
-    `Writer.commit`."""
+    """Store that this process is the service that was started last. Raise StoreUnavailable if the
+    database cannot be written."""
     assert context.phone_key is not None, "the serving process has created one"
     digests = settings_digests(context.settings, context.phone_key)
     note = ServiceNote(address=address, name=name, settings=digests)
@@ -58,14 +58,15 @@ async def noted_service(context: AppContext) -> ServiceNote | None:
 
 
 def changed_settings(note: ServiceNote, settings: Settings, key: PhoneKey) -> list[str]:
-    """Return the variables whose value or file has changed since the noted start."""
+    """Return the variables whose value, or whose file's content, has changed since the noted
+    start."""
     now = settings_digests(settings, key)
     names = sorted({*now, *note.settings})
     return [name for name in names if now.get(name) != note.settings.get(name)]
 
 
 def settings_digests(settings: Settings, key: PhoneKey) -> dict[str, str]:
-    """Return the digest of each setting that differs from its default, by variable."""
+    """Return a digest of each setting that differs from its default. The keys are variables."""
     return {
         name: key.digest(f"{name}={json.dumps(value, sort_keys=True, default=_plain)}").hex()
         for name, value in _given(settings)

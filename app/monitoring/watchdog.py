@@ -1,12 +1,12 @@
-"""Watchdog: looks regularly for problems that cost money and that nothing else reports.
+"""Watchdog that looks regularly for problems that cost money and that nothing else reports.
 
-It looks for a slow reader, deliveries set aside, silence, unreadable deliveries, payments without
-an order, a wrong clock, a shop that accepts no notifications, held orders, events about money that
-no profile knows, failed or waiting scheduled work, unfinished erasures, and checkpoints that too
-few witnesses cosign.
+It looks for a slow reader process, deliveries set aside, silence, unreadable deliveries, payments
+without an order, a wrong clock, a shop that accepts no notifications, held orders, events about
+money that no profile knows, failed or waiting scheduled work, unfinished erasures, and checkpoints
+that too few witnesses sign.
 
 To add an alarm, write a function with `_watch`. Readiness, metrics, feed and log report all alarms.
-Leaves out: notifying people (`alarm_messages`).
+The module `alarm_messages` notifies people.
 """
 
 import asyncio
@@ -42,7 +42,8 @@ from reconcile.instants import SECOND, Instant
 from reconcile.ledger.vocabulary import FindingCode
 
 REST_S: Final = 45.0
-"""Maximum number of seconds between rounds, so that a wrong clock is reported within a minute."""
+"""Maximum number of seconds between two rounds of checks. A wrong clock is therefore reported
+within a minute."""
 
 AGAIN_S: Final = 2.0
 
@@ -53,24 +54,23 @@ WATCHED: Final[tuple[FindingCode, ...]] = (
     "fulfilled_but_not_paid",
     UNREAD_MONEY,
 )
-"""Findings that a shop must act on. Each is also published as a revision."""
+"""Findings on which a shop must act. Each is also published in the outcome feed."""
 
 SHOP_PATIENCE: Final[instants.Duration] = 30 * instants.SECOND
 """Time for which the shop may refuse notifications before an alarm is raised. A restart of the shop
-is shorter."""
+takes less."""
 
 
 NAMED: Final = 3
-"""Maximum number of payments that an alarm names."""
+"""Maximum number of payments that an alarm's sentence names."""
 
 
 class Watched(NamedTuple):
-    """Input of the watchdog.
+    """Input of the watchdog's checks.
 
-    ages         deliveries that this process refused for their age; None if it does not receive
-    unallocated  payments without an order, if already counted
-    ends         list of the times at which present conditions become alarms; the watchdog adds to
-                 it
+    ages  deliveries that this process refused for their age; None if it receives no deliveries
+    unallocated  payments without an order; None if they are not counted yet
+    ends  list to which the checks add the times at which present conditions become alarms
     """
 
     context: AppContext
@@ -79,8 +79,8 @@ class Watched(NamedTuple):
     ends: list[Instant] | None = None
 
     def is_patient(self, since: Instant, patience: instants.Duration) -> bool:
-        """Return whether a condition that began at `since` is too recent for an alarm. Add the time
-        at which it becomes an alarm to `ends`."""
+        """Return whether a condition that began at `since` is too recent for an alarm. Also note
+        the time at which it becomes an alarm, so that the watchdog looks again then."""
         end = Instant(since + patience)
         if self.ends is not None:
             self.ends.append(end)
@@ -91,12 +91,12 @@ Look = Callable[[Watched], Awaitable[Alarm | None]]
 
 
 class Watch(NamedTuple):
-    """Watched condition.
+    """A condition that the watchdog checks.
 
-    name    key in readiness, and in the metric `tallyhook_<name>_alarm`
+    name  key in the readiness answer; also part of the metric `tallyhook_<name>_alarm`
     figure  help text of the metric
-    look    checks once, and returns the alarm if there is a reason
-    dated   whether `tallyhook_<name>_since_seconds` gives its start
+    look  function that checks once, and returns the alarm if there is a reason for it
+    dated  whether the metric `tallyhook_<name>_since_seconds` states when the alarm began
     """
 
     name: str
@@ -217,7 +217,7 @@ async def _unallocated(watched: Watched) -> Alarm | None:
 
 
 def unallocated_words(found: UnallocatedTotals) -> str:
-    """Return how many payments have no order, and their amounts, as text."""
+    """Return a text that says how many payments have no order, and how much money they are."""
     count = counted(found.count, "payment is", "payments are")
     sums = [str(money) for money in found.held]
     if found.unclear:
@@ -336,9 +336,9 @@ async def _reader(watched: Watched) -> Alarm | None:
 
 
 KEPT_MOST: Final = 256 * MIB
-"""Maximum bytes of read deliveries that may stay in the inbox before an alarm is raised. It is five
-times the size of the write-ahead log that triggers a checkpoint. The inbox deletes read deliveries
-after a checkpoint."""
+"""Maximum bytes of read deliveries that may stay in the inbox before an alarm is raised. The inbox
+deletes read deliveries after a checkpoint of the database's write-ahead log. The limit is five
+times the log size at which a checkpoint begins."""
 
 
 @_watch("1 while the inbox has more than 256 MiB of deliveries that were already read.")
@@ -399,8 +399,7 @@ async def _schedule(watched: Watched) -> Alarm | None:
 
 
 WAITS: Final[instants.Duration] = instants.HOUR
-"""Time for which scheduled work may wait for unread deliveries to be read before an alarm is
-raised."""
+"""Time for which scheduled work may wait for unread deliveries before an alarm is raised."""
 
 
 @_watch(
@@ -500,7 +499,8 @@ async def _standbys(watched: Watched) -> Alarm | None:
 
 
 async def alarms(watched: Watched) -> dict[str, Alarm]:
-    """Return the alarms that have a reason now, by name."""
+    """Return all alarms for which there is a reason now. The keys are the names of the watched
+    conditions."""
     seen = [(watch.name, await watch.look(watched)) for watch in WATCHES]
     return {name: alarm for name, alarm in seen if alarm is not None}
 
@@ -513,17 +513,19 @@ FIGURES: Final = {f"{watch.name}_alarm": watch.figure for watch in WATCHES} | {
 
 
 class Watchdog:
-    """Results of the last round of checks, for readiness, metrics and the feed.
+    """Watchdog with the results of its last round of checks, for readiness, metrics and the feed.
 
-    alarms       raised alarms by their Watch's name
-    findings     orders with each watched finding
-    sources      state of each source, with the explanation of its refusals
+    alarms  raised alarms. The keys are the names of the watched conditions
+    findings  number of orders that have each watched finding. The keys are findings
+    sources  state of each source, with the reason why deliveries are refused
     unallocated  payments without an order
     """
 
     def __init__(self, watched: Watched, messages: AlarmMessages | None = None) -> None:
-        """Prepare a watchdog that has not checked yet. `messages` sends notices; None to notify
-        nobody."""
+        """Prepare a watchdog that has not checked anything yet.
+
+        messages  sender of notices; None if nobody is to be notified
+        """
         self._watched = watched
         self._messages = messages
         self._ends = list[Instant]()
@@ -538,15 +540,17 @@ class Watchdog:
         return [alarm.sentence for alarm in self.alarms.values()]
 
     def due_in_s(self) -> float:
-        """Return the seconds until a known condition is old enough for an alarm."""
+        """Return the seconds until a known condition becomes old enough for an alarm; infinity if
+        there is none."""
         now = self._watched.context.clock.now()
         return max(AGAIN_S, (min(self._ends) - now) / SECOND) if self._ends else inf
 
     def reader_changed(self, oldest: Instant | None) -> bool:
-        """Return whether the alarm `reader` must be checked again. Return True at most once within
-        AGAIN_S.
+        """Return whether the alarm `reader` must be checked again, but True at most once in two
+        seconds.
 
-        oldest  when the oldest unread delivery arrived. The receiver knows this without a query
+        oldest  arrival of the oldest unread delivery, which the receiver knows without a query;
+                None if all are read
         """
         now, context = asyncio.get_running_loop().time(), self._watched.context
         limit = context.settings.inbox_alarm_s * SECOND
@@ -557,7 +561,8 @@ class Watchdog:
         return True
 
     async def look(self) -> int:
-        """Run all checks once and log changes. Return 0, so that the next round may wait."""
+        """Run all checks once, store the results, and log changes. Return 0, so that the caller
+        rests until the next round."""
         known = self.findings
         async with self._watched.context.database.reading() as connection:
             self.findings = await counter_store.finding_counts(connection, WATCHED)

@@ -1,4 +1,5 @@
-"""Operators' choices of notices about their work, and the audit entries that cause notices."""
+"""Operators' choices of how they are notified of their work, and the audit entries that cause
+notices."""
 
 import json
 from collections.abc import Sequence
@@ -13,14 +14,14 @@ from reconcile.instants import LATEST, Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeChoice:
-    """An operator's choice of notices about their work.
+    """How an operator wants to be notified of work.
 
-    pace      `at_once` or `daily`
-    way       `mail` or `post`
-    address   recipient of mails; None for POSTs
-    position  last audit entry that was sent to the operator
-    due_at    next check; during a try, the end of the claim
-    tries     failed tries since the last success
+    pace  `at_once` or `daily`
+    way  `mail` or `post`
+    address  recipient of mails; None for a signed POST
+    position  number of the last audit entry of which the operator was notified
+    due_at  time of the next check; during a try, the end of the sender's claim
+    tries  number of failed tries since the last success
     """
 
     operator: str
@@ -33,7 +34,7 @@ class NoticeChoice:
 
 
 async def put_choice(connection: AsyncConnection, choice: NoticeChoice) -> None:
-    """Store an operator's choice, replacing any other."""
+    """Store an operator's choice, and replace any earlier choice."""
     await connection.execute(
         text(
             "INSERT INTO notice_choices "
@@ -68,9 +69,9 @@ async def choice_of(connection: AsyncConnection, operator: str) -> NoticeChoice 
 async def choices_due(
     connection: AsyncConnection, now: Instant, *, beyond: Instant = LATEST
 ) -> list[NoticeChoice]:
-    """Return all operators' choices that are due for a check.
+    """Return the choices of all operators that are due for a check.
 
-    beyond  latest possible due time. A later due time was set by a fast clock, and counts as due
+    beyond  latest plausible due time. A later due time was set by a fast clock, and counts as due
     """
     rows = await connection.execute(
         text(
@@ -85,8 +86,8 @@ async def choices_due(
 async def claim_choice(
     connection: AsyncConnection, choice: NoticeChoice, *, until: Instant
 ) -> bool:
-    """Claim a choice until an instant. Return False if another process was faster, or if the choice
-    has changed."""
+    """Claim an operator's choice until the given time, and return whether this worked. Return False
+    if another process was faster, or if the choice has changed."""
     claimed = await connection.execute(
         text(
             "UPDATE notice_choices SET due_at = :until WHERE operator = :operator "
@@ -105,7 +106,8 @@ async def put_looked(
     due_at: Instant,
     tries: int = 0,
 ) -> None:
-    """Store the last entry sent to the operator, unless the choice has changed meanwhile."""
+    """Store up to which audit entry the operator was notified, unless the choice has changed in the
+    meantime."""
     await connection.execute(
         text(
             "UPDATE notice_choices SET position = :reached, due_at = :due_at, tries = :tries "
@@ -118,8 +120,8 @@ async def put_looked(
 async def work_entries(
     connection: AsyncConnection, *, after: int, limit: int
 ) -> Sequence[AuditEntry]:
-    """Return audit entries about assigned breaks and new proposals with numbers above `after`, in
-    order."""
+    """Return audit entries about assigned breaks and new proposals whose number is above `after`,
+    sorted by number."""
     rows = await connection.execute(
         text(
             "SELECT number, at, who, role, action, subject, facts FROM audit "

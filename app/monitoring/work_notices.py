@@ -1,12 +1,12 @@
-"""Notices to operators of work that waits for them: assigned breaks, and proposals to approve.
+"""Notices to operators about work that waits for them: assigned breaks, and proposals to approve.
 
     (1) read   audit entries after the last one that the operator was notified of
     (2) keep   the entries about work that the operator still has to do
     (3) send   one mail or signed post for all of it, at once or each morning
     (4) store  the number of the last entry, so that nobody is notified twice
 
-A process that dies between (3) and (4) sends again, with the same id. A notice names no customer
-and no order, but links to the page of the work.
+If a process dies between (3) and (4), the notice is sent again with the same id. A notice names no
+customer and no order, but links to the page of the work.
 """
 
 import json
@@ -41,11 +41,11 @@ Way = Literal["mail", "post"]
 WAYS: Final[tuple[Way, ...]] = get_args(Way)
 
 MORNING: Final = 8 * HOUR
-"""Time of day of the daily notice in the merchant's time zone, so that it arrives before people
-begin work."""
+"""Time of day of the daily notice, in the merchant's time zone. It arrives before people begin
+work."""
 
 MOST: Final = 200
-"""Maximum number of entries in one notice. The other entries are in the next notice."""
+"""Maximum number of audit entries for one notice. Further entries follow in the next notice."""
 
 ADDRESS_MAX: Final = 254
 """Maximum number of characters of a mail address (RFC 5321)."""
@@ -53,7 +53,7 @@ ADDRESS_MAX: Final = 254
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkItem:
-    """Task of an operator, `break_assigned` or `approval_waits`, with its sentence and page."""
+    """A task that waits for an operator, with a sentence about it and the path of its page."""
 
     kind: Literal["break_assigned", "approval_waits"]
     subject: str
@@ -63,9 +63,10 @@ class WorkItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkNotice:
-    """Notice of one operator's work. POSTs state times in UTC, mails in local time.
+    """Notice that tells one operator about all waiting work. A POST states times in UTC, a mail in
+    local time.
 
-    id  equal for all attempts
+    id  id of the notice, equal for all attempts to send it
     """
 
     id: str
@@ -77,7 +78,8 @@ class WorkNotice:
     zone: tzinfo
 
     def body(self) -> bytes:
-        """Return `type`, `timestamp` and `data` for the POST, in the form of notifications."""
+        """Return the body of the signed POST: a JSON object with `type`, `timestamp` and `data`, as
+        in notifications to the shop."""
         document: dict[str, Any] = {
             "type": "work.waits",
             "timestamp": format_instant(self.at),
@@ -126,7 +128,8 @@ def ways_set_up(context: AppContext) -> tuple[Way, ...]:
 
 
 async def notice_choice(context: AppContext, operator: str) -> store.NoticeChoice | None:
-    """Return how an operator is notified; None if the operator wants no notices."""
+    """Return how an operator wants to be notified of work; None if the operator wants no
+    notices."""
     async with context.database.reading() as connection:
         return await store.choice_of(connection, operator)
 
@@ -134,10 +137,10 @@ async def notice_choice(context: AppContext, operator: str) -> store.NoticeChoic
 async def choose_notices(
     context: AppContext, operator: str, *, pace: Pace, way: Way, address: str, by: str | None
 ) -> None:
-    """Store how an operator is notified of work.
+    """Store how an operator wants to be notified of work.
 
-    Raises UsageError if the channel is not configured, if the address is bad, or if `by` is neither
-    the operator nor an admin.
+    Raise UsageError if the channel is not configured, if the address is invalid, or if `by` is
+    neither the operator nor an admin.
     """
     settled = address.strip() or None
     if pace != "off":
@@ -187,7 +190,7 @@ def _check_address(address: str | None) -> None:
 
 
 def next_morning(context: AppContext, now: Instant) -> Instant:
-    """Return when the next daily notice is sent."""
+    """Return the time at which the next daily notice is sent."""
     calendar = Calendar(context.calendar_zone)
     today = Instant(calendar.day(calendar.day_of(now))[0] + MORNING)
     return today if today > now else Instant(calendar.next_day(now) + MORNING)
@@ -197,7 +200,7 @@ def next_morning(context: AppContext, now: Instant) -> Instant:
 
 
 class WorkNotices:
-    """Sender of notices over the configured channels."""
+    """Sender of notices about work over the configured channels."""
 
     def __init__(
         self, context: AppContext, ways: Mapping[str, SendsNotices], proposals: Proposals

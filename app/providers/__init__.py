@@ -1,4 +1,5 @@
-"""Providers: profile files that describe their webhooks, and the code that uses them."""
+"""Support for payment providers: profile files that describe the providers' webhooks, and the code
+that uses them."""
 
 __all__ = (
     "check_signatures",

@@ -1,4 +1,5 @@
-"""Read amounts as providers write them. An amount that is not exact is refused, never rounded."""
+"""Parser of amounts as providers write them. An amount that is not exact is refused, never
+rounded."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -10,18 +11,19 @@ from app.core.reading import UnclearAmount, Unreadable
 from reconcile.money import InexactAmount, Money, MoneyError, exponent_of, from_major
 
 AmountUnit = Callable[[Any, str], Money]
-"""Function (parsed value, its currency) → money. Raises MoneyError."""
+"""Function that reads an amount. It takes the parsed value and the currency, returns Money, and
+raises MoneyError."""
 
 AMOUNTS_REMEMBERED: Final = 1_024
-"""Maximum number of amounts whose parsed value is cached, which takes about 300 kB."""
+"""Maximum number of amounts whose parsed value is cached. The cache takes about 300 kB."""
 
 _NUMBERS: Final = frozenset({Decimal, int, str})
 _CURRENCY = re.compile(r"[A-Z]{3}")  # the form of every code of ISO 4217
 _ILL_FORMED: Final = "is not a code of three capital letters"
 # Decimal() itself would also accept full-width digits, "1_000" and "1e9".
 _DIGITS: Final = 25
-"""Maximum number of digits before the decimal point that are parsed. An amount that fits in 64 bits
-of minor units has at most 19."""
+"""Maximum number of digits before the decimal point that are parsed. An amount that fits into 64
+bits of minor units has at most 19."""
 
 _DECIMAL_TEXT = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,18})?")
 
@@ -55,7 +57,8 @@ AMOUNT_UNITS: Final[Mapping[str, AmountUnit]] = {"major": _major, "minor": _mino
 def amount_unit(name: str, decimals: tuple[tuple[str, int], ...]) -> AmountUnit:
     """Return the function that reads amounts in a profile's unit.
 
-    decimals  (currency, decimals) for currencies whose decimals differ from ISO 4217
+    decimals  pairs of a currency and its number of decimals, for currencies in which the provider
+              deviates from ISO 4217
     """
     unit, own = AMOUNT_UNITS[name], dict(decimals)
     if not own:
@@ -70,10 +73,10 @@ def amount_unit(name: str, decimals: tuple[tuple[str, int], ...]) -> AmountUnit:
 
 
 def read_amount(read: AmountUnit, value: Any, currency: Any, *, name: str) -> Money:
-    """Return exact money of zero or more. Raises Unreadable, or UnclearAmount for an inexact
-    number.
+    """Return an amount as exact money of zero or more. Raise UnclearAmount if the number is not
+    exact, and Unreadable for any other fault.
 
-    name  name of the value in the error's sentence
+    name  name of the value, for the error's sentence
     """
     if currency is None:
         raise Unreadable(f"{name} has no currency")

@@ -1,7 +1,8 @@
-"""`signature check`: verify requests written as JSON lines. Each gets one verdict line, in order.
+"""The command `signature check`: it verifies requests written as JSON lines, and answers each line
+with a verdict.
 
-This is the receiver's own verification, without store and configuration. Secrets may be short, as
-in published examples. A line that is no request is reported, and the run continues.
+Verification is the same as in the receiver, but without database and configuration. Secrets may be
+short, as in published examples. A line that is not a request is reported, and the run continues.
 """
 
 import base64
@@ -21,12 +22,14 @@ from app.providers.source import Source
 from reconcile.instants import EARLIEST, LATEST, SECOND, Duration, Instant
 
 MAX_SECRETS: Final = 100
-"""Maximum number of secrets or keys in one line of input."""
+"""Maximum number of secrets or keys in one input line."""
 
 
 class NotARequest(ValueError):
-    """Error for a line that cannot be checked. The message is a sentence; `name` is the line's name
-    or None."""
+    """Error for an input line that cannot be checked. The message is a sentence.
+
+    name  name that the line states; None if there is none
+    """
 
     def __init__(self, sentence: str, name: str | None = None) -> None:
         super().__init__(sentence)
@@ -37,10 +40,10 @@ class NotARequest(ValueError):
 class RequestLine:
     """One request to check.
 
-    secrets    alternative secrets; None if the line has no secret
-    named      keys by id, or the named parts of a key
-    tolerance  tolerance of the timestamp; None to use the profile's tolerance
-    ageless    whether a request of any age is accepted
+    secrets  alternative secrets; None if the line has no secret
+    named  keys with their ids, or the named parts of one key
+    tolerance  allowed age of the timestamp; None to use the profile's
+    ageless  whether a request of any age is accepted
     """
 
     name: str | None
@@ -54,10 +57,10 @@ class RequestLine:
 
 
 def read_line(text: bytes, *, profile: str | None, now: Instant) -> RequestLine:
-    """Parse one line. Raises NotARequest.
+    """Parse one input line. Raise NotARequest if it is not a request.
 
-    profile  profile of lines that name none
-    now      time of lines that state no time
+    profile  profile to use if the line names none
+    now  time of verification if the line states none
     """
     try:
         given = json.loads(text)
@@ -144,8 +147,8 @@ def _headers(value: Any) -> Headers:
 
 
 def _raw(text: str) -> bytes:
-    """Return the bytes of a header as a server would receive them. They are Latin-1 if the text
-    fits in it, and otherwise UTF-8."""
+    """Return the bytes of a header's text as a server would receive them. They are Latin-1 if the
+    text fits into Latin-1, and UTF-8 otherwise."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
@@ -169,18 +172,17 @@ def _body(given: dict[str, Any]) -> bytes:
 
 
 ANY_AGE: Final[Duration] = LATEST - EARLIEST
-"""Tolerance by which the age of a signature is not checked. The difference between two instants is
-never larger."""
+"""Tolerance that stands for any age. No two times differ by more."""
 
 AGED: Final = frozenset({"timestamp_too_old", "timestamp_too_new"})
 
 
 def with_tolerance(profile: Profile, tolerance: Duration) -> Profile:
-    """Return a copy of the profile with this tolerance, in whole seconds, for past and future
-    timestamps.
+    """Return a copy of the profile that allows timestamps to differ by this tolerance, in whole
+    seconds, to past and future.
 
-    A profile with a named verifier stays unchanged if `tolerance` is ANY_AGE, or if the verifier
-    has no option for a tolerance.
+    A profile with a verifier of its own stays unchanged if the tolerance is ANY_AGE, or if the
+    verifier has no option for a tolerance.
     """
     seconds = tolerance // SECOND
     if profile.timestamp is not None:
@@ -196,16 +198,16 @@ def with_tolerance(profile: Profile, tolerance: Duration) -> Profile:
 
 
 KEPT: Final = 256
-"""Maximum number of cached profiles, and of cached sources. Most lines have the same profile and
-secrets."""
+"""Maximum number of cached profiles, and of cached sources. Most input lines have the same profile
+and secrets."""
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
-"""Maximum bytes of a line. It is four times the largest body that can be configured. Such a body
-takes a third of the line, because it is in base64."""
+"""Maximum bytes of an input line. It is four times the largest body that can be configured. Such a
+body takes a third of the line, because it is in base64."""
 
 
 def request_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a stream. A line longer than MAX_LINE_BYTES becomes an empty line."""
+    """Yield the lines of a stream. A line that is too long becomes an empty line."""
     while line := stream.readline(MAX_LINE_BYTES):
         if len(line) < MAX_LINE_BYTES or line.endswith(b"\n"):
             yield line
@@ -216,10 +218,11 @@ def request_lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def check_lines(lines: Iterable[bytes], *, profile: str | None, now: Instant) -> Iterator[str]:
-    """Yield one JSON object for each line as soon as the line is checked. Raises nothing.
+    """Yield one JSON object with the verdict on each line, as soon as it is checked. No line raises
+    an error.
 
-    profile  profile of lines that name none
-    now      time of lines that state no time
+    profile  profile to use if a line names none
+    now  time of verification if a line states none
     """
     for text in lines:
         name = None
@@ -239,8 +242,8 @@ def check_lines(lines: Iterable[bytes], *, profile: str | None, now: Instant) ->
 
 
 def _checked(line: RequestLine) -> Refusal | None:
-    """Verify a request. Return None if it is genuine. Raises NotARequest if the profile is invalid
-    or the secret is missing."""
+    """Verify a request. Return None if it is genuine, otherwise the refusal. Raise NotARequest if
+    the profile is invalid or the secret is missing."""
     profile = _loaded(line.profile)
     if isinstance(profile, str):
         raise NotARequest(profile)

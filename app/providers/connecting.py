@@ -1,7 +1,5 @@
-"""Instructions for connecting a provider, from section [setup] of its profile.
-
-Leaves out: the address to register, which only a running installation knows.
-"""
+"""Instructions for connecting a provider, from the section [setup] of its profile. The address to
+register is not included, because only a running installation knows it."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -17,10 +15,11 @@ SetupFacts = Mapping[str, str | list[str]]
 
 
 def setup_facts(profile: Profile) -> SetupFacts:
-    """Return the parts of [setup] as sentences: `where`, `secret`, `credentials`, `events`,
-    `fields`, `traps`, `silence`.
+    """Return the instructions of a profile as sentences. The keys are `where`, `secret`,
+    `credentials`, `events`, `fields`, `traps` and `silence`.
 
-    A part that the profile does not state is UNDOCUMENTED. A part that does not apply is absent.
+    If the profile does not state a part, its value is `not documented here`. A part that does not
+    apply is absent.
     """
     setup = profile.setup
     facts: dict[str, str | list[str]] = {"where": setup.where or UNDOCUMENTED}
@@ -59,7 +58,7 @@ def _apart(profile: Profile) -> list[str]:
 
 
 def where_to_put_the_reference(profile: Profile) -> str:
-    """Return what the shop must do so that this provider's events reach an order's ledger."""
+    """Return what the shop must do so that this provider's events name their order."""
     fields = list(profile.setup.fields)
     if fields and fields[0].startswith("none"):  # "none: the shop names …"
         return fields[0].partition(": ")[2]
@@ -69,18 +68,20 @@ def where_to_put_the_reference(profile: Profile) -> str:
 
 
 def names_no_order(profile: Profile) -> str:
-    """Return a sentence about an accepted delivery that is in no order's ledger, with the next
-    step."""
+    """Return a sentence for an accepted delivery that names no order. The sentence says what the
+    shop must do."""
     return f"Accepted, but it names no order: {where_to_put_the_reference(profile)}."
 
 
 def described_credentials(profile: Profile) -> dict[str, str]:
-    """Return the meaning of each credential that is needed to ask the provider, by name."""
+    """Return the meaning of each credential that is needed to ask the provider. The keys are the
+    credentials' names."""
     needed = sorted(credentials_of(profile.fetch_back)) if profile.fetch_back else []
     known = dict(profile.setup.credentials)
     return {name: known.get(name, UNDOCUMENTED) for name in (*known, *needed)}
 
 
 def takes_keys(profile: Profile) -> bool:
-    """Return whether the profile's secrets are public keys of the provider, not shared secrets."""
+    """Return whether the profile's secrets are public keys of the provider, and not shared
+    secrets."""
     return keys.takes_keys(profile.signature.mac)

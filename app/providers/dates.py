@@ -1,8 +1,9 @@
-"""Parse dates as providers write them, such as the date of an event or of a signature.
+"""Parser of dates as providers write them, such as the date of an event or of a signature.
 
 Each entry of DATES takes the value, the field's name for error messages, and the profile's offset
-for dates without a zone. Digits beyond the microsecond are cut off. A request's timestamp has only
-ASCII digits; other numbers (`1.5`, `+1`, `1_0`, full-width digits, NaN) are refused.
+for dates without a zone. Digits beyond the microsecond are cut off. A request's timestamp must
+consist of ASCII digits. Other numbers, such as `1.5`, `+1`, `1_0`, full-width digits and NaN, are
+refused.
 """
 
 import re
@@ -18,7 +19,8 @@ from reconcile import instants
 from reconcile.instants import EARLIEST, LATEST, MILLISECOND, SECOND, Duration, Instant
 
 Date = Callable[[Any, str, str], Instant]
-"""Function (value, name, zone such as `+03:00`) → instant. Raises Unreadable."""
+"""Function that parses a date. It takes the value, the field's name and the zone for dates without
+one, such as `+03:00`. It raises Unreadable."""
 
 ZONE: Final = re.compile(r"[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
 
@@ -77,8 +79,8 @@ def _any(value: Any, name: str, zone: str) -> Instant:
 
 
 _SECONDS_DIGITS: Final = 11
-"""Maximum number of digits of a date in seconds. It has no more until the year 5138, and a date in
-milliseconds has had more since 1973."""
+"""Maximum number of digits of a date in seconds; a longer number counts milliseconds. Seconds have
+no more digits until the year 5138. Milliseconds have had more since 1973."""
 
 
 def _since_epoch(value: Any, name: str, unit: Duration) -> Instant:
@@ -116,9 +118,9 @@ DATES: Final[Mapping[str, Date]] = {
 
 @dataclass(frozen=True, slots=True)
 class TimestampUnit:
-    """Unit of a timestamp, and its maximum number of digits, which is enough until the year 33658.
+    """Unit of a timestamp, with the maximum number of digits that are accepted.
 
-    milliseconds_from  number of digits from which a timestamp counts milliseconds
+    milliseconds_from  number of digits from which a timestamp counts as milliseconds
     """
 
     length: Duration
@@ -136,14 +138,14 @@ UNITS: Final[Mapping[str, TimestampUnit]] = {
         SECOND, 15, "a date and time, seconds or milliseconds", milliseconds_from=13
     ),
 }
-"""Formats of a timestamp by name. `iso8601` is a date and time as text. `any` accepts the formats
-`iso8601` and `s_or_ms`."""
+"""Formats of a timestamp. The keys are the names in profiles. `iso8601` is a date and time as text.
+`any` accepts both `iso8601` and `s_or_ms`."""
 
 _ANY: Final = UNITS["any"]
 
 _PLAUSIBLE: Final[Duration] = 365 * instants.DAY
-"""Largest difference from now at which a time is plausible. If a refused timestamp is plausible in
-a finer unit, the refusal names that unit."""
+"""Largest difference from the present at which a time is plausible. If a refused timestamp would be
+plausible in a finer unit, the refusal says so."""
 
 # Faults of a text that is not all digits, the most specific first.
 _FAULTS = (
@@ -157,7 +159,12 @@ _FAULTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timestamp:
-    """Rule of a profile for timestamps. The bounds `past` and `future` are inclusive."""
+    """Rule of a profile about timestamps: their place in a request, their unit, and the allowed
+    age.
+
+    past  maximum age, inclusive
+    future  maximum time ahead of our clock, inclusive
+    """
 
     place: RequestPlace
     unit: TimestampUnit
@@ -165,8 +172,8 @@ class Timestamp:
     future: Duration
 
     def text(self, request: Request) -> bytes | Refusal:
-        """Return the timestamp as received. Refuse several timestamps, because they would be
-        ambiguous."""
+        """Return the request's timestamp as it was received. Return a refusal if it is missing, or
+        if there are several."""
         found = self.place.values(request)
         if len(found) == 1:
             return found[0]
@@ -174,13 +181,13 @@ class Timestamp:
         return self._refusal("timestamp_missing", fault)
 
     def write(self, now: Instant) -> bytes:
-        """Write `now` in the profile's format."""
+        """Return the time `now` in the format that the profile prescribes."""
         if not self.unit.length or self.unit is _ANY:
             return instants.format_instant(now).encode("ascii")
         return b"%d" % (now // self.unit.length)
 
     def check(self, text: bytes, now: Instant) -> Refusal | None:
-        """Return None if `text` is a timestamp of an allowed age, otherwise the refusal."""
+        """Return None if the text is a timestamp of an allowed age, otherwise the refusal."""
         if not self.unit.length or (self.unit is _ANY and not text.isdigit()):
             try:
                 signed_at = instants.parse_instant(text.decode("ascii"))

@@ -1,11 +1,12 @@
-"""The signature doctor: try the known mistakes on a refused request, and name what would pass.
+"""The signature doctor, which finds out why a request was refused. It tries known mistakes, and
+names those whose correction would let the request pass.
 
     request, source as configured ──trials──▶ what would have passed ──▶ diagnoses
 
 Nothing is accepted here. Each trial changes one thing: the secret, its encoding, the profile, the
 spelling of the body, the address, or the unit of the time. A wrong time is reported in addition, so
-that a wrong secret on an old request is found, too. Sentences name sources, profiles and our own
-numbers; never a secret, nor text of the request.
+that a wrong secret is found on an old request, too. The sentences name sources, profiles and our
+own numbers, but never a secret or text of the request.
 """
 
 import json
@@ -29,8 +30,8 @@ from app.providers.source import Source
 from reconcile.instants import Instant
 
 _MARK: Final = "\ue000"
-"""Mark before and after a number with a fraction while a body is parsed. It allows the number to be
-written again with the same digits."""
+"""Mark put before and after a number with a fraction while a body is parsed. It allows the number
+to be written again with the same digits."""
 
 _MARKED: Final = re.compile(r'"(?:\ue000|\\ue000)([^"\\]*?)(?:\ue000|\\ue000)"')
 
@@ -38,7 +39,8 @@ _WHOLE: Final = re.compile(r"(?<=[0-9])\.0+(?=[,\]}\s]|\Z)")
 
 
 def respellings(body: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield (name, bytes) of the JSON body in other spellings that differ from `body`."""
+    """Yield the JSON body in other spellings, each with its description. Spellings that equal
+    `body` are left out."""
     try:
         parse(body)
         document = json.loads(body, parse_float=lambda digits: f"{_MARK}{digits}{_MARK}")
@@ -91,7 +93,7 @@ _SPELLINGS: Final[tuple[tuple[str, Callable[[Any], str]], ...]] = (
 
 
 ANY_AGE_S: Final = 100 * 365 * 24 * 3600
-"""Tolerance in seconds for the timestamp of a trial. It is so long because the age is judged
+"""Tolerance in seconds for a timestamp in a trial. It is very long, because the age is judged
 separately."""
 
 PORTS: Final = (":80", ":443", ":8080", ":8443")
@@ -99,10 +101,10 @@ PORTS: Final = (":80", ":443", ":8080", ":8443")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Configuration of one source. The signature doctor tries changed copies of it.
+    """Configuration of one source, of which changed copies are tried.
 
-    address  scheme and host under which the provider knows us, if configured
-    ends     expiry of each secret that has an expiry
+    address  scheme and host under which the provider knows this service; "" if not configured
+    ends  expiry of each secret that expires. The keys are secrets
     """
 
     name: str
@@ -116,8 +118,8 @@ class Account:
 class Diagnosis:
     """One mistake that would explain why a request was refused.
 
-    mistake   name from a fixed list
-    sentence  what is wrong, for people
+    mistake  name from a fixed list
+    sentence  explanation for people
     """
 
     mistake: str
@@ -134,9 +136,11 @@ class _Trial(NamedTuple):
 def diagnose(
     account: Account, others: Sequence[Account], request: Incoming, *, now: Instant
 ) -> list[Diagnosis]:
-    """Return each mistake whose correction alone would let the request pass, likeliest first.
+    """Return the mistakes that would explain why a request was refused, likeliest first. Correcting
+    one mistake alone would let the request pass.
 
-    now  the time at which the request arrived
+    others  the other sources, whose secrets are tried, too
+    now  time at which the request arrived
     """
     found = []
     trials = chain(

@@ -1,4 +1,4 @@
-"""Content of a verified body: its document, and the events in it."""
+"""The content of a verified body: the parsed document, and the events in it."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -11,7 +11,8 @@ from app.providers.sections import RequestRule
 
 
 class BodyItem(NamedTuple):
-    """One event in a body: its JSON, its bytes as received, and their SHA-256."""
+    """One event in a body: its parsed JSON, its bytes as received, and the SHA-256 of these
+    bytes."""
 
     document: Any
     raw: bytes
@@ -30,7 +31,8 @@ DOCUMENTS: Final[Mapping[str, Callable[[RequestRule, bytes], Any]]] = {
 
 
 def items_of(document: Any, body: bytes, path: JsonPath) -> list[BodyItem]:
-    """Return the events at `path`, each with its own bytes. Raises Unreadable if there are none."""
+    """Return the events that the document has at `path`, each with its own bytes. Raise Unreadable
+    if there are none or too many."""
     found = expand(document, path)
     if any(type(each) is not dict for each in found):
         raise Unreadable("an event of the body is not a JSON object")
@@ -46,8 +48,8 @@ def items_of(document: Any, body: bytes, path: JsonPath) -> list[BodyItem]:
 
 
 def expand(document: Any, path: JsonPath) -> list[Any]:
-    """Return the values at `path`, one for each element that `[*]` matches; [] if nothing
-    matches."""
+    """Return the values at `path`, one for each element that `[*]` matches. The list is empty if
+    nothing matches."""
     if EACH not in path:
         value = find_paths(document, path)
         return [] if value is None else [value]

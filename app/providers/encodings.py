@@ -1,7 +1,7 @@
-"""Text forms of signatures and secrets, one table entry for each form.
+"""Text forms of signatures and secrets. Tables contain one entry for each form.
 
-Decoders raise ValueError for anything but one exact spelling. Hexadecimal may be in either case.
-Leaves out the cryptography.
+A decoder raises ValueError for every spelling except the canonical one. Hexadecimal digits may be
+in either case. The cryptography is elsewhere.
 """
 
 import binascii
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 WHSEC: Final = "whsec_"
-"""Prefix of a symmetric secret of Standard Webhooks 1.0."""
+"""Prefix of a shared secret of Standard Webhooks 1.0."""
 
 WHPK: Final = "whpk_"
 WHSK: Final = "whsk_"
@@ -23,7 +23,7 @@ _RAW_KEY_IN_HEX: Final = re.compile(r"[0-9a-fA-F]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """Decoder of a signature from ASCII text to bytes, and encoder from bytes to text."""
+    """Text form of a signature: a decoder from ASCII text to bytes, and an encoder back."""
 
     decode: Callable[[bytes], bytes]
     encode: Callable[[bytes], bytes]
@@ -65,8 +65,8 @@ def _whsec_or_text_secret(secret: str) -> bytes:
 
 
 def _key_material(secret: str) -> bytes:
-    """Return the bytes of a key for `load_key`. A key in PEM or as JWK is returned as it is
-    written. Other formats are decoded."""
+    """Return the bytes of a key for `load_key`. A key in PEM or as a JSON Web Key is returned as
+    text; other forms are decoded."""
     text = secret.strip()
     if text.startswith("-----BEGIN"):
         return text.replace("\\n", "\n").encode("ascii")
@@ -92,8 +92,8 @@ SECRET_ENCODINGS: Final[Mapping[str, Callable[[str], bytes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Label, prefix and separator that the profile states for a signature; each None if not
-    stated."""
+    """Label, prefix and separator that the profile states for a signature. Each is None if the
+    profile does not state it."""
 
     label: bytes | None
     prefix: bytes | None
@@ -102,11 +102,12 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class SignatureFormat:
-    """One way to write signatures in a value.
+    """One way to write signatures in a header's value.
 
-    needs    members of `Layout` that it requires
-    entries  return the encoded signatures in a header value that have the layout's label
-    write    return the header value for an encoded signature
+    needs  names of the parts of `Layout` that this way requires
+    entries  function that returns the encoded signatures in a header's value that have the layout's
+             label
+    write  function that returns the header's value for an encoded signature
     """
 
     needs: frozenset[str]

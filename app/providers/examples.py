@@ -1,14 +1,14 @@
-"""Documented example events of providers, and made-up events of the same shape.
+"""Documented example events of providers, and invented events of the same shape.
 
     examples/<profile>.jsonl ──find──▶ example ──shape: order, amount, date, ids──▶ signed request
 
-Each line is a JSON object: `name`, `event` (the provider's word as the profile reads it), `body`
-(an object or a text), `headers`, `url` and `method` if they matter, and `source`, the page or test
-that shows the shape. To find which value of an example states which field, each value is changed
-once, and the profile reads the event again. The fields that differ afterwards, such as the order,
-an amount or a date, come from the changed value.
+Each line is a JSON object. It has `name`, `event` (the provider's word as the profile reads it) and
+`body` (an object or a text). It has `headers`, `url` and `method` if they matter. `source` is the
+page or test that shows the shape.
 
-Leaves out: sending.
+To find which value of an example states which field, each value is changed once, and the profile
+reads the event again. If the event's order, amount or date then differs, the changed value states
+it. Other modules send the request.
 """
 
 import copy
@@ -39,7 +39,8 @@ MOST_LEAVES: Final = 400
 """Maximum number of values in one body. The largest example has about a hundred."""
 
 LeafPath = tuple[str | int, ...]
-"""Path of a value: `body`, `query` or `header`, then the steps from there."""
+"""Path of a value in a request. It begins with `body`, `query` or `header`; the steps from there
+follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +48,8 @@ class Example:
     """One documented event of a provider.
 
     event  kind of the event, as the profile reads it
-    named  the provider's own name of the event, for people who subscribe to events; empty if not in
-           the example
+    named  the provider's own name of the event, for people who subscribe to events; empty if the
+           example does not contain it
     """
 
     name: str
@@ -62,15 +63,16 @@ class Example:
 
     @property
     def word(self) -> str:
-        """Return the event's name for people, with the profile's addition:
-        `charge.dispute.closed:won`."""
+        """Return the event's name for people: the provider's name with the profile's addition, such
+        as `charge.dispute.closed:won`."""
         if not self.named or self.event.startswith(self.named):
             return self.event
         return ":".join(filter(None, (self.named, self.event.partition(":")[2])))
 
 
 def examples_of(profile: str) -> list[Example]:
-    """Load the documented events of a shipped profile, in file order; [] for other profiles."""
+    """Load the documented events of a shipped profile, in the order of the file. The list is empty
+    for any other profile."""
     path = FOLDER / f"{profile}.jsonl"
     if profile not in shipped_profiles() or not path.exists():
         return []
@@ -86,15 +88,16 @@ def examples_of(profile: str) -> list[Example]:
 
 
 def find_example(profile: str, event: str) -> Example:
-    """Find the only example that a text identifies.
+    """Return the only example that a text identifies.
 
-    In this order, the text may be:
+    The text may be one of the following, which are tried in this order:
 
     - the example's name
     - the provider's or the profile's word for the event
     - the provider's name of the event, or the beginning of either word, up to a colon
 
-    Raises NotFoundError that lists all examples, or UsageError that lists several matching ones.
+    Raise NotFoundError with a list of all examples if none fits, or UsageError with a list if
+    several fit.
     """
     known = examples_of(profile)
     for found in (
@@ -125,12 +128,12 @@ def find_example(profile: str, event: str) -> Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedEvent:
-    """Values for an invented event; None keeps the example's value.
+    """Values for an invented event. None keeps the example's value.
 
-    order, session  references, from which the ids are computed, so that equal references give an
+    order, session  references. The ids are computed from these, so that equal references give an
                     equal event
-    amount          money of the event
-    at              time of the event; None for now
+    amount  money of the event
+    at  time of the event; None for the present time
     """
 
     order: str | None = None
@@ -142,10 +145,10 @@ class WantedEvent:
 def shape_event(
     source: Source, example: Example, wanted: WantedEvent, *, now: Instant, url: str
 ) -> Signed:
-    """Build a request to `url` from the example, with the wanted values. Sign it as the provider
+    """Build a request to `url` from the example and the wanted values. Sign it as the provider
     would sign it now.
 
-    Raises UsageError if a wanted value does not fit the example, and ConfigurationError if only the
+    Raise UsageError if a wanted value does not fit the example, and ConfigurationError if only the
     provider can sign.
     """
     shape = _Shape(source, example, now=now, url=url)
@@ -325,12 +328,11 @@ _BETWEEN_TAGS: Final = re.compile(r"(?<=>)([^<>]+)(?=<)")
 
 
 class _Pairs(list[list[str]]):
-    """Names with their values, in which values can be replaced."""
+    """Names with their values, as in a form. The values can be replaced."""
 
 
 class _Texts(list[str]):
-    """XML document as a list of pieces, in which markup and texts alternate. The texts have odd
-    indices."""
+    """XML document as a list of pieces. Markup and texts alternate; the texts have odd indices."""
 
 
 def _encoded(pairs: Sequence[Sequence[str]]) -> str:
@@ -453,7 +455,7 @@ def _date(now: Instant, like: Any, zone: str) -> Any:
 
 
 def _made(old: Any, key: str) -> Any:
-    """Return a new id in the format of the old id. The same old id and key always give the same new
+    """Return a new id in the format of the old id. An old id and a key always give the same new
     id."""
     digest = hashlib.sha256(f"{key}\n{old}".encode()).hexdigest()
     text = str(old)

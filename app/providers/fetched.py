@@ -1,10 +1,11 @@
-"""A provider's answers to questions about its events: how they are stored and read.
+"""A provider's answers to our questions about its events: how they are stored and read.
 
     asked event + question + answer ──keep_answer──▶ bytes, stored like a delivery
     bytes ──AnswerReader.read──▶ an event whose standing is `fetched` or `answered`
 
 The stored bytes include the references of the event that was asked about, because the answer may
-not repeat them. So the answer can be read again from these bytes alone. Leaves out: asking.
+not repeat them. The answer can therefore be read again from these bytes alone. Other modules send
+the questions.
 """
 
 from collections.abc import Collection, Mapping
@@ -29,8 +30,8 @@ from reconcile.ledger.events import (
 from reconcile.money import Money
 
 NOT_FOUND: Final = frozenset({404, 410})
-"""HTTP statuses by which a provider denies what an event claims. Such an answer settles the event's
-claim and moves no money."""
+"""HTTP statuses by which a provider says that the asked payment does not exist. Such an answer
+settles the event's claim and moves no money."""
 
 NOT_KNOWN: Final = "not_found"
 
@@ -38,9 +39,11 @@ NOT_KNOWN: Final = "not_found"
 def keep_answer(
     asked: Event, *, question: str, status: int, answer: bytes, dated: Instant | None = None
 ) -> bytes:
-    """Return one answer as the bytes to store. Equal answers to one question give equal bytes.
+    """Return the bytes in which an answer is stored. Equal answers to one question give equal
+    bytes.
 
-    dated  the answer's Date header; None if the answer states no position
+    asked  event about which the provider was asked
+    dated  time in the answer's Date header; None if it is not needed
     """
     about: dict[str, Any] = {
         "event_id": asked.event_id,
@@ -70,7 +73,7 @@ def keep_answer(
 
 
 class AnswerReader:
-    """Reader of the answers from one source's provider."""
+    """Reader of the stored answers from one source's provider."""
 
     def __init__(
         self,
@@ -130,9 +133,9 @@ class AnswerReader:
         self._unit = amounts.amount_unit(profile.amounts.unit, profile.amounts.decimals)
 
     def read(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """Read one stored answer as an event. Raises Unreadable.
+        """Return the event that a stored answer states. Raise Unreadable if it cannot be read.
 
-        digest       SHA-256 of the stored bytes, 64 hex digits
+        digest  SHA-256 of the stored bytes, 64 hex digits
         environment  environment of this instance; None to read answers of both environments
         """
         document = parse(kept)
@@ -205,8 +208,8 @@ class AnswerReader:
         )
 
     def _read_states(self, claim: ClaimKind, data: fields.EventData) -> tuple[State, ...]:
-        """Return the sums and movements that an answer states. Return none unless the payment
-        succeeded."""
+        """Return the sums and the refunds or chargebacks that an answer states. Return none unless
+        the payment has succeeded."""
         if claim != "succeeded":
             return ()
         found = []
@@ -240,9 +243,9 @@ class AnswerReader:
     def _own_references(
         self, claim: ClaimKind, data: fields.EventData, asked: dict[str, str | None]
     ) -> dict[str, str | None]:
-        """Return the references that the answer states. A reference in `asked` is used only if it
-        is proven, because anyone may have written it. Raises Unreadable if the answer does not name
-        its order although it must."""
+        """Return the references that the answer states. A reference of the asked event is used only
+        if it is proven, because anyone may have written it. Raise Unreadable if the answer must
+        name its order but does not."""
         final = claim not in SAYS_NOTHING_FINAL | reader.MEANT_AS_STATED
         # Where the payment is unsigned and neither the question nor the answer names it, the answer
         # proves only the session: anyone could write another's payment beside their own session.
@@ -265,7 +268,7 @@ class AnswerReader:
 
     def _check_environment(self, data: fields.EventData, environment: str | None) -> None:
         """Raise Unreadable if the answer belongs to another environment. In the live environment,
-        also raise it if the answer states none."""
+        also raise it if the answer states no environment."""
         if self._environment is None or environment is None:
             return
         word = fields.as_text(self._environment(data), "the answer's environment")
@@ -289,8 +292,8 @@ class AnswerReader:
     def _money(
         self, claim: ClaimKind, data: fields.EventData, about: dict[str, Any], *, is_sum: bool
     ) -> Money | None:
-        """Return the amount that the answer states. If the profile names no location for it, return
-        the amount of the event that was asked about."""
+        """Return the amount that the answer states. If the profile names no place for the amount,
+        return the amount of the event that was asked about."""
         if claim in FOLLOWS_SUCCESS:
             given_back = self._price(self._refund, data)
             if given_back is not None or data.unclear or (is_sum and claim == "refunded"):
@@ -318,7 +321,8 @@ def _money_of(written: list[Any] | None) -> Money | None:
 
 
 def is_answer(headers: str) -> bool:
-    """Return whether stored headers are a provider's answer, and not a received request."""
+    """Return whether the stored headers belong to a provider's answer, and not to a received
+    request."""
     return headers.startswith(f"{FETCHED}: ")
 
 

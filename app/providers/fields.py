@@ -1,9 +1,9 @@
-"""Locations of an event's fields, and their allowed values.
+"""Locations of an event's fields, and the values that the fields may have.
 
-A location is written `KIND:NAME` (`json:data.order.reference`, `header:webhook-id`), with one entry
-in LOCATIONS for each kind. A composite is a text with locations in braces. JSON null counts as
-absent. Sentences name the location, which is the profile's own text, and never quote the value
-found there.
+A location is written `KIND:NAME`, such as `json:data.order.reference` or `header:webhook-id`.
+LOCATIONS has one entry for each kind. A composite is a text with locations in braces. JSON null
+counts as absent. Error sentences name the location, which is the profile's own text. They never
+quote the value found there.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from app.providers import paths, request, template
 
 
 class EventData:
-    """One event of a verified delivery.
+    """One event of a verified delivery, from which fields are read.
 
-    document  the JSON of the event, or of the whole body if the profile names no items
-    root      the JSON of the whole body
-    body      the whole body, decrypted if necessary
-    digest    SHA-256 of the event's own bytes, 64 hex digits
-    unclear   whether an amount of the event was inexact
+    document  JSON of the event, or of the whole body if the profile does not say where the events
+              are
+    root  JSON of the whole body
+    body  the whole body, decrypted if necessary
+    digest  SHA-256 of the event's own bytes, 64 hex digits
+    unclear  whether an amount of the event was inexact
     """
 
     __slots__ = ("_form", "_query", "body", "digest", "document", "incoming", "root", "unclear")
@@ -46,21 +47,24 @@ class EventData:
 
     @property
     def form(self) -> request.Pairs:
-        """The body's form fields, decoded."""
+        """The form fields in the body, decoded."""
         if self._form is None:
             self._form = request.parse_pairs(self.body)
         return self._form
 
     @property
     def query(self) -> request.Pairs:
-        """The query's fields, decoded."""
+        """The fields in the URL's query, decoded."""
         if self._query is None:
             text = self.incoming.url.partition("#")[0].partition("?")[2]
             self._query = request.parse_pairs(text.encode("latin-1", "replace"))
         return self._query
 
     def of(self, document: Any, *, digest: str) -> EventData:
-        """Return the data of one event in this delivery."""
+        """Return the data of one event in this delivery.
+
+        digest  SHA-256 of the event's own bytes, 64 hex digits
+        """
         return EventData(document, self.incoming, root=self.root, body=self.body, digest=digest)
 
 
@@ -106,8 +110,8 @@ _HOLDS: Final[Mapping[type, tuple[tuple[type, ...], str]]] = {
 
 
 def _members(text: str, path: paths.JsonPath) -> Find:
-    """Build a lookup for a path that has only names of members. It takes a third of the time of the
-    general lookup."""
+    """Build a lookup for a path that consists of member names only. It takes a third of the time of
+    the general lookup."""
 
     def find(data: EventData) -> Any:
         value = data.document
@@ -183,7 +187,8 @@ LOCATIONS: Final[Mapping[str, Callable[[str], Find]]] = {
 
 
 def compile_location(text: str) -> Find:
-    """Compile a location to a lookup. Raises ValueError if it is malformed."""
+    """Compile a location to a function that looks its value up in an event. Raise ValueError if it
+    is malformed."""
     if "{" in text or "}" in text:
         return _composite(text)
     kind, _, name = text.partition(":")
@@ -193,8 +198,8 @@ def compile_location(text: str) -> Find:
 
 
 def _composite(text: str) -> Find:
-    """Build a lookup that joins several texts. It returns None if a part is absent that has no
-    `?`."""
+    """Build a lookup that joins several texts. The lookup returns None if a part is absent, unless
+    the part is marked with `?`."""
     parts = tuple(_part(token) for token in template.read_template(text))
 
     def find(data: EventData) -> str | None:
@@ -232,7 +237,8 @@ def _part(token: template.Token) -> Callable[[EventData], str | None]:
 
 
 def as_text(value: Any, name: str) -> str | None:
-    """Write a JSON value as text: numbers as digits, booleans as words. None stays None."""
+    """Return a JSON value as text: numbers as digits, booleans as words, None as None. Raise
+    Unreadable for any other value."""
     if value is None or type(value) is str:
         return value
     if type(value) is bool:
@@ -246,7 +252,8 @@ def as_text(value: Any, name: str) -> str | None:
 
 
 def compile_locations(texts: tuple[str, ...]) -> Find:
-    """Compile several locations to one lookup, which returns the first present value or None."""
+    """Compile several locations to one lookup. The lookup returns the first value that is present,
+    or None."""
     finds = tuple(compile_location(text) for text in texts)
     if len(finds) == 1:
         return finds[0]
@@ -262,15 +269,15 @@ def compile_locations(texts: tuple[str, ...]) -> Find:
 
 
 def plain_name(texts: tuple[str, ...]) -> str:
-    """Return the field's name as sentences use it, such as `data.order.reference`."""
+    """Return the name of a field for sentences, such as `data.order.reference`."""
     if not texts:
         return "a field"
     return texts[0] if "{" in texts[0] else texts[0].partition(":")[2]
 
 
 def holding(texts: tuple[str, ...], data: EventData) -> tuple[str, ...]:
-    """Return the first location that is present in the data, or all locations if none is
-    present."""
+    """Return the first location that is present in the event, alone in a tuple. Return all
+    locations if none is present."""
     for text in texts:
         if compile_location(text)(data) is not None:
             return (text,)
@@ -278,8 +285,8 @@ def holding(texts: tuple[str, ...], data: EventData) -> tuple[str, ...]:
 
 
 def event_id(value: Any, name: str) -> str:
-    """Check an event's id: 1 to MAX_ID printable ASCII characters without blanks, for keys and log
-    lines."""
+    """Return an event's id after checking it. Raise Unreadable unless it has 1 to 255 printable
+    ASCII characters without blanks, as keys and log lines need."""
     if value is None:
         raise Unreadable(f"{name} is missing")
     if type(value) is not str:
@@ -290,9 +297,9 @@ def event_id(value: Any, name: str) -> str:
 
 
 def required_text(value: Any, name: str) -> str:
-    """Return a reference, or a word such as the event's kind, in composed form.
+    """Return a reference, or a word such as the event's kind, in composed Unicode form.
 
-    Raises Unreadable for a value that breaks the rules of `app.core.references`.
+    Raise Unreadable if the value breaks the rules of `app.core.references`.
     """
     if value is None:
         raise Unreadable(f"{name} is missing")
@@ -306,7 +313,8 @@ def required_text(value: Any, name: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text with its control characters escaped, such as `\\n`, and cut to MAX_TEXT."""
+    r"""Return a text whose control characters are escaped, such as `\
+    `, cut to the maximum length of a reference."""
     return UNUSABLE.sub(_escape, text)[:MAX_TEXT]
 
 
@@ -315,15 +323,17 @@ def _escape(found: re.Match[str]) -> str:
 
 
 _OWN: Final = re.compile(r"@[a-z0-9_-]{1,40}:")
-"""Beginning of an order's reference that is valid in one source only, such as `@till:1001`."""
+"""Pattern for the beginning of an order's reference that is valid in one source only, such as
+`@till:1001`."""
 
 
 def order_named(order: str, source: str, *, own: bool) -> str:
-    """Return the name under which this instance stores an order of a source.
+    """Return the reference under which this instance stores an order of a source.
 
-    own  whether the source's orders are kept apart from all others
+    own  whether the source's orders are kept apart from all other orders
 
-    Raises Unreadable for a name that is too long or reserved for another source's own orders.
+    Raise Unreadable if the reference is too long, or if it is reserved for another source's own
+    orders.
     """
     if not own:
         if is_own_order(order):
@@ -341,10 +351,10 @@ def order_named(order: str, source: str, *, own: bool) -> str:
 
 
 def is_own_order(order: str) -> bool:
-    """Return whether an order belongs to one source alone."""
+    """Return whether the order's reference is valid in one source only."""
     return _OWN.match(order) is not None
 
 
 def order_at_provider(order: str, source: str) -> str:
-    """Return the name by which the provider of `source` knows an order of this instance."""
+    """Return the reference by which the source's provider knows an order of this instance."""
     return order.removeprefix(f"@{source}:")

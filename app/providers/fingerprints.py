@@ -1,4 +1,4 @@
-"""Find which key a request was signed with, and what its signature covers.
+"""Find out which key has signed a stored request, and which content the signature covers.
 
 The receiver stores only that a request was genuine. The key and the signed content are found later,
 from the stored request and the present secrets. A fingerprint identifies the key. No secret leaves
@@ -26,9 +26,9 @@ _PREFIX: Final = b"tallyhook secret fingerprint"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SigningKey:
-    """Key that signed a request.
+    """Key that has signed a request.
 
-    public  public key in PEM; None for a shared secret
+    public  public key in PEM; None if the key is a shared secret
     """
 
     fingerprint: str
@@ -39,8 +39,8 @@ class SigningKey:
 class Covered:
     """Content that a signature covers.
 
-    content    signed bytes; None if they depend on the secret, or the profile alone does not
-               describe them
+    content  signed bytes; None if they depend on the secret, or if the profile alone does not
+             describe them
     signed_at  time of signing that the request states
     """
 
@@ -49,12 +49,13 @@ class Covered:
 
 
 def key_fingerprint(secret: bytes) -> str:
-    """Return 16 hex digits that identify a secret: enough to tell keys apart, too few to sign."""
+    """Return 16 hex digits that identify a secret. They suffice to tell keys apart, but not to
+    sign."""
     return hashlib.sha256(_PREFIX + secret).hexdigest()[:16]
 
 
 class AccountKeys:
-    """Keys of an account, each compiled once.
+    """All keys of a source's configuration, each compiled once.
 
     Each secret is tried alone. Then all named secrets are tried together, because some schemes need
     several.
@@ -82,9 +83,9 @@ class AccountKeys:
                 self._tried.append((source, shown))
 
     def signer_of(self, request: Incoming, *, now: Instant) -> SigningKey | None:
-        """Return the key that proves that the request is genuine; None if no key proves it.
+        """Return the key which proves that the request is genuine; None if no key does.
 
-        now  the time at which the request arrived
+        now  time at which the request arrived
         """
         ends = self.account.ends
         for source, shown in self._tried:
@@ -96,7 +97,7 @@ class AccountKeys:
 
 
 def public_key(profile: sections.Profile, secret: str) -> bytes | None:
-    """Return the public half, in PEM, of an asymmetric key; None for other secrets."""
+    """Return the public half of an asymmetric key in PEM; None for a shared secret."""
     mac = profile.signature.mac
     if mac == schemes.UNSIGNED:
         return None
@@ -113,7 +114,10 @@ def public_key(profile: sections.Profile, secret: str) -> bytes | None:
 
 
 def public_pem(secret: str, *, encoding: str) -> bytes | None:
-    """Return the public half of an asymmetric key in PEM; None for any other key."""
+    """Return the public half of an asymmetric key in PEM; None if the text is no such key.
+
+    encoding  name of the text form in which the key is written
+    """
     try:
         public = schemes.load_key(encodings.SECRET_ENCODINGS[encoding](secret)).public
     except ValueError:
@@ -122,7 +126,8 @@ def public_pem(secret: str, *, encoding: str) -> bytes | None:
 
 
 def covered(account: Account, request: Incoming) -> Covered:
-    """Return the bytes that the signature covers, if the profile alone describes them."""
+    """Return the content that the signature of a request covers, as far as the profile alone
+    describes it."""
     rule = account.profile.signature
     if rule.mac not in schemes.SCHEMES or rule.per_item:
         return Covered()
@@ -151,7 +156,8 @@ def covered(account: Account, request: Incoming) -> Covered:
 def key_identities(
     profile: sections.Profile, secrets: Sequence[str] | Mapping[str, str]
 ) -> frozenset[bytes]:
-    """Return a digest for each key, equal under all profiles."""
+    """Return a digest of each key. The digest of a key is the same under all profiles, so that a
+    key used twice is noticed."""
     mac = profile.signature.mac
     if mac == schemes.UNSIGNED:
         return frozenset()

@@ -1,8 +1,9 @@
-"""Identifiers of customers and payments in one normal form, so that equal ones have equal digests.
-
-An identifier begins with its kind and a colon, except a phone number, which has only digits. The
-functions accept any JSON value, and return None if it is no such identifier. Leaves out the
+"""Identifiers of customers and payments in a normal form, so that equal identifiers have equal
 digests.
+
+An identifier begins with its kind and a colon. Only a phone number consists of digits alone. The
+functions accept any JSON value, and return None if it is no such identifier. Other modules compute
+the digests.
 """
 
 import re
@@ -12,7 +13,8 @@ from unicodedata import combining, normalize
 from app.core.masking import EMAIL_KIND
 
 MAX_CHARS: Final = 254
-"""Maximum characters of an identifier. No deliverable email address is longer (RFC 5321)."""
+"""Maximum number of characters of an identifier. No deliverable email address is longer (RFC
+5321)."""
 
 _EMAIL: Final = re.compile(r"[^@\s<>,;:\"]+@[^@\s<>,;:\"]+\.[^@\s<>,;:\".]+")
 _CARD: Final = re.compile(r"(?:[\d*xX.\u2022 -]*[*xX.\u2022 -])?\d{4}|\d{12,19}", re.ASCII)
@@ -20,37 +22,39 @@ _WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 
 
 def email(value: object) -> str | None:
-    """Return an email address in lower case. Mail servers may distinguish case, but people do
-    not."""
+    """Return the identifier of an email address, in lower case; None for any other value. Mail
+    servers may distinguish upper and lower case, but people do not."""
     text = _text(value)
     return f"{EMAIL_KIND}{text.casefold()}" if text and _EMAIL.fullmatch(text) else None
 
 
 def name(value: object) -> str | None:
-    """Return a person's name without accents, capitals and punctuation, with its words sorted: `doe
-    jose` for `Doe, José`.
+    """Return the identifier of a person's name: words in lower case without accents and
+    punctuation, sorted, such as `doe jose` for `Doe, José`.
 
-    A single word is too common to find a person by.
+    Return None for a single word, which is too common to find a person by.
     """
     words = sorted(name_words(_text(value) or ""))
     return f"name:{' '.join(words)}" if len(words) > 1 else None
 
 
 def name_words(text: str) -> list[str]:
-    """Return the words of a person's name in the form for comparisons."""
+    """Return the words of a person's name as they are compared: in lower case, without accents and
+    punctuation."""
     plain = "".join(each for each in normalize("NFKD", text) if not combining(each))
     return _WORD.findall(plain.replace("\u2019", "'").casefold())
 
 
 def card(value: object) -> str | None:
-    """Return the last four digits of a card number, which may be masked: `**** **** **** 4242`."""
+    """Return the identifier of a card: the last four digits of its number, which may be masked as
+    in `**** **** **** 4242`. Return None for any other value."""
     text = _text(value)
     return f"card:{text[-4:]}" if text and _CARD.fullmatch(text) else None
 
 
 def further_id(value: object) -> str | None:
-    """Return the identifier for a provider's id that has no field of its own, such as the id of a
-    charge."""
+    """Return the identifier for an id of the provider that has no field of its own, such as the id
+    of a charge."""
     text = _text(value)
     return f"id:{text}" if text and " " not in text else None
 
@@ -63,26 +67,28 @@ def _text(value: object) -> str | None:
 
 
 _FILLING: Final = re.compile(r"[\s\u200b-\u2015\u202a-\u202e\u2060-\u2069\u2212.-]")
-"""Pattern of characters that may separate the digits of a number: blanks, dots, dashes, and the
-invisible direction marks that are copied from address books."""
+"""Pattern of characters that may separate the digits of a phone number: blanks, dots, dashes, and
+invisible direction marks copied from address books."""
 
 _TRUNK: Final = re.compile(r"^((?:\+|00)?[1-9][0-9]{0,2})\(0\)")
-"""Pattern of a number's start with a zero that is dialled only within the country, as in +49 (0)171
-1234567."""
+"""Pattern of the beginning of a phone number with a zero that is dialled only within the country,
+as in +49 (0)171 1234567."""
 
 _BRACKETS: Final = re.compile(r"[()]")
 
 _E164: Final = re.compile(r"[1-9][0-9]{7,14}")
-"""Pattern of a phone number by ITU-T E.164: at most 15 digits. No number has fewer than eight."""
+"""Pattern of a phone number by ITU-T E.164, which allows at most 15 digits. No number has fewer
+than eight."""
 
 
 def phone_digits(value: Any, country: str | None) -> str | None:
-    """Return the number's E.164 digits, country code first, or None if the number is incomplete.
+    """Return a phone number's E.164 digits, country code first; None if the number is incomplete or
+    masked.
 
-    Accepts numbers and texts, with a plus, `00`, blanks, dashes or brackets, and national numbers
-    with a leading zero if the country is given. Refuses masked and partial numbers.
+    The value may be a number or a text with a plus sign, `00`, blanks, dashes or brackets. A
+    national number with a leading zero is accepted if the country is given.
 
-    country  calling code (`254`) of numbers that begin with a single zero
+    country  calling code, such as `254`, of numbers that begin with a single zero
     """
     if type(value) not in (str, int):
         return None

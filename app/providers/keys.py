@@ -1,4 +1,4 @@
-"""Compiles a source's secrets to keys, or reports every problem. Never shows a secret."""
+"""Compile a source's secrets to keys, or report every problem. No message shows a secret."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,14 +14,14 @@ _PEM: Final = "-----BEGIN"
 
 
 def takes_keys(mac: str) -> bool:
-    """Return whether the secrets of a scheme are public keys instead of shared secrets."""
+    """Return whether the secrets of a signature scheme are public keys, and not shared secrets."""
     named = named_scheme(mac)
     return named.public_keys if named else mac in SCHEMES and SCHEMES[mac].asymmetric
 
 
 _BARE: Final = frozenset({32, 64})
-"""Lengths in bytes of raw ed25519 keys. Material of these lengths is not recognized as a key,
-because a shared secret may be just as long."""
+"""Lengths in bytes of raw ed25519 keys. Bytes of these lengths are not recognized as a key, because
+a shared secret may be just as long."""
 
 
 def refuse_key_pair(secret: str) -> None:
@@ -49,11 +49,11 @@ def refuse_key_pair(secret: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRing:
-    """Keys of a source, hidden from the repr.
+    """The compiled keys of a source. They are hidden from the repr.
 
-    main   keys of [signature], newest first
-    also   keys of [signature.also]
-    named  keys in `main` that have an id, by id
+    main  keys of the profile's section [signature], newest first
+    also  keys of the profile's section [signature.also]
+    named  keys in `main` that have an id. The dictionary's keys are the ids
     """
 
     main: tuple[Key, ...] = field(default=(), repr=False)
@@ -62,7 +62,8 @@ class KeyRing:
 
 
 def compile_keys(source: str, profile: Profile, secrets: Secrets, *, strict: bool) -> KeyRing:
-    """Compile each secret, in order. Raises ConfigurationError, which lists all problems.
+    """Compile a source's secrets to keys, in the given order. Raise one ConfigurationError that
+    lists all problems.
 
     strict  whether a shared secret must be long enough and must not begin or end with blanks
     """
@@ -131,7 +132,7 @@ def _key(secret: object, profile: Profile, *, strict: bool) -> Key:
 
 
 def scheme_of(profile: Profile, secret: str) -> tuple[Scheme, str]:
-    """Return the scheme that uses this secret, and the secret's encoding."""
+    """Return the signature scheme that uses this secret, and the name of the secret's encoding."""
     also = profile.signature.also
     if also is None or not _is_also(profile, secret):
         return SCHEMES[profile.signature.mac], profile.secret.encoding

@@ -1,9 +1,9 @@
-"""Interface of the modules in `named/`, each of which does for one provider what a profile file
+"""Interface of the modules in `named/`. Each module does for one provider what a profile file
 cannot describe.
 
-A module in `named/` may have a `SCHEME`, for `mac = "named:NAME"` with options in
-`[signature.options]`, and `PARTICULARS`, for `code = "NAME"`. A module is loaded only when a
-profile names it: most sources need none, and loading all would slow every start.
+A module may have a `SCHEME`, for `mac = "named:NAME"` with options in `[signature.options]`. It may
+have `PARTICULARS`, for `code = "NAME"`. A module is loaded only when a profile names it. Most
+sources need none, and loading all would slow every start.
 """
 
 from abc import ABC, abstractmethod
@@ -25,12 +25,13 @@ to_base64 = ENCODINGS["base64"].encode
 from_hex = ENCODINGS["hex"].decode
 
 MAX_FORM_FIELDS = 1000
-"""Maximum number of fields of a form, more than ten times as many as any provider's form has."""
+"""Maximum number of fields of a form. It is more than ten times as many as any provider's form
+has."""
 
 
 class SingleHeader:
-    """Header that must be present exactly once, with refusals for an absent and a repeated
-    header."""
+    """A header that must be present exactly once. If it is absent or repeated, reading it gives a
+    refusal."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -42,7 +43,7 @@ class SingleHeader:
         )
 
     def value(self, headers: Headers) -> bytes | Refusal:
-        """Return the header's one value, without surrounding blanks."""
+        """Return the header's one value without surrounding blanks, or the refusal."""
         found = self._values(headers)
         if len(found) != 1:
             return self._repeated if found else self._missing
@@ -54,8 +55,8 @@ def mismatch(sentence: str) -> Refusal:
 
 
 def form_fields(body: bytes) -> list[tuple[str, str]]:
-    """Return the fields of a form as sent, without changing invalid UTF-8. Raises ValueError for a
-    too long form."""
+    """Return the fields of a form as they were sent. Bytes that are not UTF-8 are preserved. Raise
+    ValueError if the form is too large."""
     if len(body) > MAX_FORM_BYTES:
         raise ValueError(f"the form is larger than {MAX_FORM_BYTES:,} bytes")
     return parse_qsl(
@@ -67,15 +68,17 @@ def form_fields(body: bytes) -> list[tuple[str, str]]:
 
 
 def ascii_text(value: bytes) -> str | None:
-    """Return the text of a header value, or None if it is not plain ASCII."""
+    """Return the text of a header's value, or None if it is not plain ASCII."""
     return value.decode("ascii") if value.isascii() else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgeLimit:
-    """Oldest and newest time that a signature may state, inclusive.
+    """The allowed age of a signature.
 
     what  name of the time in sentences
+    past  maximum age, inclusive
+    future  maximum time ahead of our clock, inclusive
     """
 
     what: str
@@ -83,8 +86,7 @@ class AgeLimit:
     future: Duration
 
     def check(self, signed_at: Instant, now: Instant) -> Refusal | None:
-        """Return the refusal of a time that is too old or too new at `now`; None if it is
-        allowed."""
+        """Return a refusal if a time is too old or too new at `now`; None if it is allowed."""
         age = now - signed_at
         if age > self.past:
             fault = f"is {format_duration(age)} old; at most {format_duration(self.past)}"
@@ -96,12 +98,12 @@ class AgeLimit:
         return None
 
     def missing(self, fault: str) -> Refusal:
-        """Build the refusal for a time that is absent or unreadable."""
+        """Build the refusal for a time that is absent or cannot be read."""
         return Refusal("timestamp_missing", f"{self.what} {fault}.")
 
 
 class Signed(NamedTuple):
-    """A request as the provider itself would send it."""
+    """A request as the provider itself would send it, with its signature."""
 
     headers: list[tuple[str, str]]
     body: bytes
@@ -110,10 +112,10 @@ class Signed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets:
-    """Secrets of a source, hidden from every repr.
+    """The secrets of a source. They are hidden from the repr.
 
     listed  alternative secrets, newest first
-    named   secrets by the id of a key, or by the name of a part of it
+    named  secrets with names. The keys are ids of keys, or names of the parts of one key
     """
 
     listed: Sequence[str] = field(default=(), repr=False)
@@ -121,29 +123,31 @@ class Secrets:
 
 
 class NamedVerifier(ABC):
-    """Compiled scheme. The compiling function raises ConfigurationError with every problem at
-    once."""
+    """A signature scheme compiled with a source's secrets. The compiling function raises one
+    ConfigurationError that lists every problem."""
 
     @abstractmethod
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
         """Check a request that arrived at `now`. Return None if it is genuine, otherwise the
-        refusal. Never raises."""
+        refusal. No error is raised."""
 
     def payload(self, request: Incoming) -> bytes:
-        """Return the document, decoded or decrypted if the scheme wraps it. Raises Unreadable.
+        """Return the document in a request's body, decoded or decrypted if the scheme wraps it.
+        Raise Unreadable if this fails.
 
-        Called only for a request that `verify` accepted.
+        Call this only for a request that `verify` has accepted.
         """
         return request.body
 
     @abstractmethod
     def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
-        """Build the request that a genuine provider would send with `body`. Raises
-        ConfigurationError without a private key."""
+        """Build the request that a genuine provider would send with this body. Raise
+        ConfigurationError if the private key is missing."""
 
 
 Factory = Callable[[str, Mapping[str, object], Secrets], NamedVerifier]
-"""Function (source's name, the profile's options, the source's secrets) → a compiled scheme."""
+"""Function that compiles a scheme. It takes the source's name, the profile's options and the
+source's secrets."""
 
 
 _COMPONENTS: Final[Mapping[str, frozenset[str]]] = {
@@ -153,22 +157,23 @@ _COMPONENTS: Final[Mapping[str, frozenset[str]]] = {
     "@authority": frozenset({"address"}),
     "@scheme": frozenset({"address"}),
 }
-"""Parts of a request that each derived component of RFC 9421 covers."""
+"""Parts of a request that each derived component of RFC 9421 covers. The keys are the components'
+names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedScheme:
-    """One scheme of `named/`: the function that compiles it, and its fixed properties.
+    """A signature scheme of `named/`: the function that compiles it, and its fixed properties.
 
-    make         compile the scheme
-    beside       parts of the request that the signature always covers in addition to the body:
-                 `query`; `address` (the scheme and host that the provider calls)
-    wraps        whether the body wraps or encrypts the document
+    make  function that compiles the scheme
+    beside  parts of the request that the signature always covers besides the body: `query`, or
+            `address` for the scheme and host that the provider calls
+    wraps  whether the body wraps or encrypts the document
     public_keys  whether the secrets are public keys
-    mark         prefix of each shared secret
-    encoding     encoding of a shared secret, an entry of SECRET_ENCODINGS
-    binding      name of the secret that identifies the account and is signed with every delivery;
-                 None if each secret is a key
+    mark  prefix of each shared secret
+    encoding  encoding of a shared secret, as a key of SECRET_ENCODINGS
+    binding  name of the secret that identifies the account and is signed with every delivery; None
+             if each secret is a key
     """
 
     make: Factory
@@ -192,7 +197,7 @@ class NamedScheme:
 
 
 class StatedMovement(NamedTuple):
-    """A refund or chargeback in a fetched answer, with unchecked values of the answer."""
+    """A refund or chargeback that a fetched answer states. The values are not checked yet."""
 
     member: StateMember
     word: StateWord
@@ -210,17 +215,17 @@ class Particulars:
     other_form  takes the template of the signed content. Returns a second template, because the
                 provider sometimes signs that content instead. Both cover the same parts of the
                 request
-    greeting    takes the JSON object of a verified request, and returns the text to echo before
-                events are delivered. The text has 1 to 255 printable ASCII characters. Any other
-                value means that the request is a delivery
-    capturing   takes an event and its data. Returns the payment method if payments by it are
-                captured without a further event. The source must list the method in CAPTURES.
-                Because the method is unsigned, it counts only if the request has one of the
-                source's credentials `webhook`
-    split       takes an event, its bytes and its data, and returns the events in it, each with its
-                own bytes
-    movements   takes a fetched answer with the claim `succeeded`, and returns the refunds and
-                chargebacks in the answer
+    greeting  takes the JSON object of a verified request, and returns the text to echo before
+              events are delivered. The text has 1 to 255 printable ASCII characters. Any other
+              value means that the request is a delivery
+    capturing  takes an event and its data. Returns the payment method if payments by it are
+               captured without a further event. The source must list the method in CAPTURES.
+               Because the method is unsigned, it counts only if the request has one of the source's
+               credentials `webhook`
+    split  takes an event, its bytes and its data, and returns the events in it, each with its own
+           bytes
+    movements  takes a fetched answer with the claim `succeeded`, and returns the refunds and
+               chargebacks in the answer
     """
 
     other_form: Callable[[str], str] | None = None
@@ -241,17 +246,18 @@ def _named(name: str, what: str) -> Any:
 
 
 def names_of(what: str) -> list[str]:
-    """Return the modules of `named/` that have this attribute, `SCHEME` or `PARTICULARS`. Loads all
-    modules."""
+    """Return the names of the modules in `named/` that have this attribute, `SCHEME` or
+    `PARTICULARS`. All modules are loaded."""
     return [name for name in sorted(_MODULES) if _named(name, what)]
 
 
 def named_scheme(mac: str) -> NamedScheme | None:
-    """Load the scheme that a `mac` names; None if it names no module."""
+    """Load the signature scheme that a profile's `mac` names; None if it names no module of
+    `named/`."""
     kind, _, name = mac.partition(":")
     return cast(NamedScheme | None, _named(name, "SCHEME")) if kind == "named" else None
 
 
 def particulars(code: str | None) -> Particulars | None:
-    """Load the particulars that a `code` names; None if there are none."""
+    """Load the functions that a profile's `code` names; None if there are none."""
     return Particulars() if code is None else cast(Particulars | None, _named(code, "PARTICULARS"))
