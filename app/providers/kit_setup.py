@@ -1,6 +1,6 @@
-"""Read and check what a named verifier needs: a profile's options and a source's secrets.
+"""Reader of what a verifier in `named/` needs: a profile's options and a source's secrets.
 
-Every problem is collected, so that one start-up reports all. Sentences show no secret.
+Every problem is collected, so that one start reports all. No sentence shows a secret.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,11 +15,12 @@ T = TypeVar("T")
 
 MOST_SECONDS: Final = 31 * 24 * 3600
 """Largest tolerance in seconds for a request's age. Adyen repeats a delivery for 30 days, and no
-other provider does so for longer."""
+other provider repeats one for longer."""
 
 
 class Setup:
-    """Options and secrets of one source. `conclude` reports wrong or unknown options."""
+    """Options and secrets of one source, with a list of their problems. Call `conclude` at the end,
+    which raises an error if there are problems."""
 
     def __init__(self, source: str, options: Mapping[str, object], secrets: Secrets) -> None:
         self._source = source
@@ -28,11 +29,11 @@ class Setup:
         self._problems: list[str] = []
 
     def problem(self, sentence: str) -> None:
-        """Record a problem for `conclude`."""
+        """Record a problem, which `conclude` reports."""
         self._problems.append(f"source {self._source}: {sentence}")
 
     def texts(self, name: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Return an option that is a list of texts, and mark it as known."""
+        """Return an option that is a list of texts, and mark the option as known."""
         value = self._left.pop(name, None)
         if value is None:
             return default
@@ -42,7 +43,7 @@ class Setup:
         return default
 
     def text(self, name: str, default: str) -> str:
-        """Return an option that is one text, and mark it as known."""
+        """Return an option that is one text, and mark the option as known."""
         value = self._left.pop(name, default)
         if type(value) is str:
             return value
@@ -50,10 +51,10 @@ class Setup:
         return default
 
     def age(self, what: str, *, past_s: int = 300, future_s: int = 300) -> AgeLimit:
-        """Return the limit on the age of a signed time, by the options `past_s` and `future_s`.
+        """Return the allowed age of a signed time, from the options `past_s` and `future_s`.
 
-        what              name of the time in sentences
-        past_s, future_s  defaults of the options
+        what  name of the time in sentences
+        past_s, future_s  defaults of the options, in seconds
         """
         past, future = self._seconds("past_s", past_s), self._seconds("future_s", future_s)
         return AgeLimit(what=what, past=past * SECOND, future=future * SECOND)
@@ -66,9 +67,10 @@ class Setup:
         return default
 
     def listed(self, make: Callable[[str], T]) -> tuple[T, ...]:
-        """Convert each listed secret.
+        """Return the listed secrets, each converted by a function. A secret that cannot be
+        converted is recorded as a problem.
 
-        make  converts a secret, or raises ValueError with the problem
+        make  function that converts a secret, or raises ValueError with the problem
         """
         secrets = self._secrets.listed
         made = [
@@ -78,9 +80,11 @@ class Setup:
         return tuple(each for each in made if each is not None)
 
     def named(self, make: Callable[[str], T], *parts: str) -> dict[str, T]:
-        """Convert each named secret, except the secrets whose names are in `parts`.
+        """Return the named secrets, each converted by a function. A secret that cannot be converted
+        is recorded as a problem.
 
-        make  converts a secret, or raises ValueError with the problem
+        make  function that converts a secret, or raises ValueError with the problem
+        parts  names of secrets to leave out
         """
         made = {
             name: self._made(f"secret {name!r}", secret, make)
@@ -90,7 +94,8 @@ class Setup:
         return {name: each for name, each in made.items() if each is not None}
 
     def part(self, name: str, make: Callable[[str], T]) -> T | None:
-        """Convert the secret called `name`; return None if it is not configured."""
+        """Return the secret with this name, converted by a function. Return None if it is not
+        configured, or if it cannot be converted, which is recorded as a problem."""
         secret = self._secrets.named.get(name)
         return None if secret is None else self._made(f"secret {name!r}", secret, make)
 
@@ -106,7 +111,8 @@ class Setup:
             return None
 
     def conclude(self) -> None:
-        """Raise ConfigurationError with every problem, including unknown options."""
+        """Raise one ConfigurationError that lists every problem, including unknown options. Do
+        nothing if there is none."""
         for name in self._left:
             self.problem(f"signature.options.{name} is not an option of this scheme")
         if self._problems:
@@ -114,7 +120,8 @@ class Setup:
 
 
 def text_secret(secret: str) -> bytes:
-    """Return the bytes of a shared secret that is used as plain text. Raises ValueError."""
+    """Return the bytes of a shared secret that is used as plain text. Raise ValueError if it is a
+    key, or begins or ends with a blank."""
     refuse_key_pair(secret)
     if secret != secret.strip():
         raise ValueError("begins or ends with a blank; remove it")

@@ -1,8 +1,10 @@
-"""Paths into JSON: `data.items[0].id`, `Item[Name=Amount].Value`, `data["a.b"]`, `events[*].id`.
+"""Paths into JSON, such as `data.items[0].id`, `Item[Name=Amount].Value`, `data["a.b"]` and
+`events[*].id`.
 
-A step is a name, an index, or a search for the object in a list that has a member with a given
-text. On a single object the search is a condition: `data.object[object=charge].id` is only a
-charge's id. A text that ends in `*` matches a prefix.
+A step is a name, an index or a search. A search finds the object in a list that has a member with
+the given text. Applied to a single object, a search is a condition. For example,
+`data.object[object=charge].id` is only the id of a charge. A text that ends in `*` matches every
+text with this beginning.
 """
 
 import json
@@ -20,15 +22,15 @@ MAX_ITEMS: Final = 1_000
 
 
 class Where(NamedTuple):
-    """Search for the first object whose member `name` has `value` as its text. If `value` ends in
-    `*`, the text must begin with the part before the `*`."""
+    """Step of a path that finds the first object whose member `name` has the text `value`. If
+    `value` ends in `*`, the text must begin with the part before the `*`."""
 
     name: str
     value: str
 
 
 class Each:
-    """Every element of a list, written `[*]`."""
+    """Step of a path that stands for every element of a list, written `[*]`."""
 
 
 EACH: Final = Each()
@@ -46,7 +48,7 @@ _STEP = re.compile(
 
 
 def compile_path(text: str, *, each: bool = False) -> JsonPath:
-    """Split the text of a path into its steps. Raises ValueError if it is malformed.
+    """Split the text of a path into its steps. Raise ValueError if it is malformed.
 
     each  whether the path may contain one `[*]`
     """
@@ -73,7 +75,8 @@ def compile_path(text: str, *, each: bool = False) -> JsonPath:
 
 
 def find_paths(document: Any, path: JsonPath) -> Any:
-    """Return the value at a path; None if it is absent, or its parent has another type."""
+    """Return the value at a path. Return None if it is absent, or if a value on the path has
+    another type."""
     value = document
     for step in path:
         value = take(value, step)
@@ -83,7 +86,7 @@ def find_paths(document: Any, path: JsonPath) -> Any:
 
 
 def take(value: Any, step: PathStep) -> Any:
-    """Return the value one step from `value`; None if there is none."""
+    """Return the value that one step leads to; None if there is none."""
     if type(step) is str:
         return value.get(step) if type(value) is dict else None
     if type(step) is Where and type(value) is dict:
@@ -119,8 +122,8 @@ _DECODER: Final = json.JSONDecoder(parse_int=NumberText, parse_float=NumberText)
 
 
 def slices(text: str, path: JsonPath) -> list[str]:
-    """Return the text of the value at `path`, exactly as written. A path with `[*]` may give
-    several."""
+    """Return the values at `path` as texts, exactly as they are written in the JSON text. Only a
+    path with `[*]` can have several values."""
     found = [text]
     for step in path:
         found = [piece for value in found for piece in _stepped(value, step)]
@@ -174,20 +177,21 @@ def _next(text: str, end: int) -> int:
 
 
 def plain_text(value: Any) -> str | None:
-    """Return a JSON value as text, with numbers as written; None for null, an object or a list."""
+    """Return a JSON value as text, with numbers as they were written. Return None for null, an
+    object or a list."""
     if type(value) is bool:
         return "true" if value else "false"
     return str(value) if isinstance(value, str) else None
 
 
 def compact(value: Any) -> str:
-    """Write JSON without blanks, with keys in the order received, like JavaScript's
+    """Return a value as JSON without blanks, with keys in the order received, like JavaScript's
     JSON.stringify."""
     return _write(value, sort=False)
 
 
 def canonical(value: Any) -> str:
-    """Write JSON without blanks, with the keys of every object sorted."""
+    """Return a value as JSON without blanks, with the keys of every object sorted."""
     return _write(value, sort=True)
 
 
@@ -213,10 +217,10 @@ FindValues = Callable[[Request], list[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class RequestPlace:
-    """Place in a request.
+    """Place in a request from which values are read.
 
-    text    the place as the profile writes it
-    values  function that returns each value at the place
+    text  the place as the profile writes it
+    values  function that returns all values at the place
     """
 
     text: str
@@ -224,7 +228,8 @@ class RequestPlace:
 
     @property
     def name(self) -> str:
-        """Name in the place, after the kind and a colon; of several header names, the first."""
+        """Name in the place, without the kind and the colon. If the place has several header names,
+        this is the first."""
         return self.text.partition(":")[2].partition(",")[0]
 
 
@@ -263,7 +268,7 @@ PLACES: Final[Mapping[str, Callable[[str], FindValues]]] = {
 
 
 def compile_place(text: str) -> RequestPlace:
-    """Compile a place that a profile names. Raises ValueError if it is malformed."""
+    """Compile a place that a profile names. Raise ValueError if it is malformed."""
     kind, _, name = text.partition(":")
     if kind not in PLACES or not name:
         raise ValueError(f"must be one of {', '.join(f'{known}:NAME' for known in PLACES)}")

@@ -1,5 +1,5 @@
-"""Read a profile file into an immutable Profile, or report all of its mistakes, each with its
-line."""
+"""Reader of profile files. It returns an immutable Profile, or reports all mistakes of the file,
+each with its line."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -22,32 +22,34 @@ __all__ = ["SHIPPED", "Profile", "load_profile", "profile_text", "read_profile",
 SHIPPED: Final = Path(__file__).parent / "profiles"
 
 MAX_FILE_BYTES: Final = 32 * 1024
-"""Maximum bytes of a profile. Profiles may come from strangers, and the time to parse TOML grows
-with the square of its size."""
+"""Maximum bytes of a profile file. Profiles may come from strangers, and the time to parse TOML
+grows with the square of its size."""
 
 
 def shipped_profiles() -> list[str]:
-    """Return the names that `load_profile` knows without a path, sorted."""
+    """Return the names of the shipped profiles, sorted."""
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
 def load_profile(name_or_path: str) -> Profile:
-    """Load a profile by its shipped name, or by a path, which has a `/` or ends in `.toml`.
+    """Load a profile by the name of a shipped profile, or by a path. A path contains a `/` or ends
+    in `.toml`.
 
-    Raises ConfigurationError with every mistake of the file at once, each with file, line and key.
+    Raise one ConfigurationError that lists every mistake, each with file, line and key.
     """
     path = _path_of(name_or_path)
     return read_profile(path, _text(path))
 
 
 KEPT: Final = 128
-"""Maximum number of cached profiles, which is more than are shipped. A profile that is not cached
-is read again in milliseconds."""
+"""Maximum number of cached profiles, which is more than are shipped. Reading a profile again takes
+milliseconds."""
 
 
 @lru_cache(maxsize=KEPT)
 def read_profile(path: Path, text: str) -> Profile:
-    """Read a profile from its text, named after `path`. Raises the errors of `load_profile`."""
+    """Return the profile that a text describes. The profile's name is taken from `path`. Raise one
+    ConfigurationError that lists every mistake."""
     values = read_toml(
         text,
         _table_of(Profile),
@@ -60,8 +62,8 @@ def read_profile(path: Path, text: str) -> Profile:
 
 
 def profile_text(name_or_path: str) -> str:
-    """Return the text of a profile's file. Takes the names and raises the errors of
-    `load_profile`."""
+    """Return the text of a profile's file. The profile is given by its shipped name or by a path.
+    Raise ConfigurationError if the file cannot be read."""
     return _text(_path_of(name_or_path))
 
 
@@ -99,11 +101,11 @@ def _text(path: Path) -> str:
 
 
 class _Key(NamedTuple):
-    """Attribute of a profile or of a section.
+    """Attribute of a profile or of one of its sections.
 
-    section   dataclass of the section; None if the attribute is a single key
-    optional  whether its value may be None
-    rule      check of its value; None for `Profile.name`, which is the file's name
+    section  dataclass of the section; None if the attribute is a single key
+    optional  whether the value may be None
+    rule  check of the value; None for `Profile.name`, which is the file's name
     """
 
     section: Any
@@ -168,7 +170,8 @@ def _build(kind: Any, values: Values) -> Any:
 
 
 def list_profiles() -> list[dict[str, Any]]:
-    """Summarize every shipped profile: how it signs, when its events count, and its sources."""
+    """Return a summary of every shipped profile: how it signs, when its events count, and the
+    provider's pages on which it is based."""
     return [
         {
             "profile": profile.name,
@@ -183,12 +186,13 @@ def list_profiles() -> list[dict[str, Any]]:
 
 
 def what_events_are_worth(profile: Profile) -> str:
-    """Return when a profile's events count.
+    """Return when a profile's events count:
 
-    signed        as soon as they are verified fetched back  only after the provider was asked
-    unconfirmed   never by themselves, because all merchants share the key and events name no
-                  account
-    none          never, because the profile only verifies
+    - `signed`: as soon as they are verified
+    - `fetched back`: only after the provider was asked
+    - `unconfirmed`: never by themselves, because all merchants share the key and events name no
+      account
+    - `none`: never, because the profile only verifies signatures
     """
     if profile.verifies_only:
         return "none"
@@ -198,9 +202,9 @@ def what_events_are_worth(profile: Profile) -> str:
 
 
 def show_profile(name_or_path: str) -> dict[str, Any]:
-    """Return all that a profile states, section by section, with defaults.
+    """Return everything that a profile states, section by section, with its defaults.
 
-    Raises ConfigurationError with every mistake, and NotFoundError for an unknown profile.
+    Raise NotFoundError for an unknown profile, and one ConfigurationError that lists every mistake.
     """
     _must_exist(name_or_path)
     profile = load_profile(name_or_path)
@@ -215,7 +219,7 @@ def show_profile(name_or_path: str) -> dict[str, Any]:
 
 
 def what_the_shop_must_name(profile: Profile) -> str | None:
-    """Return an instruction on which reference of each payment the shop must state; None if the
+    """Return an instruction which reference of each payment the shop must state. Return None if the
     shop need not state one.
 
     The shop need not state a reference if the event or the provider's answer names the order, or if
@@ -244,8 +248,8 @@ def what_the_shop_must_name(profile: Profile) -> str | None:
 
 
 def profile_rows(shown: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the result of `show_profile` as dotted keys with their values. Absent values are left
-    out."""
+    """Yield the entries of a profile that `show_profile` returned, as dotted keys with their
+    values. Absent values are left out."""
     for key, value in shown.items():
         if type(value) is dict:
             yield from profile_rows(value, f"{prefix}{key}.")
@@ -254,8 +258,8 @@ def profile_rows(shown: dict[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def check_profile(name_or_path: str) -> list[str]:
-    """Return every mistake of a file, with file, line and key. Raises NotFoundError if the file
-    does not exist."""
+    """Return every mistake of a profile file, each with file, line and key. Raise NotFoundError if
+    the file does not exist."""
     _must_exist(name_or_path)
     try:
         load_profile(name_or_path)

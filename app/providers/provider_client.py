@@ -1,4 +1,5 @@
-"""Ask one source's provider about its events, with an access token where one is needed."""
+"""Client that asks one source's provider about its events. If the provider needs an access token,
+the client requests one first."""
 
 import asyncio
 import ssl
@@ -19,29 +20,29 @@ from reconcile.instants import EARLIEST, LATEST, SECOND, Instant
 from reconcile.ledger.events import Event
 
 LIMIT_S: Final = 10.0
-"""Maximum seconds for a request and its complete answer. It may be so long, because no person waits
-for the answer."""
+"""Maximum seconds for a request and its complete answer. The limit can be this long, because no
+person waits for the answer."""
 
 TOKEN_S: Final = 3_000.0
-"""Maximum seconds for which an access token is used, also if its lifetime is not stated. Providers
+"""Maximum seconds for which an access token is used, even if its lifetime is not stated. Providers
 issue access tokens for an hour."""
 
 _TOKEN_GIVEN: Final = (200, 201, 202)
 
 TOKEN_MARGIN_S: Final = 60.0
-"""Number of seconds before an access token's expiry from which the token is no longer used."""
+"""Seconds before the expiry of an access token from which it is no longer used."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweredQuestion:
-    """A question to the provider, with the answer."""
+    """A question to the provider, with the provider's answer."""
 
     question: Question
     answer: Exchange
 
 
 class ProviderClient:
-    """Client of one source's provider. All sources share one `client`."""
+    """Client that asks one source's provider. The HTTP client is shared by all sources."""
 
     def __init__(self, questions: Questions, client: httpx2.AsyncClient) -> None:
         self._questions = questions
@@ -50,9 +51,10 @@ class ProviderClient:
         self._token_ends = 0.0
 
     async def ask(self, event: Event) -> AnsweredQuestion | None:
-        """Ask one question about one event; None if the event lacks a needed reference.
+        """Ask the provider one question about an event. Return None if the event lacks a reference
+        that the question needs.
 
-        Network and provider failures raise no errors: the exchange reports them.
+        If the network or the provider fails, no error is raised; the answer says so.
         """
         if self._questions.about(event) is None:
             return None
@@ -91,7 +93,8 @@ class ProviderClient:
 
 
 def _token_of(body: bytes) -> tuple[str | None, float]:
-    """Return the access token (some providers call it `token`) and its lifetime in seconds."""
+    """Return the access token in an answer, and its lifetime in seconds. The token is None if there
+    is none."""
     try:
         document = parse(body)
     except Unreadable:
@@ -106,18 +109,19 @@ def _token_of(body: bytes) -> tuple[str | None, float]:
 
 
 PROBE_LIMIT_S: Final = 10.0
-"""Maximum seconds for one probe. A person waits for its result."""
+"""Maximum seconds for probing one address. A person waits for the result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
     """Result of probing one address.
 
-    problem           code of the reason for a missing answer; None if an answer came
-    date              the answer's Date header, to the second; None if absent
-    tls               TLS version; None without TLS, or if the handshake failed
-    tls_problem       why the handshake failed, in the TLS library's words
-    certificate_ends  expiry of the certificate
+    problem  code of the reason for a missing answer; None if an answer came
+    date  time in the answer's Date header, to the second; None if absent
+    tls  version of TLS; None without TLS, or if the handshake failed
+    tls_problem  reason why the handshake failed, in the TLS library's words; None if it did not
+                 fail
+    certificate_ends  expiry of the certificate; None if it was not seen
     """
 
     url: str
@@ -130,7 +134,8 @@ class Probe:
 
 
 async def probe(client: httpx2.AsyncClient, url: str) -> Probe:
-    """Send one GET without credentials, and make a separate TLS handshake for an https address."""
+    """Probe an address with one GET request without credentials. For an https address, also make a
+    separate TLS handshake."""
     version, problem, ends = await _handshake(url)
     answer = await exchange(client, "GET", url, headers={}, limit_s=PROBE_LIMIT_S)
     return Probe(
@@ -145,14 +150,14 @@ async def probe(client: httpx2.AsyncClient, url: str) -> Probe:
 
 
 async def trusted_until(url: str) -> Instant | None:
-    """Return when the certificate of an https address expires; EARLIEST if it is not trusted, None
-    without an answer."""
+    """Return when the certificate of an https address expires. Return EARLIEST if the certificate
+    is not trusted, and None if nothing answers."""
     _, problem, ends = await _handshake(url)
     return ends if problem is None else EARLIEST
 
 
 def date_of(header: str) -> Instant | None:
-    """Parse a Date header (RFC 9110, section 5.6.7), or return None if it is malformed."""
+    """Return the time in a Date header (RFC 9110, section 5.6.7), or None if it is malformed."""
     try:
         found = parsedate_to_datetime(header)
     except (ArithmeticError, ValueError):  # ArithmeticError: the year is far too large

@@ -1,8 +1,9 @@
-"""Questions to a provider about one of its events: requests to hosts that the profile fixes.
+"""Questions to a provider about one of its events. A question is a request to a host that the
+profile fixes.
 
 Only references are taken from an event, never an address. They are percent-encoded into the path or
-the query. Credentials are sent in headers and bodies, because addresses are stored. Leaves out:
-sending.
+the query. Credentials are sent in headers and bodies, because addresses are stored. Other modules
+send the questions.
 """
 
 import base64
@@ -25,7 +26,8 @@ _REFERENCE: Final = re.compile(rf"\{{({'|'.join(REFERENCES)}|credential:[a-z0-9_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One request to the provider. `shown` contains no credential, for display and storage."""
+    """One request to the provider. Its text `shown` contains no credential, so it can be displayed
+    and stored."""
 
     method: str
     url: str
@@ -34,13 +36,13 @@ class Question:
 
     @property
     def shown(self) -> str:
-        """Method and address of the request."""
+        """Method and address of the request, without credentials."""
         return f"{self.method} {self.url}"
 
 
 class Questions:
-    """Questions of a source, compiled once. Raises ConfigurationError for a missing credential, or
-    a credential that no header can hold."""
+    """The questions of a source, compiled once. Creating them raises ConfigurationError if a
+    credential is missing, or if no header can contain it."""
 
     def __init__(
         self, source: str, rule: FetchBackRule, *, environment: str, credentials: Mapping[str, str]
@@ -69,15 +71,14 @@ class Questions:
 
     @property
     def needs_token(self) -> bool:
-        """Return whether an access token must be requested first."""
+        """Return whether an access token must be requested before a question."""
         return self._rule.auth == "oauth"
 
     def about(self, event: Event, *, access_token: str = "") -> Question | None:
-        """Build the question about this event.
+        """Build the question about this event. Return None if a needed reference is missing, or if
+        it would change the question.
 
-        access_token  the access token, if `needs_token`
-
-        Return None if a needed reference is missing, or would change the question.
+        access_token  access token, if `needs_token` is true
         """
         rule = self._rule
         for template in self._urls:  # the first address whose references this event has all
@@ -98,7 +99,7 @@ class Questions:
         return Question(method=rule.method, url=url, headers=headers, body=body)
 
     def token(self) -> Question:
-        """Build the request for an access token: client credentials (RFC 6749, section 4.4)."""
+        """Build the request for an access token by client credentials (RFC 6749, section 4.4)."""
         rule = self._rule
         assert self._token_url is not None
         headers = self._headers()
@@ -130,7 +131,11 @@ class Questions:
         return {name: self._filled(str(text), None, str) for name, text in self._rule.headers}
 
     def _filled(self, template: str, event: Event | None, write: Callable[[str], str]) -> str:
-        """Fill the references into a template. Raises LookupError if a reference is missing."""
+        """Return a template with the event's references and the credentials filled in. Raise
+        LookupError if a reference is missing.
+
+        write  function that encodes each value
+        """
 
         def value_of(match: re.Match[str]) -> str:
             name = match[1]
@@ -146,13 +151,13 @@ class Questions:
 
 
 def credentials_of(rule: FetchBackRule) -> set[str]:
-    """Return the names of all credentials needed to ask the provider."""
+    """Return the names of all credentials that are needed to ask the provider."""
     keys = ("credential", "body", "token_body", "headers")
     return credentials_named({key: getattr(rule, key) for key in keys})
 
 
 def credentials_named(rule: Mapping[str, Any]) -> set[str]:
-    """Return the names of all credentials in a section [fetch_back]."""
+    """Return the names of all credentials that a section [fetch_back] mentions."""
     texts = [rule["body"] or "", rule["token_body"], *(str(text) for _, text in rule["headers"])]
     found = {name for text in texts for name in _REFERENCE.findall(text)}
     named = {name.partition(":")[2] for name in found if name.startswith("credential:")}

@@ -1,7 +1,9 @@
-"""Reads a verified body into events, by a profile's locations, which are compiled once.
+"""Reader of the events in a verified body. It uses the locations that a profile states, compiled
+once.
 
-Leaves out: whether the request is genuine. Events contain no phone number, email address or name of
-the customer, only keyed digests. A number is returned only when a person looks at one delivery.
+The reader does not check whether the request is genuine. Events contain only keyed digests of the
+customer's phone number, email address and name. A phone number is returned only when a person looks
+at one delivery.
 """
 
 import hmac
@@ -34,9 +36,9 @@ from reconcile.money import Money
 
 
 class ClaimWords:
-    """Words of a profile for claims.
+    """Table of a profile's words and the claims that they make.
 
-    otherwise  claim of words that the profile does not list
+    otherwise  claim of a word that the profile does not list
     """
 
     __slots__ = ("_exact", "_otherwise", "_prefixes")
@@ -48,7 +50,7 @@ class ClaimWords:
         self._prefixes = sorted(prefixes, key=lambda each: -len(each[0]))
 
     def meaning(self, word: str) -> ClaimKind:
-        """Return the claim that this word makes about an attempt."""
+        """Return what an event of this kind says of a payment attempt."""
         exact = self._exact.get(word)
         if exact is not None:
             return exact
@@ -59,7 +61,8 @@ class ClaimWords:
 
 
 class KindWords:
-    """Kinds of events in a profile's list. A final `*` matches a prefix."""
+    """Set of kinds of events from a profile's list. A final `*` in the list matches every kind with
+    this beginning."""
 
     __slots__ = ("_beginnings", "_exact")
 
@@ -72,7 +75,7 @@ class KindWords:
 
 
 COVERS_ORDER: Final[frozenset[ClaimKind]] = frozenset({"succeeded", "authorized"})
-"""Claims that are about the whole order's price if they state no amount."""
+"""Claims that concern the order's whole price if they state no amount."""
 
 UNSTATED: Final = "unstated"
 """Environment of an event that does not state one, although the profile has a location for it."""
@@ -80,25 +83,26 @@ UNSTATED: Final = "unstated"
 NO_MEMBERS: Final[Mapping[str, Collection[str]]] = {}
 
 STATES_NO_SUM: Final[frozenset[ClaimKind]] = frozenset({"pending", "unrecognized", "ignored"})
-"""Claims of which no sum of refunds is read. Their effect on the money is unknown or not final."""
+"""Claims for which no sum of refunds is read, because their effect on the money is unknown or not
+final."""
 
 MEANT_AS_STATED: Final[frozenset[ClaimKind]] = frozenset({"unrecognized", "ignored"})
-"""Claims that need no confirmation by the provider, because they change no payment."""
+"""Claims that the provider need not confirm, because they change no payment."""
 
 NAMES_ITS_OWN: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | MEANT_AS_STATED
-"""Claims whose metadata may describe the refund or dispute, and not the payment. Only the account
+"""Claims whose metadata may describe the refund or dispute instead of the payment. Only the account
 shows which shop such an event belongs to."""
 
 _AUTHORIZATION: Final = request.header_values("authorization")
 
 
 MAX_STATED: Final = 500
-"""Maximum number of characters of a fact that is kept. A description of goods may be a paragraph,
-and a longer fact is left out."""
+"""Maximum number of characters of a stated fact. A description of goods may be a paragraph. A
+longer fact is left out."""
 
 
 class ProfileField:
-    """One field of a profile: its locations, and the name that sentences use for it."""
+    """One field of a profile: its locations, and the name by which sentences call it."""
 
     __slots__ = ("_locations", "find", "name")
 
@@ -108,11 +112,13 @@ class ProfileField:
         self.name = fields.plain_name(locations)
 
     def name_in(self, data: fields.EventData) -> str:
-        """Return the field's name in this body: the first location that is present."""
+        """Return the field's name for sentences about this body: the first location that is
+        present."""
         return fields.plain_name(fields.holding(self._locations, data))
 
     def text(self, data: fields.EventData) -> str | None:
-        """Return the field's text, or None if it is absent. Raises Unreadable."""
+        """Return the field's text, or None if it is absent. Raise Unreadable if it is not a valid
+        text."""
         value = self.find(data)
         if value is None:
             return None
@@ -128,10 +134,11 @@ class ProfileField:
         return fields.required_text(value, self.name_in(data))
 
     def description(self, data: fields.EventData) -> str | None:
-        """Return the field as a description for people, with possible phone numbers masked and
-        control characters escaped.
+        """Return the field as a description for people. Possible phone numbers are masked, and
+        control characters are escaped.
 
-        None if there is no text. A damaged description never makes an event unreadable.
+        Return None if there is no text, or if it cannot be read. A damaged description never makes
+        an event unreadable.
         """
         try:
             value = self.find(data)
@@ -143,7 +150,7 @@ class ProfileField:
 
 
 class Price:
-    """One amount of a profile with its currency."""
+    """One amount that a profile describes, with the location of its currency."""
 
     __slots__ = ("_amount", "_currency", "_order_currency", "_read")
 
@@ -160,8 +167,8 @@ class Price:
         self._order_currency = fields.compile_locations(rule.order_currency)
 
     def read(self, data: fields.EventData) -> Money | None:
-        """Return exact money, or None if none is stated. If an amount is inexact, return None and
-        set `data.unclear`. Raises Unreadable."""
+        """Return the exact amount, or None if none is stated. If the amount is inexact, return None
+        and set `data.unclear`. Raise Unreadable if it cannot be read."""
         value = self._amount.find(data)
         if value is None:
             return None
@@ -181,12 +188,11 @@ class Price:
 class ShopMembers:
     """Fields in which a source's events state their account and their shop.
 
-    where      locations of the account
-    accounts   our accounts. If empty, the account is not checked; but with `connected`, any named
-               account belongs to another shop
-    connected  whether events name an account only if it is not the account of the key (see
-               `AccountRule`)
-    only       fields that the shop itself sets, with our values
+    where  locations of the account
+    accounts  our accounts. If this is empty, the account is not checked, except if `connected` is
+              true; then every named account belongs to another shop
+    connected  whether events name an account only if it is not the key's own account
+    only  fields that the shop itself sets, each with our values
     """
 
     __slots__ = ("_account", "_accounts", "_asks_account", "_connected", "_only")
@@ -208,8 +214,8 @@ class ShopMembers:
         ]
 
     def read(self, claim: ClaimKind, data: fields.EventData) -> Shop | None:
-        """Return whether an event names our shop, another shop or no shop; None if the source does
-        not check. Never raises."""
+        """Return whether an event names our shop, another shop or no shop. Return None if the
+        source does not check this. No error is raised."""
         found: list[Shop] = []
         if self._asks_account:
             named = _text_at(self._account, data)
@@ -238,9 +244,9 @@ def _text_at(find: fields.Find, data: fields.EventData) -> str | None:
 class EventReader:
     """Reader of one source's events.
 
-    captures  payment methods that capture by themselves, as the provider names them
-    vouchers  values of the header `authorization` that only the provider sends. If a request has
-              one of them, its unsigned payment method counts
+    captures  payment methods that are captured without a further event, as the provider names them
+    vouchers  values of the header `authorization` that only the provider sends. The unsigned
+              payment method of a request counts only if the request has one of these values
     """
 
     def __init__(
@@ -325,9 +331,9 @@ class EventReader:
         self._ordered = Price(priced, amount=priced.order, currency=priced.order_currency)
 
     def read(self, body: bytes, incoming: request.Incoming, *, digest: str) -> reading.Reading:
-        """Read the events of a body. Raises Unreadable.
+        """Return the events in a body. Raise Unreadable if it cannot be read.
 
-        body  the body, decrypted or unwrapped if its scheme requires that
+        body  the body, decrypted or unwrapped if its scheme requires this
         """
         if body.startswith(reading.TRIAL):
             raise reading.Unreadable(reading.TRIED)
@@ -347,7 +353,8 @@ class EventReader:
         )
 
     def belonging(self, body: bytes, incoming: request.Incoming) -> reading.Belonging:
-        """Read only the account, the shop and the environment of a body. Never raises.
+        """Return only the account, the shop and the environment that a body states. No error is
+        raised.
 
         If the source checks accounts, an unreadable body counts as a body of another account. An
         unreadable environment is reported only by `read`.
@@ -386,7 +393,7 @@ class EventReader:
     ) -> set[str]:
         """Return the orders that a body names at the profile's locations. Numbers count as texts.
 
-        digest  digest of the single event to read; None to read all
+        digest  digest of the single event to read; None to read all events
         """
         try:
             several = self._each(body, incoming)
@@ -403,7 +410,8 @@ class EventReader:
         return found
 
     def phones(self, body: bytes, incoming: request.Incoming) -> list[str]:
-        """Return the customers' phone numbers in a body, as E.164 digits. Raises Unreadable."""
+        """Return the customers' phone numbers in a body, as E.164 digits. Raise Unreadable if the
+        body cannot be read."""
         found = [
             phone_digits(self._phone.find(each), self._country)
             for each in self._each(body, incoming)
@@ -411,8 +419,8 @@ class EventReader:
         return list(dict.fromkeys([digits for digits in found if digits is not None]))
 
     def respond_by(self, body: bytes, incoming: request.Incoming) -> Instant | None:
-        """Return the deadline for answering the dispute in a body; None unless exactly one is
-        stated. Raises Unreadable."""
+        """Return the deadline for answering the dispute in a body. Return None unless exactly one
+        deadline is stated. Raise Unreadable if it cannot be read."""
         stated = [self._respond_by.find(each) for each in self._each(body, incoming)]
         found = {
             self._date(each, self._respond_by.name, self._zone)
@@ -424,12 +432,14 @@ class EventReader:
     def transaction(
         self, body: bytes, incoming: request.Incoming, *, digest: str
     ) -> dict[str, str]:
-        """Return the facts that one event of a body states about its payment.
+        """Return the facts that one event of a body states about its payment. The keys are the
+        facts' names.
 
-        They are the members of [transaction], and the customer's `email`, `name` and `card` (last
-        four digits). Unreadable members are left out. Raises Unreadable for an unreadable body.
+        The facts are the members of the profile's section [transaction], and the customer's
+        `email`, `name` and `card` (last four digits). A fact that cannot be read is left out. Raise
+        Unreadable if the body cannot be read.
 
-        digest  digest of the event, in a body with several events
+        digest  digest of the event to read; needed in a body with several events
         """
         customer, stated = self._profile.customer, self._profile.transaction
         locations = {each.name: getattr(stated, each.name) for each in members_of(stated)}
@@ -538,9 +548,9 @@ class EventReader:
         )
 
     def _captured(self, event: Event, data: fields.EventData) -> bool:
-        """Return whether an authorized payment was certainly captured. Its method must be in
-        CAPTURES. Because the method is not signed, the request must also have a credential of
-        `vouchers`."""
+        """Return whether an authorized payment was certainly captured. The setting CAPTURES must
+        list its method. Because the method is not signed, the request must also have a credential
+        that only the provider sends."""
         given = _AUTHORIZATION(data.incoming.headers)
         if len(given) != 1 or not any(hmac.compare_digest(given[0], v) for v in self._vouchers):
             return False
@@ -631,12 +641,11 @@ class EventReader:
             return self._date(value, self._occurred_at.name_in(data), self._zone)
 
     def _environment_of(self, data: fields.EventData) -> str | None:
-        """Return the environment that an event states. If it states none, return the environment of
-        the source's keys.
+        """Return the environment that an event states, or else the environment of the source's
+        keys.
 
-        Raises Unreadable for an environment that is unknown or cannot be read. An environment that
-        cannot be read counts as not stated if the event's kind is ignored, because it moves no
-        money.
+        Raise Unreadable if the environment is unknown or cannot be read. For an event of an ignored
+        kind, which moves no money, an environment that cannot be read counts as not stated.
         """
         try:
             value = self._environment.find(data)

@@ -1,8 +1,8 @@
-"""A request and its parts that a signature may cover, and the refusal of a request.
+"""A received request with the parts that a signature may cover, and the refusal of a request.
 
-Views of the raw bytes are computed on demand. A body is parsed before verification only if the
-profile signs its members. That parser is strict, and an invalid body has no members. Leaves out:
-verifying.
+Parts are decoded on demand from the raw bytes. A body is parsed before verification only if the
+profile signs members of it. This parser is strict, and an invalid body has no members. Other
+modules verify signatures.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from app.core.reading import Unreadable
 from app.core.strict_json import parse_written
 
 FETCHED: Final = ":fetched"
-"""Name of the first header of a stored answer, by which it is distinguished from a received
-request. Its value is the question's method and address."""
+"""Name of the first header of a stored answer, which distinguishes it from a received request. The
+header's value is the question's method and address."""
 
 
 MAX_FIELDS: Final = 1_000
@@ -34,7 +34,8 @@ Pairs = list[tuple[bytes, bytes]]
 
 
 def parse_pairs(text: bytes) -> Pairs:
-    """Decode every name with its value; empty beyond MAX_FIELDS fields or MAX_FORM_BYTES bytes."""
+    """Return the decoded names and values of a form or query. The list is empty if the text has too
+    many fields or bytes."""
     if len(text) > MAX_FORM_BYTES or text.count(b"&") >= MAX_FIELDS:
         return []
     entries = (entry.partition(b"=") for entry in text.split(b"&") if entry)
@@ -48,12 +49,13 @@ def _decoded(text: bytes) -> bytes:
 
 
 def php_urlencode(value: bytes) -> bytes:
-    """Encode like PHP's `urlencode`: blanks become `+`; letters, digits, `-`, `_` and `.` stay."""
+    """Return the bytes encoded like PHP's `urlencode`. Blanks become `+`; letters, digits, `-`, `_`
+    and `.` stay."""
     return quote_plus(value).replace("~", "%7E").encode("ascii")
 
 
 def write_pairs(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Write `k=v&k=v`, encoded like PHP's `urlencode`."""
+    """Return the pairs as `k=v&k=v`, encoded like PHP's `urlencode`."""
     return b"&".join(php_urlencode(name) + b"=" + php_urlencode(value) for name, value in pairs)
 
 
@@ -63,17 +65,19 @@ be repeated."""
 
 
 def left_out(value: bytes) -> bytes:
-    """Return the placeholder for a header value that is a credential."""
+    """Return the placeholder that is stored instead of a header's value if the value is a
+    credential."""
     return b"(left out, sha256 %b)" % hashlib.sha256(value).hexdigest().encode()
 
 
 class Incoming(NamedTuple):
-    """One HTTP request as received.
+    """One HTTP request as it was received.
 
-    body     the body; empty if it is `oversized`
-    url      the address that the provider was configured to call, with the query
-    source   the name of the source in the address
+    body  the body; empty if it was too large
+    url  address that the provider was configured to call, with the query
+    source  name of the source in the address
     address  the sender's address, as stated by trusted proxies
+    oversized  whether the body was too large
     """
 
     headers: Headers
@@ -88,7 +92,7 @@ class Incoming(NamedTuple):
         """Return the request with a complete URL. If the URL is only a path, `address` is put
         before it.
 
-        address  the scheme and host
+        address  scheme and host
         """
         if not address or not self.url.startswith("/"):
             return self
@@ -101,9 +105,10 @@ _NAME: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,100}")
 def header_values(names: str) -> Callable[[Headers], list[bytes]]:
     """Return a function that returns every value of a header.
 
-    names  the header's name in lower case, or several with commas; the first that is present counts
+    names  the header's name in lower case, or several names with commas; the first that is present
+           counts
 
-    Raises ValueError for any other text.
+    Raise ValueError for any other text.
     """
     for name in names.split(","):
         if not _NAME.fullmatch(name):
@@ -132,8 +137,8 @@ _UNMADE: Final = object()
 class Request:
     """Parts of a request that a signature may cover.
 
-    timestamp  the text as received, never re-formatted
-    secret     text of the tried key, for schemes that sign it
+    timestamp  the timestamp's text as it was received
+    secret  text of the key that is tried, for schemes that sign the key
     """
 
     # Defaults on the class: most requests never set these, and setting them would slow every
@@ -152,7 +157,8 @@ class Request:
 
     @property
     def document(self) -> Any:
-        """JSON of the body, with numbers as written; None if it is no JSON or too large."""
+        """The body's JSON, with numbers as they were written. None if the body is no JSON or too
+        large."""
         if self._document is _UNMADE:
             self._document = None
             text = self.body
@@ -166,21 +172,21 @@ class Request:
 
     @property
     def form(self) -> Pairs:
-        """The body's form fields, decoded, in the order received."""
+        """The decoded form fields in the body, in the order received."""
         if self._form is None:
             self._form = parse_pairs(self.body)
         return self._form
 
     @property
     def query(self) -> Pairs:
-        """The query's fields, decoded, in the order received."""
+        """The decoded fields of the query, in the order received."""
         if self._query is None:
             self._query = parse_pairs(self.query_text)
         return self._query
 
     @property
     def query_text(self) -> bytes:
-        """The query as received, without its `?`."""
+        """The query as it was received, without the question mark."""
         return self.url.partition("#")[0].partition("?")[2].encode("latin-1", "replace")
 
     @property
@@ -192,9 +198,10 @@ class Request:
             return b""
 
     def of_item(self, item: Any, text: bytes) -> Request:
-        """Return the request with only this item as its body.
+        """Return the request with only one item of its body as the body.
 
-        text  the item as written in the body
+        item  the item, parsed
+        text  the item as it is written in the body
         """
         made = Request(self.headers, text, method=self.method, url=self.url)
         made._document = item
@@ -212,11 +219,11 @@ Reason = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One failed check.
+    """One check that a request has failed.
 
-    reason    rejection verdict
-    sentence  explanation for the log, with names of the profile and computed numbers; never text of
-              the request, a secret, or a computed signature
+    reason  verdict of the rejection
+    sentence  explanation for the log. It contains names of the profile and computed numbers, but
+              never text of the request, a secret or a computed signature
     """
 
     reason: Reason

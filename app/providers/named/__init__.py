@@ -1,2 +1,2 @@
-"""Schemes and particulars that need code, one module for each provider (see
-`app.providers.kit`)."""
+"""Signature schemes and other behaviour of providers that need code. Each provider has one module;
+see `app.providers.kit`."""

@@ -1,6 +1,7 @@
-"""Adyen: methods that capture automatically, and the payments of an order that was closed unpaid.
+"""Adyen: payment methods that capture automatically, and the payments of an order that was closed
+unpaid.
 
-Rule: docs.adyen.com, "Capture" and "Webhook structure: ORDER_CLOSED".
+Source: docs.adyen.com, "Capture" and "Webhook structure: ORDER_CLOSED".
 """
 
 import hashlib
@@ -11,7 +12,8 @@ from app.providers import fields, kit, paths
 from reconcile.ledger.events import Event
 
 MOST_PARTS: Final = 50
-"""Maximum payments that one event can list. An order is usually paid in two or three parts."""
+"""Maximum number of payments that one event can list. An order is usually paid in two or three
+parts."""
 
 
 def _method(event: Event, data: fields.EventData) -> object:
@@ -20,8 +22,7 @@ def _method(event: Event, data: fields.EventData) -> object:
 
 def _parts(event: Event, raw: bytes, data: fields.EventData) -> list[tuple[bytes, Event]]:
     """Split an event that closes an underpaid order into one event for each refunded payment. The
-    signature does not cover the list of the payments. The events therefore only put orders on
-    hold."""
+    signature does not cover the list of payments, so these events only put orders on hold."""
     if event.kind != "ORDER_CLOSED:false":
         return [(raw, event)]
     found: list[tuple[bytes, Event]] = []

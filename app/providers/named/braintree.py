@@ -1,9 +1,11 @@
-"""Braintree: a form with a base64 payload of XML, and a signature for each public key.
+"""Braintree: a form with XML in base64, signed for each public key.
 
-The scheme is that of braintree_python, `webhook_notification_gateway.py`. `bt_signature` holds
-`public_key|hex` pairs joined by `&`. Each hex is the HMAC-SHA1 of `bt_payload`, as sent or with a
-newline after it, under the SHA-1 of the private key. The age of a request is not checked, because
-the time in the payload is the event's own, and Braintree repeats a delivery for a day.
+Source: braintree_python, `webhook_notification_gateway.py`. `bt_signature` contains pairs
+`public_key|hex`, joined by `&`. Each hex text is an HMAC-SHA1 whose key is the SHA-1 of the private
+key. The HMAC covers `bt_payload`, as it was sent or with a newline after it.
+
+The age of a request is not checked. The time in the payload is the event's own, and Braintree
+repeats a delivery for a day.
 """
 
 import json
@@ -24,7 +26,8 @@ from reconcile.instants import Instant
 
 
 def xml_to_json(document: bytes) -> bytes:
-    """Convert an XML document to the JSON `{"<root>": …}`. Raises Unreadable without quoting it."""
+    """Return an XML document as JSON, `{"<root>": …}`. Raise Unreadable, without quoting the
+    document, if it cannot be parsed."""
     if document.startswith(TRIAL):
         raise Unreadable(TRIED)
     try:
@@ -62,7 +65,7 @@ def _name(element: ElementTree.Element) -> str:
 
 
 LINE: Final = 76
-"""Number of characters in a line of base64, as Braintree breaks it (MIME)."""
+"""Number of characters in a line of base64, as Braintree breaks lines (MIME)."""
 
 _PAYLOAD = re.compile(r"[A-Za-z0-9+/=\n]+")
 
@@ -82,7 +85,10 @@ _OTHER_SIGNATURE = kit.mismatch(
 
 
 class Braintree(kit.NamedVerifier):
-    """Verifier with the API's private keys. `keys` maps each public key to its private key."""
+    """Verifier with the private keys of Braintree's API.
+
+    keys  private keys. The dictionary's keys are the public keys
+    """
 
     def __init__(self, keys: Mapping[str, HmacKey]) -> None:
         self._keys = keys
@@ -109,7 +115,8 @@ class Braintree(kit.NamedVerifier):
         return None if any(genuine) else _OTHER_SIGNATURE
 
     def payload(self, request: Incoming) -> bytes:
-        """Return the notification as JSON: `{"notification": {"kind": …, "subject": …}}`."""
+        """Return the notification in a request as JSON: `{"notification": {"kind": …, "subject":
+        …}}`."""
         fields = _fields(request.body)
         if fields is None:
             raise Unreadable("the body is not a form with a bt_payload")
@@ -122,7 +129,8 @@ class Braintree(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Wrap `body`, a notification in XML, and sign it for the first public key."""
+        """Build a signed request from a notification in XML. It is signed for the first public
+        key."""
         public, key = next(iter(self._keys.items()))
         digits = kit.to_base64(body).decode()
         payload = "".join(digits[at : at + LINE] + "\n" for at in range(0, len(digits), LINE))
@@ -132,8 +140,8 @@ class Braintree(kit.NamedVerifier):
 
 
 def braintree(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Braintree:
-    """Compile the scheme, without options. The named secrets are private keys. The name of each is
-    its public key."""
+    """Compile the scheme, which has no options. The named secrets are private keys. The name of
+    each is its public key."""
     setup = Setup(source, options, secrets)
     keys = setup.named(_private_key)
     if not secrets.named:
@@ -151,7 +159,8 @@ def _private_key(secret: str) -> HmacKey:
 
 
 def _fields(body: bytes) -> tuple[str, str] | None:
-    """Return bt_signature and bt_payload of a body; None if a field is missing or occurs twice."""
+    """Return the fields bt_signature and bt_payload of a body; None if either is missing or occurs
+    twice."""
     try:
         fields = kit.form_fields(body)
     except ValueError:

@@ -1,8 +1,10 @@
-"""HMAC over a time, a list of header names, their values and the body, as Coinbase CDP signs.
+"""HMAC over a time, a list of header names, the headers' values and the body, as Coinbase CDP
+signs.
 
-Rule: docs.cdp.coinbase.com, "Verify signatures" (the webhooks of Hook0). The header reads
-`t=1728394718,h=content-type x-event-id,v1=<hex>`. v1 is HMAC-SHA256 over `{t}.{h}.{values joined by
-.}.{body}`. v0 is refused, because it does not cover the headers and anyone could exchange them.
+Source: docs.cdp.coinbase.com, "Verify signatures" (the webhooks of Hook0). The header has the form
+`t=1728394718,h=content-type x-event-id,v1=<hex>`. v1 is the HMAC-SHA256 of `{t}.{h}.{values joined
+by .}.{body}`. The older signature v0 is refused, because it does not cover the headers, so that
+anyone could exchange them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +17,8 @@ from app.providers.schemes import HmacKey
 from reconcile.instants import EARLIEST, SECOND, Instant
 
 MAX_DIGITS: Final = 12
-"""Maximum number of digits of the time that a signature states in seconds. Twelve digits suffice
-until the year 33658."""
+"""Maximum number of digits of a signature's time in seconds. Twelve digits suffice until the year
+33658."""
 
 
 MAX_NAMES: Final = 64
@@ -25,7 +27,7 @@ names could produce megabytes of signed content."""
 
 
 class SignatureHeader(NamedTuple):
-    """Parts of the signature header, with the time and header names as received."""
+    """Parts of the signature header. The time and the header names are as they were received."""
 
     time: bytes
     names: bytes
@@ -33,8 +35,11 @@ class SignatureHeader(NamedTuple):
 
 
 class CoveredHeaders(kit.NamedVerifier):
-    """Verifier of signatures that must cover all `required` headers. It accepts several secrets,
-    newest first."""
+    """Verifier of signatures that must cover certain headers. It accepts several secrets, newest
+    first.
+
+    required  names of the headers that a signature must cover
+    """
 
     def __init__(
         self,
@@ -114,8 +119,8 @@ class CoveredHeaders(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a request signed over the required headers: the media type in `content-type`, the
-        event's id in the others."""
+        """Build a request whose signature covers the required headers. The header `content-type`
+        contains the media type, and each other header the event's id."""
         headers = [
             (name, "application/json" if name == "content-type" else event_id)
             for name in self._required
@@ -133,8 +138,9 @@ def covered_headers(
 ) -> CoveredHeaders:
     """Compile the scheme.
 
-    Options: `header` (`x-hook0-signature`), `required` (header names to cover; none), `past_s` and
-    `future_s` (300). Listed secrets: the subscription's secret, used as text.
+    The options are `header` (default `x-hook0-signature`), `required` (names of headers to cover;
+    default none), `past_s` and `future_s` (default 300). The listed secrets are secrets of the
+    subscription, used as text.
     """
     setup = Setup(source, options, secrets)
     header = setup.text("header", "x-hook0-signature")

@@ -1,4 +1,4 @@
-"""Mercado Pago: a notification's id is signed in lower case, or sometimes as it was sent."""
+"""Mercado Pago: the id of a notification is signed in lower case, or sometimes as it was sent."""
 
 from typing import Final
 

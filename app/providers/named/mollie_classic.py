@@ -1,4 +1,5 @@
-"""Mollie: the refunds and chargebacks that an answer embeds (docs.mollie.com, "Get payment")."""
+"""Mollie: the refunds and chargebacks that are contained in an answer (docs.mollie.com, "Get
+payment")."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -14,7 +15,7 @@ _REFUNDED: Final[dict[str | None, StateWord]] = {
     "canceled": "undone",
 }
 """Mollie's words for refunds that were done or undone. A refund with another word, such as
-`queued`, is still pending."""
+`queued`, is pending."""
 
 
 def _listed(answer: Any) -> Iterator[kit.StatedMovement]:

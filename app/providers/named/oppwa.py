@@ -1,9 +1,10 @@
-"""OPPWA (Peach Payments and other gateways of that platform): the body is encrypted, AES-256-GCM.
+"""OPPWA (Peach Payments and other gateways of this platform): the body is encrypted with
+AES-256-GCM.
 
-Rule: the platform's "Webhooks: integration and decryption" page. The key is 64 hex digits. The
-initialization vector and the tag are headers in hex. The body is hex, bare or as the only member
-`encryptedBody` of a JSON object. Decryption proves the sender, because only the two sides have the
-key. The platform signs no time.
+Source: the platform's page "Webhooks: integration and decryption". The key is 64 hex digits. The
+initialization vector and the tag are headers in hex. The body is hex, either alone or as the only
+member `encryptedBody` of a JSON object. Decryption proves the sender, because only the two sides
+have the key. The platform signs no time.
 """
 
 import hmac
@@ -22,7 +23,8 @@ from reconcile.instants import Instant
 
 KEY_BYTES: Final = 32
 TAG_BYTES: Final = 16
-"""Length of the whole tag, which the platform always sends. A shorter tag is easier to guess."""
+"""Length in bytes of the whole tag, which the platform always sends. A shorter tag would be easier
+to guess."""
 IV_BYTES: Final = 12
 
 _WRAPPED = re.compile(rb'\s*\{\s*"encryptedBody"\s*:\s*"([0-9A-Fa-f]*)"\s*\}\s*')
@@ -38,7 +40,7 @@ _MISMATCH = kit.mismatch(
 
 
 class Oppwa(kit.NamedVerifier):
-    """Verifier that decrypts with any of the keys, newest first."""
+    """Verifier that tries to decrypt a request with each of the keys, newest first."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._keys = keys
@@ -78,7 +80,8 @@ class Oppwa(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Encrypt `body` with the newest key. The vector is derived from the id, time and body."""
+        """Build a request whose body is encrypted with the newest key. The initialization vector is
+        derived from the id, the time and the body."""
         key = self._keys[0]
         content = f"{event_id}.{now}.".encode() + body
         nonce = hmac.digest(key, content, "sha256")[:IV_BYTES]
@@ -92,7 +95,8 @@ class Oppwa(kit.NamedVerifier):
 
 
 def oppwa(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Oppwa:
-    """Compile the scheme. It has no options. Listed secrets: the keys, 64 hex digits each."""
+    """Compile the scheme, which has no options. The listed secrets are the keys, 64 hex digits
+    each."""
     setup = Setup(source, options, secrets)
     keys = setup.listed(_key)
     if not secrets.listed:

@@ -1,14 +1,13 @@
-"""PayPal: RSA over `{id}|{time}|{webhook id}|{CRC-32 of the body}`, with the certificate named by
-URL.
+"""PayPal: an RSA signature over `{id}|{time}|{webhook id}|{CRC-32 of the body}`. The request names
+the certificate's URL.
 
-The scheme is that of PayPal-Python-SDK, `paypalrestsdk/notifications.py`, and of PayPal's page
-"Integrate webhooks". Nothing is fetched while a request waits: the operator configures each
-certificate under its URL, and the refusal of an unknown URL says what to add. A certificate must
-name *.paypal.com and be valid when it is used. Each further certificate in its text must have
-issued the one before it.
+Source: PayPal-Python-SDK, `paypalrestsdk/notifications.py`, and PayPal's page "Integrate webhooks".
+No certificate is fetched while a request waits. The operator configures each certificate under its
+URL. If a URL is unknown, the refusal says what to add. A certificate must name *.paypal.com and be
+valid when it is used. Each further certificate in its text must have issued the previous one.
 
 The signature covers only a CRC-32 of the body. By changing four bytes, anybody can give another
-body the same CRC-32. So an event that moves money counts only after the event was fetched from
+body the same CRC-32. An event that moves money therefore counts only after it was fetched from
 PayPal.
 """
 
@@ -36,11 +35,12 @@ HOSTS: Final = (
 )
 DOMAIN: Final = ".paypal.com"
 ALGORITHM: Final = b"SHA256withRSA"
-"""PayPal's name of the algorithm. SHA1withRSA, which its SDK still accepts, is refused."""
+"""PayPal's name of the signature algorithm. SHA1withRSA, which PayPal's SDK still accepts, is
+refused."""
 
 RETRIES_S: Final = 4 * 24 * 3600
-"""Age in seconds up to which a delivery is accepted. PayPal repeats it for three days, and does not
-say whether it then has a new time."""
+"""Maximum age in seconds of an accepted delivery. PayPal repeats a delivery for three days, and
+does not say whether it then has a new time."""
 
 _WEBHOOK_ID, _PRIVATE_KEY = "webhook_id", "private_key"
 
@@ -63,7 +63,7 @@ _OTHER_SIGNATURE = kit.mismatch(
 
 
 class Certificate(NamedTuple):
-    """Key of a configured certificate, and its period of validity, both ends included."""
+    """Key of a configured certificate, with its period of validity. Both ends are included."""
 
     key: AsymmetricKey
     valid_from: Instant
@@ -71,7 +71,7 @@ class Certificate(NamedTuple):
 
 
 class Transmission(NamedTuple):
-    """The five headers of a transmission."""
+    """The five headers in which PayPal states a delivery's signature."""
 
     identity: bytes
     time: bytes
@@ -81,7 +81,8 @@ class Transmission(NamedTuple):
 
 
 class Paypal(kit.NamedVerifier):
-    """Verifier with the configured certificates, which signs with a private key."""
+    """Verifier with the configured certificates. It can also sign if a private key is
+    configured."""
 
     def __init__(
         self,
@@ -155,7 +156,7 @@ class Paypal(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Sign under the first configured certificate URL."""
+        """Build a request that is signed under the URL of the first configured certificate."""
         if self._private_key is None:
             raise ConfigurationError([f"signing needs the named secret {_PRIVATE_KEY}"])
         time = format_instant(now - now % SECOND)
@@ -171,9 +172,10 @@ class Paypal(kit.NamedVerifier):
 
 
 def paypal(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Paypal:
-    """Compile the scheme. Options: `hosts`, `past_s` (4 days), `future_s` (300).
+    """Compile the scheme.
 
-    Named secrets: `webhook_id`, `private_key` for signing, and each certificate under its URL. A
+    The options are `hosts`, `past_s` (default 4 days) and `future_s` (default 300). The named
+    secrets are `webhook_id`, `private_key` for signing, and each certificate under its URL. A
     certificate is PEM text, which may be followed by the other certificates of its chain.
     """
     setup = Setup(source, options, secrets)

@@ -1,9 +1,9 @@
-"""Plaid: a JSON Web Token with a claim that is the body's digest (ES256, key by id).
+"""Plaid: a JSON Web Token in ES256 that contains the body's digest. The token names its key by id.
 
-Rule: plaid.com/docs, "Verify webhooks". Each key is the JWK that Plaid's
-/webhook_verification_key/get returns for its id. Nothing is fetched while a request waits; the
-refusal of an unknown id says what to add. Any algorithm but ES256, including `none`, is refused
-before a key is looked up.
+Source: plaid.com/docs, "Verify webhooks". Each key is the JWK that Plaid's
+/webhook_verification_key/get returns for its id. Nothing is fetched while a request waits. If an id
+is unknown, the refusal says what to add. Every other algorithm, including `none`, is refused before
+a key is looked up.
 """
 
 import json
@@ -38,14 +38,17 @@ _OTHER_BODY = kit.mismatch(f"The body's SHA-256 does not match the token's {_BOD
 
 
 class JsonWebKey(NamedTuple):
-    """Configured key. `expires_at` is None until Plaid expires it."""
+    """A configured key.
+
+    expires_at  time at which Plaid expires the key; None if it does not expire
+    """
 
     pair: KeyPair
     expires_at: Instant | None
 
 
 class Plaid(kit.NamedVerifier):
-    """Verifier with the key that the token names."""
+    """Verifier that uses the key named by the token."""
 
     def __init__(self, keys: Mapping[str, JsonWebKey], *, age: kit.AgeLimit) -> None:
         self._keys = keys
@@ -90,7 +93,7 @@ class Plaid(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Sign with the first key whose private half is configured."""
+        """Build a request that is signed with the first key whose private half is configured."""
         for identity, key in self._keys.items():
             if key.pair.private is not None:
                 claims = {"iat": now // SECOND, _BODY_DIGEST: sha256(body).hexdigest()}
@@ -105,9 +108,10 @@ class Plaid(kit.NamedVerifier):
 
 
 def plaid(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Plaid:
-    """Compile the scheme. Options: `past_s` and `future_s` (300).
+    """Compile the scheme.
 
-    Named secrets: each JWK, as JSON, by its key id.
+    The options are `past_s` and `future_s` (default 300). The named secrets are JWKs in JSON. The
+    name of each is its key id.
     """
     setup = Setup(source, options, secrets)
     age = setup.age("The token's iat")

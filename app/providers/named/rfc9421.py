@@ -1,8 +1,8 @@
 """HTTP Message Signatures (RFC 9421) over a Content-Digest (RFC 9530), as pawaPay signs.
 
 The RFC leaves the clock, the keys and the required components to each application (section 3.2.1).
-A body is refused unless its digest is covered and matches, whatever else is signed. If a request
-has several labelled signatures, one acceptable signature is enough.
+A body is refused unless a signed digest matches it, whatever else is signed. If a request has
+several labelled signatures, one acceptable signature is enough.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,25 +28,26 @@ SIGNATURE_INPUT: Final = "signature-input"
 SIGNATURE: Final = "signature"
 
 _NO_URL = "https://unknown.invalid/"
-"""Address that is used if a request's address is unknown. It allows signatures that do not cover
-the address to be verified."""
+"""Address to use if a request's address is unknown. Signatures that do not cover the address can
+then be verified."""
 
 
 class Claim(NamedTuple):
-    """One labelled signature as the request states it."""
+    """One labelled signature, as the request states it."""
 
     components: list[Item]
     parameters: Mapping[str, Any]
     signature: bytes
 
     def covers(self, names: Iterable[str]) -> bool:
-        """Return whether each component is covered completely, without parameters."""
+        """Return whether the signature covers each of these components as a whole, without
+        parameters."""
         return set(names) <= {item.value for item in self.components if not item.params}
 
 
 def stated_claims(headers: Headers) -> list[Claim]:
-    """Return the signature of each label that both Signature-Input and Signature have, in order.
-    Raises ValueError if one of these headers is no dictionary of RFC 9651."""
+    """Return the signature of each label that is in both Signature-Input and Signature, in the
+    order of the labels. Raise ValueError if a header is no dictionary of RFC 9651."""
     inputs, signatures = _dictionary(headers, SIGNATURE_INPUT), _dictionary(headers, SIGNATURE)
     claims = []
     for label, (covered, parameters) in inputs.items():
@@ -73,9 +74,10 @@ def _refuse_repeat(_key: str, _context: str) -> None:
 def signature_base(
     request: Incoming, components: list[Item], parameters: Mapping[str, Any]
 ) -> tuple[bytes, str]:
-    """Return the signed text (section 2.5), and the list of components at its end.
+    """Return the text that is signed (RFC 9421, section 2.5), and the list of components at its
+    end.
 
-    Raises ValueError for a component that is unknown, absent, repeated or not plain ASCII.
+    Raise ValueError if a component is unknown, absent, repeated or not plain ASCII.
     """
     try:
         resolver = HTTPSignatureComponentResolver(_Message(request))  # type: ignore[no-untyped-call]
@@ -104,8 +106,8 @@ def signature_base(
 
 
 def is_digest_of(headers: Headers, body: bytes) -> bool:
-    """Return whether every digest in Content-Digest matches the body. An unknown algorithm does not
-    match."""
+    """Return whether every digest in Content-Digest matches the body. A digest with an unknown
+    algorithm does not match."""
     value = b", ".join(value for name, value in headers if name == CONTENT_DIGEST.encode())
     try:
         ContentDigest.verify(value, body)
@@ -124,8 +126,8 @@ class _Message:
 
 
 class _Lines:
-    """Headers in which a name may occur several times. A mapping would keep only one of its
-    values."""
+    """Headers in which a name may occur several times. A mapping would keep only one value of a
+    name."""
 
     def __init__(self, lines: list[tuple[str, str]]) -> None:
         self._lines = lines
@@ -147,23 +149,23 @@ ECDSA: Final[Mapping[str, Mapping[str, str]]] = {
     "raw": SCHEMES,
     "der": {**SCHEMES, "ecdsa-p256-sha256": "ecdsa-p256-sha256"},
 }
-"""Algorithms by the format of an ECDSA signature. In `raw`, the numbers r and s are side by side,
-as RFC 9421 requires. In `der`, they are encoded in DER."""
+"""Names of the ECDSA algorithms for each format of a signature. In `raw`, the numbers r and s stand
+side by side, as RFC 9421 requires. In `der`, they are encoded in DER."""
 
 EITHER: Final = "either"
 """Value of the option `ecdsa` that accepts both formats, which pawaPay needs. Signing then uses
 DER."""
 
 SHARED: Final = "hmac:"
-"""Prefix by which a shared secret is recognized. Without a prefix, somebody could enter a public
-key and have it used as a shared secret."""
+"""Prefix by which a shared secret is recognized. Without it, a public key that was entered by
+mistake would be used as a shared secret."""
 
 LABEL: Final = "sig1"
 
 MAX_LABELS: Final = 8
 MAX_COMPONENTS: Final = 64
-"""Maximum number of components in all signatures of a request. They take time before anything is
-verified. A usual request has six."""
+"""Maximum number of components in all signatures of a request. Components take time before anything
+is verified. A usual request has six."""
 
 Keys = Mapping[str, Key]
 
@@ -190,10 +192,10 @@ _EXPIRED = Refusal("timestamp_too_old", "The signature's own expires has passed.
 
 
 class Rfc9421(kit.NamedVerifier):
-    """Verifier with the key that a signature names.
+    """Verifier that uses the key named by a signature.
 
     required  components that a signature must cover besides the body's digest
-    tag       the application's tag; empty to accept any
+    tag  the application's tag that a signature must state; "" to accept any tag
     """
 
     def __init__(
@@ -262,7 +264,8 @@ class Rfc9421(kit.NamedVerifier):
         return self._age.check(created, now)
 
     def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
-        """Sign with the first key, over the required components and the digest."""
+        """Build a request that is signed with the first key, over the required components and the
+        body's digest."""
         made = {
             CONTENT_DIGEST: ContentDigest.create(body),
             "content-type": "application/json",
@@ -289,9 +292,10 @@ class Rfc9421(kit.NamedVerifier):
 def rfc9421(source: str, options: Mapping[str, object], secrets: Secrets) -> Rfc9421:
     """Compile the scheme.
 
-    Options, with defaults in brackets: `required` (`content-digest`), `algorithms` (all), `ecdsa`
-    (`raw`; also `der`, `either`), `tag` (any), `past_s` and `future_s` (300). Named secrets, by
-    keyid: a public key in PEM or as a JWK, or a shared secret as `hmac:` and base64.
+    The options are `required` (default `content-digest`), `algorithms` (default all), `ecdsa`
+    (`raw`, `der` or `either`; default `raw`), `tag` (default any), `past_s` and `future_s` (default
+    300). The name of each named secret is its keyid. A secret is a public key in PEM or as a JWK,
+    or a shared secret as `hmac:` and base64.
     """
     setup = Setup(source, options, secrets)
     required = setup.texts("required", (CONTENT_DIGEST,))
@@ -335,7 +339,7 @@ def _shared_key(secret: str) -> Keys:
 
 
 class _Either:
-    """Key that accepts ECDSA signatures in raw and in DER form."""
+    """Key that accepts ECDSA signatures in both formats, raw and DER."""
 
     secret = b""
 

@@ -1,11 +1,11 @@
 """Twilio: HMAC over the full URL and the sorted form, or over a URL that contains the body's
 digest.
 
-The scheme is that of twilio-python, `twilio.request_validator`, and of Twilio's page "Webhooks
-security". The listed secrets are auth tokens (HMAC-SHA1). Named secrets are shared keys by their id
-(HMAC-SHA256). A request names one of them in the header X-Twilio-Webhooks-Signature-Settings, which
-is not signed. Each algorithm has its own keys, so this header cannot choose a weaker algorithm for
-a key. Twilio signs no time.
+Source: twilio-python, `twilio.request_validator`, and Twilio's page "Webhooks security". The listed
+secrets are auth tokens (HMAC-SHA1). The named secrets are shared keys, named by their ids
+(HMAC-SHA256). A request names a shared key in the header X-Twilio-Webhooks-Signature-Settings,
+which is not signed. Each algorithm has its own keys, so this header cannot choose a weaker
+algorithm for a key. Twilio signs no time.
 """
 
 import re
@@ -45,8 +45,7 @@ _OTHER_SIGNATURE = kit.mismatch(
 
 
 class Twilio(kit.NamedVerifier):
-    """Verifier with auth tokens and shared keys. The docstring of the module describes the
-    scheme."""
+    """Verifier with auth tokens and shared keys. The module's docstring describes the scheme."""
 
     def __init__(self, tokens: Sequence[HmacKey], shared: Mapping[str, HmacKey]) -> None:
         self._tokens = tokens
@@ -93,7 +92,8 @@ class Twilio(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a signed request: JSON if the body begins with `{` or `[`, else a form."""
+        """Build a signed request. The body is sent as JSON if it begins with `{` or `[`, and
+        otherwise as a form."""
         headers = [("i-twilio-idempotency-token", event_id)]
         if body[:1] in (b"{", b"["):
             url += f"{'&' if '?' in url else '?'}{BODY_DIGEST}={sha256(body).hexdigest()}"
@@ -112,7 +112,8 @@ class Twilio(kit.NamedVerifier):
 
 
 def twilio(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Twilio:
-    """Compile the scheme, without options. Listed secrets: auth tokens; named: keys by id."""
+    """Compile the scheme, which has no options. The listed secrets are auth tokens. The named
+    secrets are shared keys, named by their ids."""
     setup = Setup(source, options, secrets)
     tokens = setup.listed(lambda secret: HmacKey(text_secret(secret), algorithm="sha1"))
     shared = setup.named(lambda secret: HmacKey(text_secret(secret), algorithm="sha256"))
@@ -138,7 +139,8 @@ def _covered_fields(request: Incoming) -> list[tuple[str, str]]:
 
 
 def _contents(url: str, fields: Sequence[tuple[str, str]]) -> set[bytes]:
-    """Return the signed contents for the URL with and without a port. Twilio may sign either."""
+    """Return every content that may be signed. The URL may be signed with or without a port,
+    because Twilio does both."""
     match = _URL.fullmatch(url)
     if match is None:
         return {_content(url, fields)}
