@@ -1,7 +1,7 @@
-"""Money as whole minor units of one currency. No floats, no rounding, no conversion.
+"""Money as whole minor units of one currency, without floats, rounding or conversion.
 
-Leaves out: how a provider writes an amount. The profile decides whether digits are major or minor
-units, and calls `from_major` or `Money` with the exact value.
+A provider's profile decides whether digits are major or minor units, and calls `from_major` or
+`Money` with the exact value.
 """
 
 from dataclasses import dataclass
@@ -35,24 +35,24 @@ _BY_EXPONENT: Final[dict[int, str]] = {
 EXPONENTS: Final[dict[str, int]] = {
     code: exponent for exponent, codes in _BY_EXPONENT.items() for code in codes.split()
 }
-"""Number of decimals of each currency, by ISO 4217 code."""
+"""Number of decimals of each currency. The keys are ISO 4217 codes."""
 
 MAX_MINOR: Final = 2**63 - 1
-"""Largest number of minor units: a signed 64-bit integer, which both databases hold exactly."""
+"""Maximum number of minor units: a signed 64-bit integer, which both databases hold exactly."""
 
 _EXACT: Final = Context(prec=128, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact, InvalidOperation])
-"""Arithmetic that raises instead of rounding."""
+"""Decimal arithmetic that raises an error instead of rounding."""
 
 _TOO_LONG: Final = 19
-"""Number of digits before the decimal point of scaled amounts that do not fit in 64 bits."""
+"""Number of digits before the decimal point above which scaled amounts do not fit in 64 bits."""
 
 
 class MoneyError(ValueError):
-    """An amount that its currency cannot express exactly. The message is one sentence."""
+    """Error for an amount or currency that is invalid. The message is one sentence."""
 
 
 class InexactAmount(MoneyError):
-    """An amount with more non-zero decimals than its currency has."""
+    """Error for an amount with more non-zero decimals than its currency has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +68,12 @@ class Money:
 
 
 def is_currency(value: object) -> bool:
-    """Return whether a value is an ISO 4217 code with minor units."""
+    """Check whether a value is an ISO 4217 currency code with minor units."""
     return isinstance(value, str) and value in EXPONENTS
 
 
 def exponent_of(currency: str) -> int:
-    """Return the number of decimals of a currency (ISO 4217). Raises MoneyError if unknown."""
+    """Return the number of decimals of an ISO 4217 currency. Raises MoneyError if it is unknown."""
     exponent = EXPONENTS.get(currency)
     if exponent is None:
         upper = currency[:8].upper()
@@ -85,7 +85,8 @@ def exponent_of(currency: str) -> int:
 
 
 def money(minor: int, currency: str) -> Money:
-    """Return an amount. Raises MoneyError beyond 64 bits or for an unknown currency code."""
+    """Return an amount of money. Raises MoneyError beyond 64 bits or for an unknown currency
+    code."""
     exponent_of(currency)
     if not -MAX_MINOR - 1 <= minor <= MAX_MINOR:
         raise MoneyError("the amount does not fit in 64 bits of minor units")
@@ -93,7 +94,7 @@ def money(minor: int, currency: str) -> Money:
 
 
 def from_major(amount: Decimal | int | str, currency: str) -> Money:
-    """Convert an amount in major units, such as Decimal("1500.00"), exactly. Never round.
+    """Convert an amount in major units exactly, such as Decimal("1500.00"). Nothing is rounded.
 
     Trailing zeros do not count as decimals: 10900.0 is whole in any currency. Raises InexactAmount
     if the amount has more decimals than the currency. Raises MoneyError if the amount is not finite
@@ -119,18 +120,19 @@ def from_major(amount: Decimal | int | str, currency: str) -> Money:
 
 
 def split_minor(minor: int, exponent: int) -> tuple[str, str, str]:
-    """Return sign, whole units and decimals as text: (-150005, 2) gives ("-", "1500", "05")."""
+    """Return the sign, whole units and decimals of an amount as text: (-150005, 2) gives ("-",
+    "1500", "05")."""
     digits = str(abs(minor)).rjust(exponent + 1, "0")
     cut = len(digits) - exponent
     return "-" if minor < 0 else "", digits[:cut], digits[cut:]
 
 
 def to_json(amount: Money) -> MoneyDocument:
-    """Return `{"amount": "1500.00", "currency": "KES"}`, in major units."""
+    """Return an amount as JSON in major units: `{"amount": "1500.00", "currency": "KES"}`."""
     return {"amount": major_text(amount), "currency": amount.currency}
 
 
 def major_text(amount: Money) -> str:
-    """Return the amount in major units with the currency's number of decimals: `1500.00`."""
+    """Return an amount in major units with the currency's number of decimals, such as `1500.00`."""
     sign, whole, decimals = split_minor(amount.minor, exponent_of(amount.currency))
     return f"{sign}{whole}.{decimals}" if decimals else sign + whole

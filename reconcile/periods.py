@@ -1,7 +1,7 @@
 """Calendar days and months as periods in a time zone.
 
 `2026-10` runs from its first microsecond to the first microsecond of November. If clocks change, a
-day has 23 or 25 hours. Leaves out: the choice of the zone.
+day has 23 or 25 hours.
 """
 
 import re
@@ -12,16 +12,17 @@ from typing import Final
 from reconcile.instants import EARLIEST, LATEST, Instant, instant_of, moment_of
 
 _NAME = re.compile(r"(?!9999-12)(19[7-9]\d|[2-9]\d{3})-(0[1-9]|1[0-2])", re.ASCII)
-"""Pattern of a month's name. December 9999 is excluded, because it ends after LATEST."""
+"""Pattern of a month's name. December 9999 is excluded, because it ends after the last valid
+instant."""
 _DAY = re.compile(r"(?:19[7-9]\d|[2-9]\d{3})-\d\d-\d\d", re.ASCII)
 _ONE_DAY: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Month:
-    """One calendar month.
+    """One calendar month in a time zone.
 
-    zone    the name of its time zone
+    zone    the name of the time zone
     bounds  the first microsecond of the month and of the next month; None for a month in UTC
     """
 
@@ -46,7 +47,7 @@ class Month:
 
     @property
     def is_of_utc(self) -> bool:
-        """Return whether this is a month of UTC: zone, start and end are those of UTC."""
+        """Check whether the month's zone, start and end are those of UTC."""
         plain = Month(year=self.year, number=self.number)
         return (self.zone, self.start, self.end) == (plain.zone, plain.start, plain.end)
 
@@ -57,7 +58,10 @@ class Month:
 
 
 def month_named(name: str) -> Month:
-    """Parse `2026-10` as a month in UTC. Raises ValueError, with a sentence, for any other text."""
+    """Parse a name such as `2026-10` as a month in UTC.
+
+    Raises ValueError, with a sentence, for any other text.
+    """
     match = _NAME.fullmatch(name)
     if match is None:
         raise ValueError("a period is a month, such as 2026-10")
@@ -76,7 +80,7 @@ def _month_start(year: int, number: int, zone: tzinfo) -> Instant:
 
 
 class Calendar:
-    """Calendar of days and months in one zone, where some months may be closed.
+    """Calendar of days and months in one time zone, where some months may be closed.
 
     The first open month begins where the last closed month ended, in that month's zone. So months
     neither overlap nor leave a gap.
@@ -90,7 +94,7 @@ class Calendar:
         return str(self.zone)
 
     def day(self, text: str) -> tuple[Instant, Instant]:
-        """Return the start of the day `2026-10-12` and of the day after.
+        """Return the start of a day such as `2026-10-12`, and the start of the next day.
 
         Raises ValueError, with a sentence, unless the text is a day of 1970 to 9999.
         """
@@ -101,7 +105,7 @@ class Calendar:
         return begin, LATEST if day == date.max else _midnight(day + _ONE_DAY, self.zone)
 
     def day_of(self, instant: Instant) -> str:
-        """Return the day of an instant, such as `2026-10-12`."""
+        """Return the day of an instant in the calendar's zone, such as `2026-10-12`."""
         return self._date(instant).isoformat()
 
     def next_day(self, instant: Instant, *, days: int = 1) -> Instant:
@@ -109,12 +113,12 @@ class Calendar:
         return _midnight(self._date(instant) + days * _ONE_DAY, self.zone)
 
     def next_month(self, instant: Instant) -> Instant:
-        """Return the start of the calendar month after the instant's month."""
+        """Return the start of the calendar month after the month of the instant."""
         day = self._date(instant)
         return _month_start(day.year, day.month + 1, self.zone)
 
     def month(self, name: str) -> Month:
-        """Return an open month by its name. Raises ValueError, with a sentence, for any other
+        """Return the open month with this name. Raises ValueError, with a sentence, for any other
         text."""
         plain = month_named(name)
         start = _month_start(plain.year, plain.number, self.zone)
@@ -125,10 +129,10 @@ class Calendar:
         return plain if month.is_of_utc else month
 
     def month_at(self, instant: Instant) -> Month:
-        """Return the open month of an instant. Raises ValueError for a closed month.
+        """Return the open month of an instant. Raises ValueError if the month is closed.
 
-        The bounds of a closed month are stored in its closing, because they may be in another time
-        zone.
+        The bounds of a closed month are stored with its closing, because they may be in another
+        time zone.
         """
         closed = self._closed
         month = self.month(self.day_of(instant)[:7])

@@ -1,8 +1,7 @@
 """Count rows twice: all rows as they are read, and the rows of each bucket as they are decided.
-Also merge the three sorted streams of rows.
 
 The two counts are independent, so they agree only if every row was put into exactly one bucket.
-Leaves out: the equations between the counts (`control`).
+This module also merges the three sorted streams of rows.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from reconcile.matching.rows import BookRow, StatementRow, TakingRow
 COUNT, SUM, FEE, NET = range(4)
 
 Sums = list[int]
-"""Four numbers at the indexes COUNT, SUM, FEE and NET."""
+"""Number of rows, sum, fee and net, in this order."""
 
 
 class Sheet(dict[str, Sums]):
-    """Sums by currency."""
+    """Counts and sums of rows for each currency."""
 
     def __missing__(self, currency: str) -> Sums:
         self[currency] = sums = [0, 0, 0, 0]
@@ -34,8 +33,10 @@ class Sheet(dict[str, Sums]):
 
 
 class Unsettled(NamedTuple):
-    """Captures that no statement line settles, of one source, one currency and one age. The age is
-    in whole days."""
+    """Captures of one source, currency and age that no statement line settles.
+
+    The age is in whole days.
+    """
 
     source: str
     currency: str
@@ -45,13 +46,12 @@ class Unsettled(NamedTuple):
 
 
 class Tally:
-    """Counts of one matching or of a part of it, and its decisions until `take_decisions` returns
-    them.
+    """Counts of one matching, or of a part of it, and its matches and breaks until they are taken.
 
-    plain      counts of plain orders that agree with the book, and of their book lines
-    settled    counts of plain captures with their statement line
-    unsettled  captures that no statement line settles yet, by source, currency and age in whole
-               days
+    plain      counts of ordinary orders that agree with the book, and of their book lines
+    settled    counts of ordinary captures with their statement line
+    unsettled  captures that no statement line settles yet. The keys are source, currency and age in
+               whole days
     """
 
     def __init__(self, home: str) -> None:
@@ -73,7 +73,7 @@ class Tally:
     # --- as they are read: in batches, column by column, because every row passes here
 
     def takings(self, rows: Iterable[TakingRow]) -> Iterator[TakingRow]:
-        """Yield the rows unchanged, and count them."""
+        """Yield the orders' rows unchanged, and count them."""
         return chain.from_iterable(map(self._read_takings, _batches(rows)))
 
     def _read_takings(self, rows: list[TakingRow]) -> list[TakingRow]:
@@ -153,7 +153,7 @@ class Tally:
         return found
 
     def report(self, decision: Decision) -> None:
-        """Store a decision for `take_decisions`. If it is a break, count it."""
+        """Store a match or break until `take_decisions` returns it. Breaks are also counted."""
         if isinstance(decision, Break):
             money = decision.money
             sums = self.breaks.setdefault((decision.cause, money.currency), [0, 0, 0, 0])
@@ -161,7 +161,7 @@ class Tally:
         self._decisions.append(decision)
 
     def take_decisions(self) -> list[Decision]:
-        """Return the decisions reported since the last call."""
+        """Return the matches and breaks that were reported since the last call."""
         if not self._decisions:
             return _NOTHING
         decisions, self._decisions = self._decisions, []
@@ -215,9 +215,9 @@ class Tally:
 
 
 class KeepingTally(Tally):
-    """A tally that also keeps the rows of one bucket, to show them.
+    """Counts of a matching that also keeps the rows of one bucket, so that they can be shown.
 
-    rows  the first rows that were placed, at most `most`
+    rows  the first `most` rows that were put into the bucket
     """
 
     def __init__(self, home: str, *, side: Side, bucket: Bucket, currency: str, most: int) -> None:
@@ -307,12 +307,14 @@ _NO_BOOK: Final = BookRow(END, "", "", "order", 0, "")
 _NO_LINE: Final = StatementRow(END, "", None, None, "fee", "", 0, 0, 0)
 
 MOST_AT_ONCE: Final = 10_000
-"""Maximum number of rows of one stream and key in a group. If a wrong column was mapped as the key,
-many rows have an equal key."""
+"""Maximum number of rows of one stream that a group may have.
+
+Many rows have an equal key if a wrong column was mapped as the key.
+"""
 
 
 class Group(NamedTuple):
-    """The rows of one key."""
+    """All rows of the three streams that have one key."""
 
     key: str
     takings: list[TakingRow]
@@ -321,12 +323,13 @@ class Group(NamedTuple):
 
 
 class Plain(NamedTuple):
-    """The sheets and functions that count plain orders which agree with the book.
+    """Where ordinary orders that agree with the book are counted.
 
-    agreed     sheet in which book and ledger lines are counted
-    settled    sheet in which statement lines are counted
-    fee_fits   whether a line's fee is the expected one, or none is expected
-    unsettled  called with a plain order whose capture has no statement line
+    agreed     sums in which book and ledger lines are counted
+    settled    sums in which statement lines are counted
+    fee_fits   tells whether a line's fee is the expected fee, or no fee is expected; None if no fee
+               is expected at all
+    unsettled  called with an ordinary order whose capture has no statement line
     """
 
     agreed: Sheet
@@ -342,11 +345,12 @@ def merge(
     *,
     plain: Plain | None,
 ) -> Iterator[Group]:
-    """Merge three sorted streams by key, and yield the rows of every key that needs a closer look.
-    Raises ValueError for an unsorted stream.
+    """Merge three streams by key, and yield the rows of every key that needs a closer look.
 
-    plain  counters of plain orders that agree with the book. Such orders are not yielded. None to
-           yield every key
+    Raises ValueError if a stream is not sorted by key.
+
+    plain  where ordinary orders that agree with the book are counted, instead of being yielded.
+           None to yield every key
     """
     fast = plain is not None
     agreed, settled, fee_fits, unsettled = plain or Plain(Sheet(), Sheet(), None, lambda _: None)

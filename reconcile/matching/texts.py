@@ -1,7 +1,6 @@
-"""References in free text, such as the texts of a bank line.
+"""Find references in free text, such as the texts of a bank line.
 
-Leaves out: which object a reference belongs to. The texts hold personal data, so this module
-returns only keys.
+The texts hold personal data, so only match keys are returned.
 """
 
 import re
@@ -11,26 +10,31 @@ from typing import Final
 from reconcile.matching.books import match_key
 
 SHORTEST: Final = 4
-"""Minimum length of a reference that is searched for in texts; SHORTEST_DIGITS if it has only
-digits. Shorter references occur by chance, for example as years and amounts."""
+"""Minimum length of a reference that is searched for in texts, unless it has only digits.
+
+Shorter references occur by chance, for example as years and amounts.
+"""
 
 SHORTEST_DIGITS: Final = 6
 
 WORDS_OF_ONE: Final = 3
-"""Maximum number of words that are joined into one reference, because banks break references with
-line ends."""
+"""Maximum number of words that are joined into one reference.
+
+Words are joined because banks break references with line ends.
+"""
 
 MOST_WORDS: Final = 200
-"""Maximum number of words of a text that are examined. MT940 has about sixty."""
+"""Maximum number of words of a text that are examined. A text in MT940 has about sixty."""
 
 _WORD: Final = re.compile(r"[^\s,;:/+?()\[\]'\"|=*<>]+")
 
 _AROUND: Final = ",;:/+?()[]'\"|=*<>.#"
-"""Characters that can surround a reference. They can also be part of one, as in `PO/2026/11`."""
+"""Characters that can surround a reference. They can also be part of a reference, as in
+`PO/2026/11`."""
 
 
 def named_in(texts: Iterable[str | None]) -> set[str]:
-    """Return the keys (`match_key`) of all references that these texts may contain."""
+    """Return the match keys of all references that the texts may contain."""
     found: set[str] = set()
     for text in texts:
         if not text:
@@ -51,14 +55,13 @@ _DATE: Final = re.compile(
     rf"{_MONTH}([-./]?){_DAY}\3{_YEAR}",
     re.ASCII,
 )
-"""Pattern of a date with a four-digit year."""
 
 
 def telling(key: str) -> bool:
-    """Return whether a payout's key can be searched for in bank texts.
+    """Check whether a payout's match key can be searched for in bank texts.
 
-    It cannot if it is short, because it may occur by chance, or if it is a date, because dates
-    occur in many texts.
+    A short key cannot, because it may occur by chance. A date cannot, because dates occur in many
+    texts.
     """
     least = SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST
     return len(key) >= least and not _DATE.fullmatch(key)
@@ -68,8 +71,10 @@ _NUMBER: Final = re.compile(r"(?<![0-9])[0-9]{4,18}$", re.ASCII)
 
 
 def order_names(reference: str) -> set[str]:
-    """Return the keys by which a text may name an order: for `#10740` and `ORD-10740`, also
-    10740."""
+    """Return the match keys by which a text may name an order.
+
+    For `#10740` and `ORD-10740`, these include 10740.
+    """
     key = match_key(reference)
     names = {key, key.lstrip("#")}
     if (number := _NUMBER.search(key)) is not None:

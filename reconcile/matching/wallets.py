@@ -1,7 +1,7 @@
-"""Check that the balance of each wallet follows from its movements, and find movements that lack
-their other side.
+"""Check that the balance of each wallet follows from its movements of money.
 
-Leaves out: reading rows, and matching withdrawals with bank lines (`bank`).
+A wallet is a provider account whose statement states a running balance. Withdrawals are matched
+with bank lines in `bank`.
 
     1 balances   opening + movements = stated balance, for each wallet
     2 transfers  both sides of a transfer between wallets of one source add up to zero
@@ -31,9 +31,10 @@ from reconcile.money import Money
 
 
 class WalletRow(NamedTuple):
-    """One line of a statement that changes the balance of a wallet.
+    """One statement line that changes the balance of a wallet.
 
     reference  reference of the payment, transfer or hold
+    net        change of the balance in minor units
     balance    stated balance after this line; None if there is none
     """
 
@@ -58,22 +59,29 @@ _FLOWS: Final[dict[StatementKind, WalletFlow]] = {
     "release": "held",
     "disbursement": "disbursed",
 }
-"""Flow of each kind of line. All other kinds belong to the flow `settled`."""
+"""Kind of movement that each kind of statement line belongs to. All other kinds belong to
+`settled`."""
 
 HELD_BACK: Final = "Held"
-"""Name of the wallet for money that a provider holds back. Holds move money into it, and releases
-move it out."""
+"""Name of the wallet for money that a provider holds back.
+
+Holds move money into this wallet, and releases move it out.
+"""
 
 APART_MOST: Final[Duration] = DAY
-"""Longest time between the two sides of a transfer whose references differ."""
+"""Maximum time between the two sides of a transfer whose references differ."""
 
 PAST_LEAST, PAST_MOST = 5, 13
-"""Minimum and maximum number of past withdrawals from which the next one is predicted. Older
-withdrawals are ignored, because their intervals may differ."""
+"""Minimum and maximum number of past withdrawals from which the next withdrawal is predicted.
+
+Older withdrawals are ignored, because their intervals may differ.
+"""
 
 GRACE: Final[Duration] = DAY
-"""Time added to the longest interval between withdrawals before the next one counts as late. It
-allows for a holiday."""
+"""Time added to the longest interval between withdrawals before the next withdrawal counts as late.
+
+It allows for a holiday.
+"""
 
 MOST: Final = 1_000_000
 """Maximum number of transfers and holds that are paired. Each takes about 250 bytes of memory."""
@@ -85,11 +93,11 @@ class WalletSums:
 
     opening      stated balance at the start of the period. If no balance is stated, the sum of all
                  earlier movements
-    settled      money that came from or went to payments, as a net sum
-    withdrawn    money that came from or went to the bank, as a net sum
-    transferred  money that came from or went to other wallets or currencies, as a net sum
-    held         money that was released or put on hold, as a net sum
-    disbursed    money that came from or went to other people, as a net sum
+    settled      net sum of the money from and to payments
+    withdrawn    net sum of the money from and to the bank
+    transferred  net sum of the money from and to other wallets or currencies
+    held         net sum of the money that was released or put on hold
+    disbursed    net sum of the money from and to other people
     stated       stated balance at the end of the period; None if no balance is stated
     since        date of the oldest hold that is not released; only for sums of held money
     """
@@ -118,9 +126,9 @@ class WalletSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalletOpening:
-    """The balance of a wallet before the first line that states a balance.
+    """Balance of a wallet before the first line that states a balance.
 
-    line_id  id of that line
+    line_id  id of the line that states a balance first
     """
 
     source: str
@@ -132,8 +140,9 @@ class WalletOpening:
 
 
 def due_after(paid: Sequence[Instant]) -> Instant | None:
-    """Return the instant after which the next payout is late. Return None if payouts are irregular,
-    that is, if their longest interval is over twice the usual interval.
+    """Return when the next payout is late; None if the payouts are irregular.
+
+    Payouts are irregular if their longest interval is over twice the usual interval.
 
     paid  times of the earlier payouts, sorted
     """
@@ -163,7 +172,8 @@ class Wallets:
         as_of: Instant,
         coverage: Coverage,
     ) -> None:
-        """Check the wallets. Raises ValueError for more transfers or holds than MOST."""
+        """Check the wallets. Raises ValueError if there are too many transfers and holds to
+        pair."""
         self._covered = {each.name: each.spans for each in coverage.statements}
         self._period = period or Period()
         self._until = as_of if self._period.until is None else min(as_of, self._period.until)
@@ -181,8 +191,11 @@ class Wallets:
     def _balance(
         self, source: str, wallet: str, currency: str, rows: Iterable[WalletRow]
     ) -> WalletSums:
-        """Add up a wallet's movements. Stated balances are checked once for all rows of one
-        instant, because the order of these rows is not known."""
+        """Add up the movements of a wallet.
+
+        Stated balances are checked once for all rows of one instant, because the order of these
+        rows is not known.
+        """
         start = self._period.since
         stated, opening = None, None
         last: WalletRow | None = None
@@ -274,9 +287,11 @@ class Wallets:
     def _stated_after(
         self, rows: Sequence[WalletRow], before: int | None, *, after: WalletRow | None
     ) -> int | None:
-        """Return the balance after the rows of one instant, and report it if it is wrong. `before`
-        is the balance before these rows, or None if unknown. `after` is the row that precedes them,
-        perhaps in another file."""
+        """Return the wallet's balance after the rows of one instant, and report it if it is wrong.
+
+        before  balance before these rows; None if unknown
+        after   row that precedes these rows, perhaps in another file
+        """
         stating = [(row.balance, row.net) for row in rows if row.balance is not None]
         if not stating:
             return before
@@ -408,7 +423,8 @@ class Wallets:
         yield from self._breaks
 
     def control(self, as_of: Instant) -> Control:
-        """Return the ties of the wallets whose statement states a balance, and the breaks."""
+        """Return the breaks, and the computed and stated balances of wallets with a stated
+        balance."""
         return Control(
             as_of=as_of,
             breaks=break_totals(self._breaks),

@@ -1,1 +1,2 @@
-"""Computes the report of a period, its journal, and what prevents closing the period."""
+"""Compute the report of a period, its journal, and the reasons why the period cannot be closed
+yet."""

@@ -1,8 +1,7 @@
-"""Adjusting entries: changes to closed months, posted in the first open month.
+"""Compute adjusting entries: changes to closed months, which are posted in the first open month.
 
-Leaves out: where journals are stored. The journal of a closed month never changes. Evidence that
-arrives later can still change what the month's journal would be. So three sets of transactions are
-compared over all closed months:
+The journal of a closed month never changes. Evidence that arrives later can still change what the
+month's journal would be. So three sets of transactions are compared over all closed months:
 
     fresh      the transactions as computed now
     frozen     the transactions in the stored journals, including their adjusting entries
@@ -106,8 +105,11 @@ _REVERSED: Final = "reversed: "
 
 
 def _reversed(transaction: Transaction) -> Transaction:
-    """Return a transaction with opposite postings. Its description says that it is reversed. If the
-    transaction is a reversal itself, it gets the original description."""
+    """Return the transaction with opposite postings, and say in its description that it is
+    reversed.
+
+    If the transaction is a reversal itself, it gets the original description.
+    """
     what = transaction.what
     done = what.removeprefix(_REVERSED)
     return replace(
@@ -122,8 +124,10 @@ CITED: Final = 20
 
 
 class AdjustedMoney:
-    """Amount that adjusting entries move, by closed month and currency. It is the sum of all
-    accounts with a debit balance."""
+    """Amount that adjusting entries move, for each closed month and currency.
+
+    The amount is the sum of all accounts with a debit balance.
+    """
 
     def __init__(self) -> None:
         self._accounts = Counter[tuple[str, str, Role, str]]()
@@ -131,7 +135,7 @@ class AdjustedMoney:
         self._at: Instant | None = None
 
     def add(self, transaction: Transaction) -> None:
-        """Add a transaction. Ignore it if it is not an adjusting entry."""
+        """Add the money of a transaction, unless it is not an adjusting entry."""
         adjusts, currency = transaction.adjusts, transaction.currency
         if adjusts is None:
             return
@@ -149,10 +153,11 @@ class AdjustedMoney:
         return found
 
     def breaks(self, limits: Mapping[str, int]) -> Iterator[Break]:
-        """Yield a break for each closed month and currency whose amount exceeds its limit in minor
-        units.
+        """Yield a break for each closed month and currency whose adjusted amount exceeds its limit.
 
         Currencies without a limit, or with a limit of 0, are skipped.
+
+        limits  limit in minor units for each currency
         """
         for (period, currency), minor in sorted(self.sums().items()):
             limit = limits.get(currency, 0)
@@ -190,7 +195,8 @@ def transaction_document(transaction: Transaction) -> dict[str, Any]:
 
 
 def transaction_of(document: Mapping[str, Any]) -> Transaction:
-    """Parse a transaction. Raises KeyError, TypeError or ValueError if the document is invalid."""
+    """Parse a transaction from JSON values. Raises KeyError, TypeError or ValueError if they are
+    invalid."""
     adjusts = document["adjusts"]
     names = [each.name for each in fields(Adjusts)]
     return Transaction(

@@ -1,10 +1,8 @@
-"""Record of a closed month. It states what was reported, on what evidence, by which rules, and who
-closed it.
+"""Record of a closed month: what was reported, on what evidence, by which rules, and by whom.
 
-Leaves out: reading evidence and printing. A closing is written once. Closings and reopenings form a
-chain: each contains the digest of the previous one, so a change to any of them is detected. A
-reopened month is closed again as its next version. A closing covers only evidence that became known
-after the previous month was closed.
+A closing is written once. Closings and reopenings form a chain: each contains the digest of the
+previous record, so a change to any of them is detected. A reopened month is closed again as its
+next version. A closing covers only evidence that became known after the previous month was closed.
 """
 
 from collections import Counter
@@ -40,20 +38,20 @@ from reconcile.reporting.report import (
 from reconcile.reporting.words import AGE_WORDS
 
 SHOWN: Final = 12
-"""Number of hex digits of a digest that are shown. They are enough to tell some hundred closings
+"""Number of hex digits of a digest that are shown. They suffice to tell some hundred closings
 apart."""
 
 Name = tuple[str, str, str, str]
-"""Identity of a figure: its table, currency, row and sum. The currency may be empty."""
+"""Name of a figure: its table, currency, row and sum. The currency may be empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One sum of a report, in minor units of `currency`, and the `count` of items in the sum.
+    """One sum of a report, in minor units of `currency`, and the number of items in it.
 
     table  the table of the report
     line   the row of the table: an outcome, a flow or a cause
-    what   name of the sum, such as `captured`; empty if the row has only one
+    what   name of the sum, such as `captured`; empty if the row has only one sum
     """
 
     table: str
@@ -65,7 +63,7 @@ class Figure:
 
     @property
     def name(self) -> Name:
-        """Return the figure's identity: table, currency, row and sum."""
+        """Return the name of the figure: table, currency, row and sum."""
         return (self.table, self.currency, self.line, self.what)
 
     def document(self) -> list[Any]:
@@ -73,7 +71,7 @@ class Figure:
 
 
 def figure_of(document: list[Any]) -> Figure:
-    """Parse the result of `Figure.document`."""
+    """Parse a figure from the list that `Figure.document` returns."""
     table, currency, line, what, count, total = document
     return Figure(table=table, currency=currency, line=line, what=what, count=count, sum=total)
 
@@ -100,8 +98,10 @@ def difference(then: Iterable[Figure], now: Iterable[Figure]) -> tuple[Figure, .
 
 
 def _rows(report: PeriodReport) -> Iterator[Figure]:
-    """Yield the figures of a report. The ages of breaks are left out, so that a break does not
-    count as changed when it grows older."""
+    """Yield the figures of a report.
+
+    The ages of breaks are left out, so that a break does not count as changed when it grows older.
+    """
     for step in report.flow:
         yield _figure("flow", step.currency, step.step, "", step.count, step.sum)
     for orders in report.control:
@@ -136,7 +136,7 @@ def _figure(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedMonth:
-    """The reported figures of a closed month.
+    """Figures of a closed month, as they were reported.
 
     original  figures as reported when the month was closed
     closing   digest of the month's closing
@@ -150,7 +150,7 @@ class ClosedMonth:
 
 
 def adjustments(stated: ClosedMonth, now: Iterable[Figure]) -> tuple[AdjustmentRow, ...]:
-    """Return a row for each figure of a closed month that differs now and was not yet reported.
+    """Return a row for each figure of a closed month that has changed and was not yet reported.
 
     stated  the closed month as reported
     now     the present figures of the month
@@ -174,13 +174,13 @@ def adjustments(stated: ClosedMonth, now: Iterable[Figure]) -> tuple[AdjustmentR
 
 
 def change_in(row: AdjustmentRow) -> Figure:
-    """Return the change that an adjustment states, as a figure of its month."""
+    """Return the change that an adjustment row states, as a figure of its month."""
     table, line, *what = row.figure.split("/")
     return _figure(table, row.currency, line, "".join(what), row.count_change, row.sum_change)
 
 
 FORM: Final = 3
-"""Version of the documents' format. Increase it if the format changes."""
+"""Version of the stored documents' format. Increase it if the format changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +198,8 @@ class EvidenceDigest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Print:
-    """SHA-256 and length of the report or journal in one output format, at closing."""
+    """SHA-256 and length of the report or journal in one output format, when the month was
+    closed."""
 
     format: str
     sha256: str
@@ -215,11 +216,11 @@ class Adjusted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closing:
-    """One closed month.
+    """Closing of one month, with its figures and its evidence.
 
     version      number of the closing: 1, or one more than the closing that was reopened
-    known_after  `as_of` of the previous month's closing; 0 for the first closing. All evidence of
-                 this closing became known after that instant
+    known_after  instant for which the previous month was closed; 0 for the first closing. All
+                 evidence of this closing became known after that instant
     before       digest of the previous closing or reopening; None for the first closing
     by           name of the person who closed the month
     role         role of the person who closed the month
@@ -255,12 +256,12 @@ class Closing:
 
     @property
     def digest(self) -> str:
-        """Return `sha256:…` of the whole document."""
+        """Return the SHA-256 of the whole closing document, as `sha256:…`."""
         return fingerprint(closing_document(self))
 
     @property
     def history(self) -> str:
-        """Return `sha256:…` of the digests of all evidence of this closing."""
+        """Return the SHA-256 of the digests of all evidence of this closing, as `sha256:…`."""
         return fingerprint(_evidence_document(self))
 
 
@@ -295,7 +296,7 @@ class Reopening:
 
     @property
     def digest(self) -> str:
-        """Return `sha256:…` of the whole document."""
+        """Return the SHA-256 of the whole reopening document, as `sha256:…`."""
         return fingerprint(self.document())
 
 
@@ -396,8 +397,8 @@ def closing_of(document: Mapping[str, Any]) -> Closing:
 
 
 def first_difference(then: Iterable[EvidenceDigest], now: Iterable[EvidenceDigest]) -> str | None:
-    """Return a sentence about the first day and part whose evidence changed; None if nothing
-    changed."""
+    """Return a sentence about the first day and kind of rows whose evidence changed; None if none
+    did."""
     before = {(each.day, each.part): each for each in then}
     after = {(each.day, each.part): each for each in now}
     for day, part in sorted(before.keys() | after.keys()):
@@ -450,11 +451,11 @@ CONDITIONS: Final[Mapping[BlockerCode, str]] = {
     "report lists them.",
     "ties": "All control sums of the month's report agree.",
 }
-"""Conditions for closing a month, in display order."""
+"""Conditions for closing a month, in the order in which they are displayed."""
 
 UNCONDITIONAL: Final[frozenset[BlockerCode]] = frozenset({"too_early", "unread"})
-"""Conditions that no exception can replace. The month's figures are not known until these
-conditions are met."""
+"""Conditions that no exception can replace, because the month's figures are unknown until they are
+met."""
 
 ACCEPTED: Final = "accepted"
 
@@ -464,7 +465,7 @@ NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """Reason why a month cannot be closed, with a sentence on what to do.
+    """Reason why a month cannot be closed yet, with a sentence on what to do.
 
     cause  cause of the breaks; None if the reason is not about breaks
     about  another subject of the reason, such as a source
@@ -478,8 +479,10 @@ class Blocker:
 
     @property
     def line(self) -> str:
-        """Return the name under which a person makes an exception for this blocker, such as
-        `pending` or `coverage:shop`."""
+        """Return the name by which a person makes an exception for this blocker.
+
+        Examples are `pending` and `coverage:shop`.
+        """
         about = self.cause or self.about
         return self.code if about is None else f"{self.code}:{about}"
 
@@ -487,11 +490,10 @@ class Blocker:
 def closing_lines(
     against: Iterable[Blocker],
 ) -> Iterator[tuple[str, str, Blocker | None]]:
-    """Yield name, sentence and blocker for each condition of closing. The blocker is None if the
-    condition is met.
+    """Yield each condition of closing: its name, a sentence, and the blocker or None if it is met.
 
-    If a condition of UNCONDITIONAL is not met, only blockers are yielded: the other conditions
-    cannot be checked yet.
+    If a condition of UNCONDITIONAL is not met, only blockers are yielded, because the other
+    conditions cannot be checked yet.
     """
     found = tuple(against)
     unknown = any(each.code in UNCONDITIONAL for each in found)
@@ -505,8 +507,8 @@ def closing_lines(
 def excepted(
     found: Iterable[Blocker], reasons: Mapping[str, str]
 ) -> tuple[tuple[Blocker, ...], tuple[ExceptionRow, ...]]:
-    """Return the blockers without an exception, and a row with the reason for each blocker that has
-    one."""
+    """Return the blockers without an exception, and a row with the reason for each excepted
+    blocker."""
     every = tuple(found)
     made = [e for e in every if e.line in reasons and e.code not in UNCONDITIONAL]
     rows = [
@@ -517,8 +519,10 @@ def excepted(
 
 
 def too_early(month: Month, *, now: Instant, margin_days: int) -> Iterator[Blocker]:
-    """Yield a blocker if fewer than `margin_days` have passed since the month's end. Late evidence
-    may still arrive during these days."""
+    """Yield a blocker if fewer than `margin_days` days have passed since the month's end.
+
+    Late evidence may still arrive during these days.
+    """
     opens = month.end + margin_days * DAY
     if now < opens:
         yield Blocker(
@@ -531,7 +535,10 @@ def too_early(month: Month, *, now: Instant, margin_days: int) -> Iterator[Block
 
 
 def unread(behind_s: int) -> Blocker:
-    """Return the blocker for unread deliveries, the oldest of them `behind_s` seconds old."""
+    """Return the blocker for deliveries that have not been read yet.
+
+    behind_s  age of the oldest such delivery, in seconds
+    """
     return Blocker(
         code="unread",
         sentence=f"Accepted deliveries up to {format_duration(behind_s * SECOND)} old have not "
@@ -541,10 +548,11 @@ def unread(behind_s: int) -> Blocker:
 
 
 def unasked(names: Sequence[str], *, then: bool = False) -> Iterator[Blocker]:
-    """Yield a blocker for payments whose state the provider did not confirm.
+    """Yield a blocker for payments whose state the provider has not confirmed.
 
-    then  whether the month is closed as of a past instant, for which the provider can no longer be
-          asked
+    names  the payments
+    then   whether the month is closed as of a past instant, for which the provider can no longer be
+           asked
     """
     if names:
         shown, more = ", ".join(names[:NAMED]), " …" if len(names) > NAMED else ""
@@ -575,7 +583,7 @@ def not_kept(count: int) -> Iterator[Blocker]:
 
 
 def lost_in_gap(gap: str, *, since: Instant, until: Instant, lost: int | None) -> Blocker:
-    """Return the blocker for a gap in the data of the month that a person has accepted.
+    """Return the blocker for an accepted gap in the data of the month.
 
     gap   id of the gap
     lost  number of lost deliveries; None if unknown
@@ -592,8 +600,10 @@ def lost_in_gap(gap: str, *, since: Instant, until: Instant, lost: int | None) -
 
 
 def in_report(report: PeriodReport) -> Iterator[Blocker]:
-    """Yield the blockers that the report itself shows, such as failed ties, breaks and pending
-    orders."""
+    """Yield the blockers that the report itself shows.
+
+    Examples are totals that do not agree, breaks and pending orders.
+    """
     for tie in report.ties:
         if not tie.holds:
             yield Blocker(
@@ -697,15 +707,16 @@ def _coverage(report: PeriodReport) -> Iterator[Blocker]:
 
 
 _FARTHEST: Final = 14 * HOUR
-"""Largest offset from UTC. A coverage gap can be explained by a time zone only if it is not
-longer."""
+"""Largest offset from UTC. A longer gap in the coverage cannot be explained by a time zone."""
 
 
 def _of_another_zone(
     own: Sequence[CoverageRow], *, start: Instant, end: Instant
 ) -> tuple[str, str]:
     """Return a sentence which says that a gap is due to another time zone, and the files to import.
-    The sentence is empty if no time zone explains the gap."""
+
+    The sentence is empty if no time zone explains the gap.
+    """
     (since, until), found = (own[0].since, own[-1].until), list[tuple[str, str]]()
     if len(own) > 1 or since is None or until is None:
         return "", "the other days"
@@ -762,13 +773,13 @@ def evidence_blockers(
     genuine: int,
     gaps: Iterable[Blocker] = (),
 ) -> Iterator[Blocker]:
-    """Yield blockers for deliveries that are in no figure of the report.
+    """Yield the blockers for deliveries that are in no figure of the report.
 
     unreadable  number of messages that a person must look at
     lost        number of unsigned requests that were not stored, because of a limit
     not_ours    number of deliveries set aside because they belong to another shop
     genuine     number of rejected deliveries that would be accepted now
-    gaps        blockers from `lost_in_gap`
+    gaps        blockers for accepted gaps
     """
     if unreadable:
         yield Blocker(
@@ -791,7 +802,7 @@ def evidence_blockers(
 
 
 def rejected(count: int) -> Iterator[Blocker]:
-    """Yield a blocker for `count` rejected deliveries that would be accepted now."""
+    """Yield a blocker for rejected deliveries that would be accepted now."""
     if count:
         yield Blocker(
             code="rejected",

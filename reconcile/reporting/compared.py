@@ -1,7 +1,4 @@
-"""Coverage rows of a report: which days of the period the imported files cover.
-
-Leaves out: reading the coverage of files, and wording it.
-"""
+"""Coverage rows of a report, which say what days of the period the imported files cover."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal
@@ -16,9 +13,10 @@ _KINDS: Final[tuple[Literal["statement", "bank", "book"], ...]] = ("statement", 
 def coverage_rows(
     coverage: Coverage, *, captures: Mapping[str, int], start: Instant, end: Instant
 ) -> tuple[CoverageRow, ...]:
-    """Return coverage rows for each source or its wallets, each bank account and each order book.
+    """Return the coverage rows of a report, for sources or their wallets, bank accounts and order
+    books.
 
-    captures  number of payments of the period by source. Every source in it gets a row
+    captures  number of payments of the period for each source. Every source in it gets a row
     """
     with_wallets = {each.name for each in coverage.wallets}
     sources = [each for each in coverage.statements if each.name not in with_wallets]

@@ -1,9 +1,10 @@
-"""Types of a report's input, such as one order or one break. Also decides whether the money of each
-statement line is in a wallet, in transit or in the bank.
+"""Types of a report's input, such as one order or one break.
 
-Leaves out: collecting the input, and matching (`matching.bank`). The caller passes every order,
-line and break once, in any order. If bank files show when a line's money arrived, the money is in
-transit from the statement's date until its arrival.
+The caller passes every order, line and break once, in any order.
+
+This module also decides whether the money of each statement line is in a wallet, in transit or in
+the bank. If bank files show when the money arrived, it is in transit from the statement's date
+until its arrival.
 """
 
 from collections.abc import Iterable, Iterator, Set
@@ -30,7 +31,8 @@ class OrderSeen:
     """One order with its statement lines.
 
     taking  ledger line of the order; None for statement lines without an order
-    shared  whether another order has an equal key, so that the lines may belong to the other order
+    shared  whether another order has an equal match key, so that the lines may belong to the other
+            order
     """
 
     taking: LedgerLine | None
@@ -54,6 +56,7 @@ class ChangeSeen:
 
     at       when the last revision in the period was published
     before   last outcome published before the period
+    after    last outcome published in the period
     because  sentences of the last revision
     """
 
@@ -65,7 +68,8 @@ class ChangeSeen:
 
 
 def merged(takings: Iterable[LedgerLine], rows: Iterable[StatementRow]) -> Iterator[OrderSeen]:
-    """Merge ledger lines and statement lines. Both streams must be sorted by key."""
+    """Merge ledger lines and statement lines into orders. Both streams must be sorted by match
+    key."""
     orders = groupby(takings, key=lambda taking: taking.key)
     lines = groupby(rows, key=lambda row: row.key)
     order, line = next(orders, None), next(lines, None)
@@ -83,8 +87,11 @@ def merged(takings: Iterable[LedgerLine], rows: Iterable[StatementRow]) -> Itera
 
 
 def _together(takings: list[LedgerLine], rows: list[StatementRow]) -> Iterator[OrderSeen]:
-    """Divide statement lines among orders that share a key. A line goes to the order with its
-    payment, else to the order that it names, else to the first order."""
+    """Divide statement lines among orders that have one match key.
+
+    A line goes to the order with its payment, else to the order that it names, else to the first
+    order.
+    """
     shares: list[list[StatementLine]] = [[] for _ in takings]
     for row in rows:
         paid = [n for n, t in enumerate(takings) if row.payment in [p for _, p in t.payments]]
@@ -129,7 +136,8 @@ class SettledLine:
     """Statement line and the movements in the ledger that it settles.
 
     fresh            movements in `taken` that no earlier line settles, not even in part
-    gross, fee, net  positive if the line increases the merchant's balance (see `signed`)
+    gross, fee, net  positive if the line increases the merchant's balance, except that a fee
+                     charged is positive
     exchanged        whether the line settles its movement in another currency
     """
 
@@ -143,11 +151,11 @@ class SettledLine:
 
 
 def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[SettledLine, ...]:
-    """Return every line of the order with the movements that it settles.
+    """Return every statement line of the order with the movements that it settles.
 
-    A line settles movements of its payment that no earlier line settles: a movement of the same
+    A line settles movements of its payment that no earlier line settles: a movement with an equal
     amount, or all movements if their sum is that amount, or the first movement. If every movement
-    is settled already, the line settles a further part of one.
+    is settled already, the line settles a further part of one movement.
 
     strange  ids of lines for which the matching found no movement
     """
@@ -187,11 +195,11 @@ def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[Settle
 
 
 Abroad = list[tuple[tuple[Taken, ...], list[StatementLine]]]
-"""Pairs of movements and the lines that settle them in another currency."""
+"""Pairs of movements and the statement lines that settle them in another currency."""
 
 
 def settled_abroad(seen: OrderSeen) -> Abroad:
-    """Return the captures settled in another currency, with the lines that settle them."""
+    """Return the captures that were settled in another currency, with their statement lines."""
     if seen.taking is None or seen.shared:
         return []
     captures = [each for each in seen.taking.taken if each.kind == "captured"]
@@ -199,7 +207,7 @@ def settled_abroad(seen: OrderSeen) -> Abroad:
 
 
 def taken_abroad(seen: OrderSeen) -> Abroad:
-    """Return the refunds settled in another currency, with the lines that settle them."""
+    """Return the refunds that were settled in another currency, with their statement lines."""
     if seen.taking is None or seen.shared:
         return []
     returns = [each for each in seen.taking.taken if each.kind != "captured"]
@@ -211,8 +219,11 @@ def taken_abroad(seen: OrderSeen) -> Abroad:
 def _beside(
     line: StatementLine, left: list[Taken], claimed: list[Taken], gross: int
 ) -> tuple[tuple[Taken, ...], tuple[Taken, ...]]:
-    """Return two groups of movements that a line settles: those that no earlier line settles, and
-    all of them."""
+    """Return two groups of movements that a line settles: the newly settled movements, and all
+    movements.
+
+    A movement is newly settled if no earlier line settles it.
+    """
     kinds = [_SETTLES[line.kind]]
     if line.kind == "payment" and gross < 0:
         kinds.insert(0, _SETTLES["refund"])
@@ -239,8 +250,11 @@ def _fits(line: StatementLine, taken: Taken, kinds: tuple[EntryKind, ...]) -> bo
 
 
 def signed(line: StatementLine) -> tuple[int, int, int]:
-    """Return gross, fee and net, positive if they increase the merchant's balance. A fee line has
-    gross 0."""
+    """Return the gross, fee and net of a line, with gross and net positive if they increase the
+    balance.
+
+    A fee that is charged is positive. A fee line has gross 0.
+    """
     if line.kind == "fee":
         return 0, -line.net, line.net
     gross = balance_of(line)
@@ -250,7 +264,7 @@ def signed(line: StatementLine) -> tuple[int, int, int]:
 _UNBOOKED: Final[frozenset[Bucket]] = frozenset({"bank_line_unknown", "awaiting_statement"})
 
 Key = tuple[str, str | None, str]
-"""Source, payout and currency."""
+"""Source, payout and currency of a transfer to the bank."""
 
 
 def key_of(payout: Payout) -> Key:
@@ -258,7 +272,7 @@ def key_of(payout: Payout) -> Key:
 
 
 def stays_in_wallet(line: StatementLine, withdrawn: Set[Key]) -> bool:
-    """Return whether a line's money goes into a wallet, and not directly to the bank.
+    """Check whether a line's money goes into a wallet, and not directly to the bank.
 
     If the line names a payout, that payout must be a separate withdrawal.
 
@@ -269,7 +283,7 @@ def stays_in_wallet(line: StatementLine, withdrawn: Set[Key]) -> bool:
 
 
 class BankView:
-    """Result of matching with the bank, indexed by the payouts that statement lines name."""
+    """Result of matching with the bank, for lookups by the payouts that statement lines name."""
 
     def __init__(self, leg: BankLeg) -> None:
         self.links = leg.links
@@ -302,14 +316,15 @@ class BankView:
         return self._flows.get((line.source, line.payout, line.currency), "not_in_bank")
 
     def on_its_way(self, line: StatementLine) -> bool:
-        """Return whether bank files show the date on which the money of a line arrived."""
+        """Check whether bank files show the date on which the money of a line arrived."""
         return (line.source, line.payout, line.currency) in self._covered
 
     def differing(self, *, start: Instant, end: Instant) -> Iterator[Money]:
         """Yield, for each transfer of the period, the amount paid out minus the amount that the
         bank booked.
 
-        Withdrawals are left out, because their lines were settled into a wallet.
+        Only transfers within one currency whose amounts differ are yielded. Withdrawals are left
+        out, because their lines were settled into a wallet.
         """
         for link in self.links:
             if any(payout.withdrawn for payout in link.payouts):

@@ -1,10 +1,10 @@
 """Journal of a period: the money of payments as double-entry transactions.
 
-Leaves out: account names and file formats. Every transaction has one currency, and its postings add
-up to zero. Sales are not in this journal. The merchant's own books post them against the
-receivable.
+Every transaction has one currency, and its postings add up to zero. Sales are normally not in this
+journal, because the merchant's own books post sales against the receivable.
 
-The transactions below name the accounts that are debited (+) and credited (-), and the date:
+For each kind of transaction, the list names the accounts that are debited (+) and credited (-), and
+the date:
 
 captured
     clearing +, receivable -, on the provider's date. Money on top of the price is posted to
@@ -55,8 +55,8 @@ written off
 taken back
     clearing +, write_offs -, when later evidence closes the break, or changes its money
 
-With `revenue_at="fulfilment"` this is a journal of sales as well. For an order that is not
-fulfilled yet, `deposits` replaces the receivable and disputes:
+With the setting `revenue_at="fulfilment"`, the journal posts sales as well. For an order that is
+not fulfilled yet, the account `deposits` replaces the receivable and disputes:
 
 fulfilled
     deposits +, sales -, on the day of fulfilment, for everything captured so far
@@ -68,9 +68,9 @@ refunded
 If a tax rate is given, the tax contained in sales and refunds is posted to `taxes` instead.
 
 The balance of clearing is money that is not settled yet, and money that the provider holds back or
-carries to a later payout. It includes the money that breaks leave (`Break.left`). The balance of
-in_transit is money that is not in the bank yet, and money that breaks of payouts and bank lines
-leave.
+carries to a later payout. It includes the money that breaks leave unsettled. The balance of
+in_transit is money that is not in the bank yet. It includes the money that breaks of payouts and
+bank lines leave unsettled.
 """
 
 from collections import Counter
@@ -135,8 +135,10 @@ Role = Literal[
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 EXCHANGED: Final = "exchanged"
-"""Value of `what` in the two transactions of an exchange. They are adjacent, and each is in its own
-currency."""
+"""Description of the two transactions of an exchange.
+
+The two transactions are adjacent, and each is in its own currency.
+"""
 
 _OTHER_SIDE: Final[dict[EntryKind, Role]] = {
     "captured": "receivable",
@@ -201,7 +203,7 @@ class Adjusts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """One movement of money.
+    """One movement of money in the journal. Its postings add up to zero.
 
     what     description for people: `captured`, `settled payment`, `written off: not_settled`
     method   the payment method that the statement names
@@ -236,13 +238,14 @@ def transactions(
     revenue: Revenue | None = None,
     withdrawn: Set[Key] = frozenset(),
 ) -> Iterator[Transaction]:
-    """Yield one order's transactions dated from `start` to before `end`.
+    """Yield one order's transactions dated from `start` to just before `end`.
 
     bank       result of matching with the bank; None if all settled money counts as in the bank
     rates      expected exchange rates
+    suspense   payments that are or were unallocated. The keys are source and reference. Their
+               transactions come from `of_suspense`
+    revenue    how sales are posted; None if the journal has only payments
     withdrawn  payouts that are withdrawals from a wallet
-    suspense   payments that are or were unallocated, by source and reference. Their transactions
-               come from `of_suspense`
     """
     order = None if seen.taking is None else seen.taking.order
     methods = {line.payment: line.method for line in seen.lines if line.details is not None}
@@ -321,8 +324,11 @@ def _earned(
     deposits: Mapping[str, int],
     suspense: Mapping[tuple[str, str], Suspended],
 ) -> Iterator[tuple[Instant, str, Money, tuple[str, ...]]]:
-    """Yield the deposits that become sales. They do so when the order is fulfilled, or when the
-    payment is assigned to the order, if that is later."""
+    """Yield the deposits that become sales.
+
+    A deposit becomes a sale when the order is fulfilled. If its payment is assigned to the order
+    later, it becomes a sale then.
+    """
     known = dict.fromkeys([(taken.source, taken.payment) for taken in taking.taken])
     placed = [
         step
@@ -385,8 +391,12 @@ def _of_other_shop(line: StatementLine, suspense: Mapping[tuple[str, str], Suspe
 
 
 def _on_top(whole: LedgerLine) -> dict[int, dict[Role, int]]:
-    """Return the money on top by role, for each index of a movement in `taken`. Money that came in
-    is negative, and money that went back is positive."""
+    """Return the money on top of the price for each account role, for each movement that has such
+    money.
+
+    The keys are indexes of movements in `taken`. Money that came in is negative, and money that
+    went back is positive.
+    """
     found: dict[int, dict[Role, int]] = {}
     for currency in sorted({each.money.currency for each in whole.on_top}):
         parts = [each for each in whole.on_top if each.money.currency == currency]
@@ -419,8 +429,11 @@ def _abroad(
     lines: Sequence[StatementLine],
     rates: Sequence[ExpectedRate],
 ) -> Iterator[Transaction]:
-    """Yield the transactions that convert clearing money at the expected rate. A difference within
-    the tolerance becomes exchange gains, and a larger one stays in clearing."""
+    """Yield the transactions that convert clearing money at the expected rate.
+
+    A difference within the tolerance becomes exchange gains, and a larger difference stays in
+    clearing.
+    """
     came = Money(minor=sum([each.minor for each in taken]), currency=taken[0].currency)
     arrived = Money(minor=sum(map(balance_of, lines)), currency=lines[0].currency)
     due, within = expected_of(came, arrived, rates)
@@ -451,7 +464,8 @@ def _abroad(
 def of_suspense(
     payment: Suspended, *, start: Instant, end: Instant, revenue: Revenue | None = None
 ) -> Iterator[Transaction]:
-    """Yield the payment's transactions into and out of suspense, from `start` to before `end`."""
+    """Yield a payment's transactions into and out of suspense, from `start` to just before
+    `end`."""
     placed: dict[SuspenseFlow, Role] = {**_PLACED}
     if revenue is not None:
         placed["assigned"] = "deposits"
@@ -494,7 +508,7 @@ _WHAT: Final[dict[tuple[SuspenseFlow, bool], str]] = {
 def opened(
     openings: Iterable[WalletOpening], *, start: Instant, end: Instant
 ) -> Iterator[Transaction]:
-    """Yield the opening balances of wallets, from `start` to before `end`."""
+    """Yield the opening balances of wallets, dated from `start` to just before `end`."""
     for each in openings:
         if start <= each.at < end:
             yield Transaction(
@@ -511,7 +525,7 @@ def opened(
 
 
 def confirmed(bank: BankView, *, start: Instant, end: Instant) -> Iterator[Transaction]:
-    """Yield transactions for money that the bank booked or exchanged, from `start` to before
+    """Yield transactions for money that the bank booked or exchanged, from `start` to just before
     `end`."""
     found = [each for link in bank.links for each in _of_link(link)]
     found += [_in_bank(line, "in_transit", cites=()) for line in bank.unbooked if line.minor]
@@ -559,7 +573,7 @@ def _moving(into: Role, out_of: Role, minor: int) -> tuple[Posting, ...]:
 def written_off(
     found: Break, steps: Iterable[Step], *, start: Instant, end: Instant
 ) -> Iterator[Transaction]:
-    """Yield the write-offs of a break and their reversals, from `start` to before `end`.
+    """Yield the write-offs of a break and their reversals, from `start` to just before `end`.
 
     Each write-off has the amount that the break left in clearing, in transit or in a wallet.
 

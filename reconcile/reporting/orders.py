@@ -1,8 +1,5 @@
-"""Sums of orders for a report: by step of the period, by currency and outcome, by reason and
-finding, and over time.
-
-Leaves out: the selection of orders. `tally` calls `standing` once for each order.
-"""
+"""Sums of orders for a report: by step of the period, by outcome and reason, by finding, and over
+time."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -36,12 +33,13 @@ NO_CURRENCY: Final = ""
 """Currency of an order whose price and money are unknown."""
 
 DAILY_UP_TO: Final = 92 * DAY
-"""Maximum length of a period whose chart has a point for each day. A chart of a quarter is still
-readable."""
+"""Maximum length of a period whose chart has a point for each day. A quarter is still readable."""
 
 WEEKLY_UP_TO: Final = 732 * DAY
-"""Maximum length of a period whose chart has a point for each week. Two years have 105 weeks. The
-chart of a longer period has a point for each month."""
+"""Maximum length of a period whose chart has a point for each week.
+
+Two years have 105 weeks. The chart of a longer period has a point for each month.
+"""
 
 
 def standing(taking: LedgerLine, scope: r.Scope, *, moved: bool) -> tuple[r.FlowStep, ...]:
@@ -62,7 +60,7 @@ Key = TypeVar("Key")
 
 
 class Totals(dict[Key, list[int]]):
-    """Sums by key. One key may have several sums; `add` adds one value to each sum."""
+    """Sums for each key. A key may have several sums, and `add` adds one value to each of them."""
 
     def add(self, key: Key, *values: int) -> None:
         sums = self.get(key)
@@ -76,7 +74,7 @@ class Totals(dict[Key, list[int]]):
 def flow_rows(flow: Totals[tuple[str, r.FlowStep]]) -> tuple[r.FlowRow, ...]:
     """Return a row for every step of every currency, including steps without orders.
 
-    flow  number of orders and sum of their prices, by currency and step
+    flow  number of orders and sum of their prices. The keys are currency and step
     """
     none = [0, 0]
     return tuple(
@@ -92,7 +90,7 @@ _BUCKETS: Final[tuple[OutcomeBucket, ...]] = (*OUTCOMES, "no_order")
 
 
 class ControlSums:
-    """Orders, prices and money by currency and outcome. `money` has sums by flow."""
+    """Orders, prices and money for each currency and outcome."""
 
     def __init__(self) -> None:
         self._orders: Totals[tuple[str, OutcomeBucket]] = Totals()
@@ -105,7 +103,7 @@ class ControlSums:
         self._money[currency, bucket, flow] += minor
 
     def rows(self) -> tuple[r.ControlRow, ...]:
-        """Return the rows by currency, then by outcome. Outcomes are in the order of OUTCOMES."""
+        """Return the rows sorted by currency, then by outcome in the order of OUTCOMES."""
         keys = set(self._orders) | {(currency, bucket) for currency, bucket, _ in self._money}
         found = sorted(keys, key=lambda key: (key[0], _BUCKETS.index(key[1])))
         return tuple(
@@ -124,7 +122,7 @@ class ControlSums:
 
 
 class OutcomeSums:
-    """Orders by outcome and reason, with further attempts and findings."""
+    """Numbers of orders for each outcome and reason, with further attempts and findings."""
 
     def __init__(self) -> None:
         self._orders: Counter[tuple[Outcome, str]] = Counter()
@@ -141,7 +139,7 @@ class OutcomeSums:
             self._findings[code] += 1
 
     def rows(self) -> tuple[r.OutcomeRow, ...]:
-        """Return the rows by outcome, in the order of OUTCOMES, and then by reason."""
+        """Return the rows sorted by outcome in the order of OUTCOMES, and then by reason."""
         found = sorted(self._orders, key=lambda key: (OUTCOMES.index(key[0]), key[1]))
         return tuple(
             r.OutcomeRow(
@@ -158,7 +156,7 @@ class OutcomeSums:
         )
 
     def findings(self) -> tuple[r.FindingRow, ...]:
-        """Return the findings, the most harmless first."""
+        """Return the number of orders for each finding, the most harmless finding first."""
         return tuple(
             r.FindingRow(
                 finding=code, severity=FINDINGS[code].severity, orders=self._findings[code]
@@ -169,7 +167,7 @@ class OutcomeSums:
 
 
 class TimeSums:
-    """Orders opened in each interval of the period, by group of outcome."""
+    """Number of orders opened in each interval of the period, for each group of outcomes."""
 
     def __init__(self, scope: r.Scope, calendar: Calendar) -> None:
         self._starts = stretches(scope.start, scope.end, calendar)
@@ -181,7 +179,7 @@ class TimeSums:
         self._counts[place][GROUP_OF[taking.outcome]] += 1
 
     def rows(self) -> tuple[r.TimeRow, ...]:
-        """Return a row for every interval, even without orders."""
+        """Return a row for every interval of the period, even without orders."""
         return tuple(
             r.TimeRow(start=start, **{group: counts[group] for group in r.GROUPS})
             for start, counts in zip(self._starts, self._counts, strict=True)
