@@ -1,8 +1,8 @@
-"""Conversion of money to the merchant's own currency, at the rate of each day.
+"""Convert money to the merchant's own currency, at the rate of each day.
 
-Leaves out: reading files of exchange rates. The rate of a day is the latest rate in the merchant's
-file that is at most `DAYS_BACK` days older. If the file has none, the rate at which statements
-settled the currency is used. Money without a rate is not converted, and its currency is reported.
+The rate of a day is the latest rate in the merchant's file, but no more than 7 days older. If the
+file has no such rate, the rate at which statements settled the currency is used. Money without a
+rate is not converted, and its currency is reported.
 """
 
 from bisect import bisect_right
@@ -17,13 +17,15 @@ from reconcile.money import Money, exponent_of
 from reconcile.reporting import report as r
 
 DAYS_BACK: Final = 7
-"""Number of days for which a rate is used after its own day. On weekends and holidays, no new rate
-is published."""
+"""Number of days for which an exchange rate is used after its own day.
+
+On weekends and holidays, no new rate is published.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedRate:
-    """A rate that was used.
+    """Exchange rate that was used in a report.
 
     day  day of the merchant's file that has the rate; None for a rate from statements
     """
@@ -35,16 +37,16 @@ class UsedRate:
 
     @property
     def text(self) -> str:
-        """Return the rate with at most ten decimals. Further decimals are cut off."""
+        """Return the rate as text with up to ten decimals. Further decimals are cut off."""
         parts = self.rate.numerator * 10**10 // self.rate.denominator
         return f"{parts // 10**10}.{parts % 10**10:010}".rstrip("0").rstrip(".")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Units of the merchant's own currency for one unit of another currency.
+    """Exchange rates: units of the merchant's own currency for one unit of another currency.
 
-    by_day      (day, rate) pairs of each currency, the earliest first
+    by_day      pairs of day and rate for each currency, the earliest day first
     statements  rate at which statements settled each currency
     """
 
@@ -53,7 +55,7 @@ class Rates:
     statements: Mapping[str, Fraction]
 
     def on(self, currency: str, day: str) -> UsedRate | None:
-        """Return the rate of a day such as `2026-10-31`; None if there is none."""
+        """Return the exchange rate for a day such as `2026-10-31`; None if no rate is known."""
         known = self.by_day.get(currency, ())
         place = bisect_right(known, day, key=lambda each: each[0]) - 1
         if place >= 0:
@@ -75,8 +77,10 @@ class Converter:
         self._missing: Counter[str] = Counter()
 
     def converted(self, money: Money, day: str) -> int | None:
-        """Convert money to minor units of the own currency, rounding halves away from zero. Return
-        None if there is no rate."""
+        """Convert money to minor units of the merchant's own currency; None if there is no rate.
+
+        Halves are rounded away from zero.
+        """
         own = self.rates.own
         if money.currency == own or not money.minor:
             return money.minor
@@ -91,20 +95,23 @@ class Converter:
         return rounded if money.minor >= 0 else -rounded
 
     def used(self) -> Iterator[UsedRate]:
-        """Yield each used rate once, sorted by currency and day."""
+        """Yield each rate that was used once, sorted by currency and day."""
         yield from (self._used[key] for key in sorted(self._used))
 
     def missing(self) -> tuple[str, ...]:
-        """Return the currencies of money without a rate."""
+        """Return the currencies of the money that could not be converted."""
         return tuple(sorted(self._missing))
 
 
 Sums = Mapping[tuple[str, str, str], int]
-"""Sums in minor units by day, currency and kind."""
+"""Sums in minor units. The keys are day, currency and kind of sum."""
 
 
 def converted_sums(sums: Sums, converter: Converter) -> dict[tuple[str, str], int]:
-    """Return the sums of all days in the own currency, by currency and kind."""
+    """Return the sums of all days, converted to the merchant's own currency.
+
+    The keys are the original currency and the kind of sum.
+    """
     found: Counter[tuple[str, str]] = Counter()
     for (day, currency, what), minor in sorted(sums.items()):
         converted = converter.converted(Money(minor=minor, currency=currency), day)
@@ -114,7 +121,7 @@ def converted_sums(sums: Sums, converter: Converter) -> dict[tuple[str, str], in
 
 
 def settled_at(pairs: Iterable[tuple[Money, Money]], own: str) -> dict[str, Fraction]:
-    """Return the rates at which statements settled other currencies in the merchant's own.
+    """Return the rates at which statements settled other currencies in the merchant's own currency.
 
     pairs  captured amounts with the amounts that they were settled for
     """
@@ -133,7 +140,10 @@ def settled_at(pairs: Iterable[tuple[Money, Money]], own: str) -> dict[str, Frac
 
 
 def with_statements(rates: Rates, pairs: Iterable[tuple[Money, Money]]) -> Rates:
-    """Return `rates` extended by the rates at which statements settled (see `settled_at`)."""
+    """Return the rates, extended by the rates at which statements settled other currencies.
+
+    pairs  captured amounts with the amounts that they were settled for
+    """
     return replace(rates, statements={**settled_at(pairs, rates.own), **rates.statements})
 
 
@@ -160,9 +170,9 @@ def in_own_currency(
 ) -> tuple[tuple[r.OwnRow, ...], tuple[r.RateRow, ...], tuple[str, ...]]:
     """Return money flows in the own currency, the rates used, and remarks on money without a rate.
 
-    flows    sums of money by day, currency and `Flow`
+    flows    sums of money. The keys are day, currency and `Flow`
     rates    rates of the merchant's own currency; None to return empty results
-    settled  captures and their settled amounts, from which `settled_at` derives rates
+    settled  captures and their settled amounts, from which further rates are derived
     """
     if rates is None:
         return (), (), ()

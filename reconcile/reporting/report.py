@@ -1,14 +1,13 @@
-"""The report of a period. It is one immutable value, which every format prints.
+"""The report of a period, as one immutable value that every output format prints.
 
-Leaves out: reading, adding up (`tally`) and wording (`vocabulary`, `words`). The report has a
-limited size. Its tables grow only with currencies, causes and months. Its lists end at a limit, and
-state how many lines are left out. Equal evidence gives an equal report.
+The report has a limited size. Its tables grow only with currencies, causes and months. Its lists
+end at a limit, and state how many lines are left out. Equal evidence gives an equal report.
 
 The dates of an order's evidence decide which of these steps the order takes in a period:
 
 opening  opened before the start, without a final outcome at the start
 new      opened in the period
-closed   opening or new orders with a final outcome in the period (`fold.closed_at`)
+closed   opening or new orders that got their final outcome in the period
 closing  opening or new orders without a final outcome at the end
 other    closed before or opened after the period, with money dated in the period
 
@@ -33,14 +32,16 @@ from reconcile.money import Money
 
 
 def reason_words(code: str) -> str:
-    """Return the summary of a reason, in the plural. Return an unknown code with its underscores
-    replaced by blanks."""
+    """Return the summary of a reason, in the plural.
+
+    An unknown code is returned with its underscores replaced by blanks.
+    """
     known = REASONS.get(code)
     return code.replace("_", " ") if known is None else known.summary
 
 
 def finding_words(code: str) -> str:
-    """Return the summary of a finding, in the plural. Return an unknown code unchanged."""
+    """Return the summary of a finding, in the plural. An unknown code is returned unchanged."""
     known = FINDINGS.get(cast(FindingCode, code))
     return code if known is None else known.summary
 
@@ -70,7 +71,7 @@ Flow = Literal[
     "in_wallet",
 ]
 FLOWS: Final[tuple[Flow, ...]] = get_args(Flow)
-"""Rows of the money table.
+"""Rows of the report's money table.
 
 The first five rows come from ledgers and fees. The next rows lead from net to the statement:
 
@@ -105,16 +106,17 @@ AGES: Final[tuple[Age, ...]] = get_args(Age)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Scope of a report. `start` is in the period, `end` is not. Only evidence known at `as_of` is
-    used.
+    """What a report covers. `start` is in the period, `end` is not.
 
-    zone       name of the time zone of its days and months
-    merchant   empty if unknown
-    closed_by  who closed the month; empty for an open period
-    closed_at  when the month was closed; None for an open period
+    Only evidence known at `as_of` is used.
+
+    zone         name of the time zone of the period's days and months
+    merchant     name of the merchant; empty if unknown
+    closed_by    who closed the month; empty for an open period
+    closed_at    when the month was closed; None for an open period
     approved_by  who approved the closing; empty if one person closed the month
     proposed_at  when the closing was proposed; None if one person closed the month
-    version    version of the closing; more than 1 if the month was reopened
+    version      version of the closing; more than 1 if the month was reopened
     """
 
     start: Instant
@@ -133,10 +135,11 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tie:
-    """Check that a number computed in two ways is equal. It is in minor units, or a count if
-    `currency` is None.
+    """Check that a number which is computed in two ways is equal.
 
-    left, right  descriptions of the two sides
+    The number is in minor units, or a count if `currency` is None.
+
+    left, right  descriptions of the two ways
     """
 
     name: str
@@ -153,8 +156,10 @@ class Tie:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowRow:
-    """Number and total price of orders of one currency at one step. The currency is None if
-    unknown."""
+    """Number and total price of the orders of one currency that take one step in the period.
+
+    The currency is None if unknown.
+    """
 
     currency: str | None
     step: FlowStep
@@ -182,8 +187,9 @@ class ControlRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchingRow:
-    """Rows of one side of the matching (`matching.control`) in one bucket.
+    """Number and sums of the rows that matching put into one bucket.
 
+    side      kind of the rows, such as `book` or `bank`
     family    `matched`, `waiting` or `break`
     fee, net  sums of fee and net of statement lines; 0 on the other sides
     """
@@ -200,8 +206,10 @@ class MatchingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoneyRow:
-    """One flow of money, from captured to settled. `count` is the number of movements or statement
-    lines."""
+    """Number and sum of one flow of money, such as `captured` or `settled`.
+
+    count  number of movements or statement lines
+    """
 
     currency: str
     flow: Flow
@@ -211,7 +219,7 @@ class MoneyRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeRow:
-    """Orders of the period by outcome and deciding reason.
+    """Number of orders of the period with one outcome and one deciding reason.
 
     further_attempts  orders with more than one attempt
     redelivered       orders with an event delivered more than once
@@ -248,7 +256,7 @@ class FindingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRow:
-    """Number of orders opened in one interval of the period, by their outcome."""
+    """Number of orders opened in one interval of the period, for each group of outcomes."""
 
     start: Instant
     success: int
@@ -259,8 +267,10 @@ class TimeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayRow:
-    """Number of movements that became known at most `up_to` after their date. In the last row,
-    `up_to` is None, and the row has all later movements."""
+    """Number of movements of money that became known no later than `up_to` after their date.
+
+    In the last row, `up_to` is None, and the row counts all later movements.
+    """
 
     up_to: Duration | None
     movements: int
@@ -268,9 +278,9 @@ class DelayRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakAgeRow:
-    """Breaks of one cause, age and state in one currency, and their money.
+    """Number and money of the breaks of one cause, age, state and currency.
 
-    at_risk  money that may be lost (`breaks.at_risk`); 0 if accepted
+    at_risk  money that may be lost; 0 if accepted
     """
 
     cause: BreakCause
@@ -284,7 +294,7 @@ class BreakAgeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakLine:
-    """One break."""
+    """One break, as a line of the report."""
 
     identity: str
     cause: BreakCause
@@ -302,7 +312,7 @@ class BreakLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateRow:
-    """Movements dated in an earlier month that became known in the period."""
+    """Number and sum of movements dated in an earlier month that became known in the period."""
 
     month: str
     kind: str
@@ -313,7 +323,7 @@ class LateRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateLine:
-    """One movement that became known late. Returned money is negative."""
+    """One movement of money that became known late. Returned money is negative."""
 
     order: str
     kind: str
@@ -328,8 +338,10 @@ class LateLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRow:
-    """Number of orders whose outcome was changed by a revision published in the period. The orders
-    were opened before it."""
+    """Number of earlier orders whose outcome was changed by a revision published in the period.
+
+    The orders were opened before the period.
+    """
 
     before: str
     after: str
@@ -338,7 +350,7 @@ class ChangeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeLine:
-    """One revision that a `ChangeRow` counts.
+    """One order whose outcome was changed by a revision published in the period.
 
     because  sentences of the revision, with cited ids
     """
@@ -352,7 +364,8 @@ class ChangeLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeeRow:
-    """Statement lines of one kind in one currency. Refunds and disputes are negative."""
+    """Sums of the statement lines of one kind in one currency. Refunds and disputes are
+    negative."""
 
     currency: str
     kind: str
@@ -364,11 +377,10 @@ class FeeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledInRow:
-    """Sum of captures in one currency, and of the amounts that statements settle for them in one
-    currency.
+    """Sum of the captures in one currency, and the sum that statements settle for them.
 
-    settled_in  currency of the statement; None if the captures are not settled yet
-    settled     gross amount in the currency of the statement
+    settled_in  currency of the statements; None if the captures are not settled yet
+    settled     gross amount in the currency of the statements
     """
 
     captured_in: str
@@ -379,8 +391,7 @@ class SettledInRow:
 
     @property
     def rate(self) -> str | None:
-        """Return the rate of one unit; None if both currencies are the same or nothing is
-        settled."""
+        """Return the exchange rate of one unit; None if no other currency was settled."""
         if self.settled_in in (None, self.captured_in) or not self.captured:
             return None
         assert self.settled_in is not None
@@ -397,7 +408,7 @@ RateFrom = Literal["file", "statement"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnRow:
-    """A flow of money in the merchant's own currency, converted at the rate of each day.
+    """Flow of money in the merchant's own currency, converted at the rate of each day.
 
     of   currency that was converted; None for all currencies
     sum  amount of the flow. `residual` is what the flows after `net` do not explain. It may differ
@@ -412,10 +423,10 @@ class OwnRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateRow:
-    """A rate used for the totals in the merchant's own currency.
+    """Exchange rate used for the totals in the merchant's own currency.
 
     day   the day in the merchant's file; None for a rate derived from statements of the period
-    rate  units of the own currency for one unit
+    rate  units of the own currency for one unit of the other currency
     """
 
     of: str
@@ -448,7 +459,7 @@ The last three rows divide the closing amount by the age of its payments.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspenseRow:
-    """Money of unallocated payments.
+    """Number and sum of changes to unallocated payments, or of unallocated payments of one age.
 
     line   kind of change, or age of the money. Amounts taken back are subtracted from `assigned`
            and `other_business`
@@ -485,7 +496,7 @@ class CoverageRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BalanceRow:
-    """A bank statement that two people accepted although its entries do not explain its balances.
+    """Bank statement that two people accepted although its entries do not explain its balances.
 
     opened, closed  the days of the two balances
     difference      amount by which the balances and the entries differ
@@ -509,9 +520,9 @@ class BalanceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsettledRow:
-    """Captured payments of the period whose statement line is overdue, by currency and age.
+    """Number and sum of the period's captured payments whose statement line is overdue.
 
-    Payments whose missing line a person accepted are left out.
+    Each row has one currency and age. Payments whose missing line a person accepted are left out.
     """
 
     currency: str
@@ -522,7 +533,7 @@ class UnsettledRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExceptionRow:
-    """A condition that was not met when two people closed the month, and why they closed it.
+    """Condition that was not met when two people closed the month, and why they closed it.
 
     line  name of the condition, such as `coverage:shop`
     """
@@ -560,7 +571,7 @@ class AdjustmentRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unlisted:
-    """Number of lines beyond the limit of a list. `bound` is the limit."""
+    """Number of lines that a list of the report leaves out. `bound` is the limit of the list."""
 
     table: str
     listed: int
@@ -570,15 +581,17 @@ class Unlisted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A remark that concerns the whole report."""
+    """Remark that concerns the whole report."""
 
     sentence: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodReport:
-    """The whole report. Rows are sorted. `unlisted` states how many lines each list (`…_lines`)
-    leaves out."""
+    """The whole report of a period. All rows are sorted.
+
+    `unlisted` states how many lines each list (`…_lines`) leaves out.
+    """
 
     scope: Scope
     ties: tuple[Tie, ...]
@@ -621,13 +634,12 @@ def ties(
     control: Sequence[ControlRow],
     money: Sequence[MoneyRow],
 ) -> tuple[Tie, ...]:
-    """Return all ties between the tables of the report, sorted by name, then by currency."""
+    """Return all checks that the tables of the report agree, sorted by name, then by currency."""
     return (*_ties_of_orders(flow, control), *_ties_of_money(control, money))
 
 
 def suspense_ties(rows: Sequence[SuspenseRow]) -> Iterator[Tie]:
-    """Yield ties that check that unallocated money is the same when it is summed by change and by
-    age."""
+    """Yield checks that unallocated money has the same sum by kind of change and by age."""
     for currency in dict.fromkeys(row.currency for row in rows):
         own = {row.line: row.sum for row in rows if row.currency == currency}
         gone = own["assigned"] + own["refunded"] + own["other_business"]

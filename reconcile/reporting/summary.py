@@ -1,7 +1,7 @@
-"""Summary tables of a report: totals by currency, and breaks by cause and age with subtotals.
+"""Summary tables of a report: totals of each currency, and subtotals of breaks by cause and age.
 
-The tables contain nothing that is not in the report. Formats for people begin with them. JSON and
-CSV have only the single rows, and not these sums.
+The tables contain nothing that is not in the report. Formats for people begin with these tables.
+JSON and CSV have only the single rows, and not these sums.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ class CurrencyTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseTotal:
-    """Breaks of one cause in one currency, or all breaks in the currency (`total`).
+    """Breaks of one cause in one currency. A row with `total` has all breaks in the currency.
 
     breaks       the cause in words
     accepted     number of accepted breaks
@@ -65,7 +65,7 @@ class CauseTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgeTotal:
-    """Breaks of one age in one currency, or all breaks in the currency (`total`)."""
+    """Breaks of one age in one currency. A row with `total` has all breaks in the currency."""
 
     currency: str
     breaks: str
@@ -77,7 +77,7 @@ class AgeTotal:
 
 
 def currency_totals(report: PeriodReport) -> tuple[CurrencyTotal, ...]:
-    """Return the totals of every currency of the report, by code."""
+    """Return the totals of every currency of the report, sorted by currency code."""
     known = {row.currency for row in report.control}
     known |= {row.currency for row in report.money} | {row.currency for row in report.breaks}
     found = []
@@ -101,8 +101,8 @@ def currency_totals(report: PeriodReport) -> tuple[CurrencyTotal, ...]:
 
 
 def break_totals(report: PeriodReport) -> tuple[CauseTotal, ...]:
-    """Return the breaks of each currency by cause, in the order of CAUSES, followed by their
-    total."""
+    """Return the breaks of each currency by cause, in the order of CAUSES, then all breaks
+    together."""
     found = []
     for currency, rows in _by_currency(report.breaks):
         parts = [
@@ -119,7 +119,7 @@ def break_totals(report: PeriodReport) -> tuple[CauseTotal, ...]:
 
 
 def age_totals(report: PeriodReport) -> tuple[AgeTotal, ...]:
-    """Return the breaks of each currency by age, the youngest first, followed by their total."""
+    """Return the breaks of each currency by age, the youngest first, then all breaks together."""
     found = []
     for currency, rows in _by_currency(report.breaks):
         for age in AGES:

@@ -1,7 +1,7 @@
-"""Tables of the report. The name, title, explanation and columns of every table are declared here.
+"""Declare the name, title, explanation and columns of every table of the report.
 
-Leaves out: layout. JSON, CSV, workbook, page and PDF print exactly these tables. A new column or
-table needs one line here and a field in `report`.
+JSON, CSV, workbook, page and PDF print exactly these tables. A new column or table needs one line
+here and a field in `report`.
 """
 
 from dataclasses import dataclass, fields
@@ -14,13 +14,15 @@ from reconcile.reporting import report as r
 from reconcile.reporting.report import PeriodReport, Scope
 
 Kind = Literal["text", "count", "money", "instant", "duration", "yes", "list"]
-"""Kind of the cells of a column. Every cell may be None. In a row without a currency, `money` is a
-count."""
+"""Kind of the cells of a column. Every cell may be None.
+
+In a row without a currency, `money` is a count.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column: a field or property of the row, and the kind of its cells.
+    """One column of a table: a field or property of the row, and the kind of its cells.
 
     currency  name of the field that has the currency of a cell of kind `money`
     """
@@ -99,7 +101,7 @@ _HEADINGS: Final[dict[str, str]] = {
 class ReportTable:
     """One table of the report.
 
-    name   the field of PeriodReport with its rows
+    name   the field of PeriodReport that holds the table's rows
     row    the type of a row
     about  explanation of the rows for people
     """
@@ -366,8 +368,8 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         about="The lists have a maximum length. The totals above count everything.",
     ),
 )
-"""All tables in reading order: orders and reasons, problems, late changes and costs, detailed
-proof, and lists of single items."""
+"""All tables in reading order: orders, problems, late changes and costs, proof, lists of single
+items."""
 
 
 def scope_document(scope: Scope) -> dict[str, Any]:
@@ -394,8 +396,7 @@ def scope_document(scope: Scope) -> dict[str, Any]:
 
 
 def report_document(report: PeriodReport) -> dict[str, Any]:
-    """Return the report as JSON values: its scope, whether its sums agree, then all
-    tables."""
+    """Return the report as JSON values: its scope, whether its sums agree, then all tables."""
     return {
         **scope_document(report.scope),
         "ties_hold": report.ties_hold,
@@ -420,7 +421,8 @@ def _cell(column: Column, value: Any, row: Any) -> Any:
 
 
 def report_of(document: dict[str, Any]) -> PeriodReport:
-    """Parse a report. Raises KeyError, TypeError or ValueError if the document is invalid."""
+    """Parse a report from JSON values. Raises KeyError, TypeError or ValueError if they are
+    invalid."""
     scope = Scope(
         start=parse_instant(document["from"]),
         end=parse_instant(document["to"]),

@@ -1,7 +1,6 @@
-"""Adds up a period into its report, one order, break or change at a time.
+"""Add up the report of a period, one order, break or change at a time.
 
-Leaves out: collecting the input. Orders are counted and discarded, so memory does not grow with
-their number. The lists have a limit.
+Orders are counted and discarded, so memory does not grow with their number. The lists have a limit.
 """
 
 from bisect import bisect_left
@@ -38,11 +37,11 @@ from reconcile.reporting.own_currency import Rates, in_own_currency
 Line = TypeVar("Line")
 
 _AGES: Final = (1, 7, 30, 90)
-"""Upper limits of the age classes, in whole days. The last class has no limit."""
+"""Upper limits of the age classes of breaks, in whole days. The last class has no limit."""
 
 
 class Bounded(Generic[Line]):
-    """The first `bound` lines when sorted by `key`, and the number of all lines."""
+    """List that keeps only the first `bound` lines when sorted, and counts all lines."""
 
     def __init__(self, bound: int, *, key: Callable[[Line], Any]) -> None:
         self.bound = bound
@@ -62,7 +61,8 @@ class Bounded(Generic[Line]):
 
 
 class BreakSums:
-    """Breaks by cause, age, state and currency, and a list of the oldest."""
+    """Number and money of breaks for each cause, age, state and currency, and a list of the oldest
+    breaks."""
 
     def __init__(self, bound: int, *, as_of: Instant) -> None:
         self._as_of = as_of
@@ -101,7 +101,7 @@ class BreakSums:
         )
 
     def rows(self) -> tuple[r.BreakAgeRow, ...]:
-        """Return the rows by cause, age, state and currency."""
+        """Return the rows sorted by cause, age, state and currency."""
         found = sorted(
             self._sums.items(),
             key=lambda one: (BREAK_CAUSES.index(one[0][0]), r.AGES.index(one[0][1]), one[0][2:]),
@@ -120,8 +120,8 @@ class BreakSums:
         )
 
     def ties(self, money: Sequence[r.MoneyRow]) -> Iterator[r.Tie]:
-        """Yield ties that compare two counts of statement lines without a webhook: in the money
-        table and in the breaks."""
+        """Yield checks that the money table and the breaks agree on statement lines without a
+        webhook."""
         rows = [row for row in money if row.flow == "not_notified"]
         counted = sum(s[0] for key, s in self._sums.items() if key[0] == "settled_never_notified")
         left, right = "money, not notified", "breaks, settled never notified"
@@ -162,14 +162,14 @@ DELAYS: Final[tuple[Duration, ...]] = (
     6 * HOUR,
     DAY,
 )
-"""Upper limits of the delay classes."""
+"""Upper limits of the classes of delays with which movements became known."""
 
 
 class MoneySums:
-    """Number and sum of movements by currency and flow. Money that goes back is positive.
+    """Number and sum of movements for each currency and flow. Money that goes back is positive.
 
     day     day of the amounts that are added next; empty if sums by day are not needed
-    by_day  sums by day, currency and flow
+    by_day  sums. The keys are day, currency and flow
     """
 
     def __init__(self) -> None:
@@ -190,8 +190,8 @@ class MoneySums:
         self._sums[missing.currency, "in_bank"] -= missing.minor
 
     def rows(self, *, bank: bool) -> tuple[r.MoneyRow, ...]:
-        """Return every flow of every currency. The bank's flows are included only if `bank` is
-        true."""
+        """Return every flow of every currency. The flows into the bank are included only if `bank`
+        is set."""
         abroad = any(flow == "other_currency" for _, flow in self._counts)
         flows = [flow for flow in r.FLOWS if bank or flow not in r.BANK_FLOWS]
         flows = [flow for flow in flows if abroad or flow != "other_currency"]
@@ -209,8 +209,10 @@ class MoneySums:
 
 
 BREAK_LINES_MAX: Final = 100_000
-"""Maximum number of breaks in the list. So many take about 100 MB, and a spreadsheet can still
-filter them."""
+"""Maximum number of breaks in the report's list.
+
+This many breaks take about 100 MB, and a spreadsheet can still filter them.
+"""
 
 _FLOW_OF_LINE: Final[dict[StatementKind, r.Flow]] = {
     "payment": "captured",
@@ -220,11 +222,12 @@ _FLOW_OF_LINE: Final[dict[StatementKind, r.Flow]] = {
 }
 
 LATE_LINES_MAX: Final = 10_000
-"""Maximum number of late movements in the report. Also the maximum number of changes of outcome."""
+"""Maximum number of late movements, and of changed outcomes, in the report's lists."""
 
 
 class PeriodTally:
-    """The sums of one period. All input must have been known at `scope.as_of`."""
+    """Sums of one period, from which its report is made. All input must have been known at
+    `scope.as_of`."""
 
     def __init__(
         self,
@@ -236,11 +239,11 @@ class PeriodTally:
         bank: BankView | None = None,
         rates: Rates | None = None,
     ) -> None:
-        """Begin with zero sums. Add breaks before orders.
+        """Begin with zero sums. Breaks must be added before orders.
 
-        calendar   calendar of the scope's zone
+        calendar   calendar of the scope's time zone
         elsewhere  ids of statement lines that are matched to a different period than their date
-                   says (see `within`). The set must be complete when the last break is added
+                   says. The set must be complete when the last break is added
         bank       result of matching with the bank; None without bank files
         rates      exchange rates of the merchant's own currency; None to compute no totals in it
         """
@@ -273,7 +276,7 @@ class PeriodTally:
         self._unsettled: orders.Totals[tuple[str, r.Age]] = orders.Totals()
 
     def order(self, seen: OrderSeen) -> None:
-        """Add an order, or lines that belong to no order."""
+        """Add an order, or statement lines that belong to no order."""
         taking = seen.taking
         lines = settled(seen, strange=self._breaks.never_notified)
         self._undated += sum(each.line.settled_at is None for each in lines)
@@ -346,7 +349,7 @@ class PeriodTally:
         )
 
     def unsettled(self, captures: Iterable[Unsettled]) -> None:
-        """Add captures without a statement line."""
+        """Add captures that no statement line settles."""
         for each in captures:
             age = r.AGES[bisect_left(_AGES, each.days)]
             self._unsettled.add((each.currency, age), each.number, each.minor)
@@ -369,9 +372,10 @@ class PeriodTally:
         self._breaks.add(seen)
 
     def never_notified_elsewhere(self, lines: Set[str]) -> None:
-        """Add statement lines that belong to orders of other periods but settle no movement.
+        """Add the ids of statement lines that belong to orders of other periods but settle no
+        movement.
 
-        `OtherPeriods` finds these lines. Call this before adding orders.
+        Call this before adding orders.
         """
         self._breaks.never_notified |= lines
 
@@ -425,7 +429,8 @@ class PeriodTally:
         notes: tuple[str, ...] = (),
         coverage: Coverage | None = None,
     ) -> r.PeriodReport:
-        """Return the report. `matching` has the totals of the run that found the breaks."""
+        """Return the report. `matching` has the totals of the matching run that found the
+        breaks."""
         flow, control = orders.flow_rows(self._flow), self._control.rows()
         money = self._money.rows(bank=self._bank is not None)
         suspense = self._suspense_rows()
@@ -515,8 +520,11 @@ class PeriodTally:
         return moved
 
     def _money_by_ledger(self, taking: LedgerLine | None, lines: tuple[SettledLine, ...]) -> bool:
-        """Add movements and statement lines that belong to the period. A line with a movement
-        belongs to the period of its first movement. Return whether anything was added."""
+        """Add the movements and statement lines that belong to the period. Return whether there
+        were any.
+
+        A line with a movement belongs to the period of its first movement.
+        """
         moved = False
         apart: Counter[str] = Counter()
         # By identity: one event may state two equal movements.
@@ -561,8 +569,10 @@ class PeriodTally:
         return moved
 
     def _fee(self, each: SettledLine) -> None:
-        """Add a line's net amount and fee to the period. Of a wallet line without an order, only
-        the fee is added."""
+        """Add a statement line's net amount and fee to the period.
+
+        For a wallet line without an order, only the fee is added.
+        """
         line = each.line
         if line.kind in OF_WALLET:
             each = replace(each, gross=0, net=-each.fee)

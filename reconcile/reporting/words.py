@@ -1,7 +1,4 @@
-"""Words for the codes in the report's cells. Programs read the codes instead.
-
-Leaves out: sentences (`report.reason_words`, `breaks.break_sentence`).
-"""
+"""Words for the codes in the report's cells. Programs read the codes instead."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -154,7 +151,10 @@ CODE_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def code_words(column: str, code: str) -> str:
-    """Return the words for a code in a column. Return an unknown code unchanged."""
+    """Return the words for a code in a column.
+
+    An unknown code is returned with its underscores replaced by blanks.
+    """
     known = CODE_WORDS[column].get(code)
     return code.replace("_", " ").capitalize() if known is None else known
 
@@ -172,6 +172,6 @@ _FIGURE_WORDS: Final[Mapping[str, str]] = {
 
 
 def figure_words(figure: str) -> str:
-    """Return the name of a figure in words: `Money, settled without a webhook`."""
+    """Return the name of a figure in words, such as `Money, settled without a webhook`."""
     parts = [_FIGURE_WORDS.get(part, part.replace("_", " ")) for part in figure.split("/")]
     return ", ".join([parts[0].capitalize(), *(each[:1].lower() + each[1:] for each in parts[1:])])

@@ -1,1 +1,1 @@
-"""The log in which everything is sealed: Merkle trees, proofs, and the checks of evidence."""
+"""The log in which all evidence is sealed: Merkle trees, proofs, and the checks of evidence."""

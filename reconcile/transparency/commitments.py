@@ -1,4 +1,5 @@
-"""Salted commitments to the content of a leaf: an event, a record, a revision or an audit entry.
+"""Salted commitments to the content of a log leaf: an event, a record, a revision or an audit
+entry.
 
 Each document is cut into parts, so that one part can be hidden later while the others can still be
 proved. Every text that may be personal is a separate part. All other content is in the part `said`,
@@ -30,13 +31,13 @@ TEXTS: Final = (
 RECORD_TEXTS: Final = ("author", "key", "order", "payment", "reason", "replaces", "session")
 REVISION_TEXTS: Final = ("because", "substance")
 AUDIT_TEXTS: Final = ("facts", "reason", "subject", "who")
-"""Members of a record, a revision and an audit entry that each become a separate part."""
+"""Members of an audit entry that each become a separate part."""
 
 Parts = Mapping[str, Any]
-"""Values of the parts of a document, by name, sorted by name."""
+"""Values of a document's parts. The keys are the parts' names, sorted."""
 
 Written = Mapping[str, str]
-"""Canonical JSON of each part, by name, sorted by name."""
+"""Canonical JSON of each part of a document. The keys are the parts' names, sorted."""
 
 _SALT: Final = 32
 """Number of hex digits of a part's salt, which has 16 bytes."""
@@ -47,15 +48,20 @@ _SALTS_BYTES: Final = len(_SALTED) * _SALT // 2
 
 
 def part_salts(secret: bytes, salt: bytes) -> dict[str, str]:
-    """Derive the salt of each part, in hex, from our secret and the leaf's salt. A disclosed salt
-    reveals no other salt."""
+    """Derive the salt of each part, in hex, from our secret and the leaf's salt.
+
+    A disclosed salt reveals no other salt.
+    """
     drawn = hashlib.shake_256(secret + salt).hexdigest(_SALTS_BYTES)
     return {name: drawn[place] for name, place in _SALTED.items()}
 
 
 def cut_into_parts(document: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Split a document into a part for each of `names` that it contains, and the part `said` for
-    the rest."""
+    """Cut a document into parts, so that single parts can be hidden later.
+
+    Each of `names` that the document contains becomes a part. Everything else becomes the part
+    `said`.
+    """
     parts = {name: document[name] for name in names if name in document}
     parts[SAID] = {name: value for name, value in document.items() if name not in parts}
     return dict(sorted(parts.items()))
@@ -68,14 +74,16 @@ def document_of_parts(parts: Parts) -> dict[str, Any]:
 
 def written_parts(parts: Parts) -> Written:
     """Return the canonical JSON of each part that is not None.
-    Raises TypeError for a value without canonical form."""
+
+    Raises TypeError for a value that has no canonical JSON.
+    """
     return {
         name: canonical_json(value).decode() for name, value in parts.items() if value is not None
     }
 
 
 def part_hashes(written: Written, *, secret: bytes, salt: bytes) -> dict[str, str]:
-    """Return the commitment to each part in hex, sorted by name."""
+    """Return the commitment to each part in hex. The keys are the parts' names, sorted."""
     drawn = hashlib.shake_256(secret + salt).hexdigest(_SALTS_BYTES)
     hashes = {}
     for name, value in written.items():
@@ -85,11 +93,12 @@ def part_hashes(written: Written, *, secret: bytes, salt: bytes) -> dict[str, st
 
 
 def parts_digest(hashes: Mapping[str, str]) -> str:
-    """Return SHA-256, in hex, of the canonical JSON of these commitments, sorted by name."""
+    """Return the SHA-256, in hex, of the canonical JSON of the commitments, which must be sorted by
+    name."""
     members = ",".join([f'"{name}":"{found}"' for name, found in hashes.items()])
     return sha256(f"{{{members}}}".encode()).hexdigest()
 
 
 def sealed_digest(written: Written, *, secret: bytes, salt: bytes) -> str:
-    """Return the digest of a leaf's content under this salt."""
+    """Return the digest that a log leaf has for its content under this salt."""
     return parts_digest(part_hashes(written, secret=secret, salt=salt))

@@ -5,7 +5,7 @@
     tlog-cosignature  the message that a witness signs: the time and the checkpoint
     tlog-witness      request and answer of `add-checkpoint`
 
-The specifications are C2SP's (https://c2sp.org). Leaves out: signing, verifying and HTTP.
+The specifications are C2SP's (https://c2sp.org). Signing, verifying and HTTP are done elsewhere.
 """
 
 import base64
@@ -19,19 +19,22 @@ from typing import Final
 ED25519: Final = 0x01
 
 COSIGNER: Final = 0x04
-"""Kind of a witness's Ed25519 key. A signature of this kind states the time at which it was
-made."""
+"""Kind of a witness's Ed25519 key. A signature of this kind states when it was made."""
 
 MAX_NAME: Final = 255
-"""Maximum length of a key's name in characters. The newer format of cosignatures stores at most 255
-bytes."""
+"""Maximum length of a key's name in characters.
+
+The newer format of cosignatures stores up to 255 bytes.
+"""
 
 MAX_TIME: Final = 2**63 - 1
 """Largest time of a cosignature, in seconds since 1970."""
 
 SIZE_TYPE: Final = "text/x.tlog.size"
-"""Content type of an answer with status 409. In this answer a witness states the size of
-the largest tree that it knows."""
+"""Content type of a witness's answer with status 409.
+
+In this answer, the witness states the size of the largest tree that it knows.
+"""
 
 _MARK: Final = "— "
 _SIZE: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
@@ -39,7 +42,7 @@ _ID: Final = re.compile(r"[0-9a-f]{8}", re.ASCII)
 
 
 def is_key_name(text: str) -> bool:
-    """Return whether a text can name a key: one printable word without a plus sign."""
+    """Check whether a text can name a key: one printable word without a plus sign."""
     return 0 < len(text) <= MAX_NAME and text.isprintable() and not re.search(r"[\s+]", text)
 
 
@@ -50,7 +53,7 @@ def key_id(name: str, kind: int, raw: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifierKey:
-    """A public key and its name.
+    """Public key of a witness, with its name.
 
     raw  32 bytes of Ed25519
     """
@@ -89,7 +92,7 @@ def read_cosigner(text: str) -> VerifierKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteSignature:
-    """One signature of a note.
+    """One signature of a signed note.
 
     content  bytes after the key id
     line     text of the line without the newline
@@ -102,19 +105,19 @@ class NoteSignature:
 
 
 def body_of(note: str) -> str:
-    """Return the signed text of a note; empty if it has no signatures."""
+    """Return the signed text of a note; empty if the note has no signatures."""
     body, found, _ = note.rpartition("\n\n")
     return f"{body}\n" if found else ""
 
 
 def signatures_of(note: str) -> list[NoteSignature]:
-    """Return the signatures of a note, without malformed signatures."""
+    """Return the signatures of a note. Malformed signatures are skipped."""
     lines = note.rpartition("\n\n")[2]
     return read_signatures(lines) if lines.endswith("\n") else []
 
 
 def read_signatures(lines: str) -> list[NoteSignature]:
-    """Return the signatures in some lines. Other lines are skipped."""
+    """Return the signatures in these lines. All other lines are skipped."""
     found = []
     for line in lines.split("\n"):
         name, _, encoded = line.removeprefix(_MARK).partition(" ")
@@ -131,8 +134,10 @@ def signature_line(name: str, identifier: bytes, content: bytes) -> str:
 
 
 def timed_signature(content: bytes) -> tuple[int, bytes] | None:
-    """Split a cosignature into its time, in seconds since 1970, and its Ed25519 signature; None if
-    malformed."""
+    """Split a cosignature into its time, in seconds since 1970, and its Ed25519 signature.
+
+    The result is None if the cosignature is malformed.
+    """
     time = int.from_bytes(content[:8], "big")
     return (time, content[8:]) if len(content) == 72 and time <= MAX_TIME else None
 
@@ -141,6 +146,7 @@ def cosigned_message(body: str, *, time: int) -> bytes:
     """Return the message that a witness signs for a checkpoint.
 
     body  the checkpoint's text, in whole lines
+    time  time of the signature, in seconds since 1970
     """
     return f"cosignature/v1\ntime {time}\n{body}".encode()
 
@@ -148,7 +154,9 @@ def cosigned_message(body: str, *, time: int) -> bytes:
 def add_checkpoint(*, old: int, proof: Sequence[bytes], note: str) -> bytes:
     """Return the request that asks a witness to cosign a checkpoint.
 
-    old  tree size that the witness knows
+    old    tree size that the witness knows
+    proof  proof that the tree extends the tree of size `old`
+    note   the signed checkpoint
     """
     lines = [f"old {old}", *(base64.b64encode(each).decode() for each in proof), "", note]
     return "\n".join(lines).encode()

@@ -1,4 +1,5 @@
-"""Convert an event's parts and states to JSON and back, for the evidence and the database."""
+"""Convert an event's amount parts and payment states to JSON and back, for evidence and
+database."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,19 +10,20 @@ from reconcile.money import Money, from_major, to_json
 
 
 def part_document(part: Part) -> dict[str, Any]:
-    """Return a part as JSON values."""
+    """Return a part of an amount as JSON values."""
     return {"kind": part.kind, **to_json(part.money)}
 
 
 def part_of(document: Mapping[str, Any]) -> Part:
-    """Parse the result of `part_document`. Raises ValueError or KeyError for other input."""
+    """Parse a part from the result of `part_document`. Raises ValueError or KeyError for other
+    input."""
     if document["kind"] not in PART_KINDS:
         raise ValueError("the history has a part of an unknown kind")
     return Part(kind=document["kind"], money=_money(document))
 
 
 def state_document(state: State) -> dict[str, Any]:
-    """Return a state as JSON values, without members that are empty."""
+    """Return a provider's statement about a payment as JSON values, without empty members."""
     document: dict[str, Any] = {"member": state.member, "word": state.word}
     if state.money is not None:
         document["money"] = to_json(state.money)
@@ -33,7 +35,8 @@ def state_document(state: State) -> dict[str, Any]:
 
 
 def state_of(document: Mapping[str, Any]) -> State:
-    """Parse the result of `state_document`. Raises ValueError or KeyError for other input."""
+    """Parse a state from the result of `state_document`. Raises ValueError or KeyError for other
+    input."""
     member, word, money = document["member"], document["word"], document.get("money")
     reference, at = document.get("reference"), document.get("at")
     if member not in STATE_MEMBERS or word not in STATE_WORDS:

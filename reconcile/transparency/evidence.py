@@ -1,7 +1,8 @@
-"""Convert a history to JSON and back, so that anyone with the document can fold it again.
+"""Convert a history to JSON and back, so that anyone with the document can compute its ledger
+again.
 
-Leaves out: files, signatures and raw bytes. The document holds all that `fold` reads: money as
-decimal strings, instants as RFC 3339, durations as whole microseconds.
+The document holds everything that the computation reads. Money is decimal strings, instants are RFC
+3339 texts, and durations are whole microseconds. Signatures and raw bytes are not in it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -42,18 +43,20 @@ _MEMBERS: Final = {kind: tuple(each.name for each in fields(kind)) for kind in (
 _US: Final = "_us"
 
 _NAMES: Final = frozenset(("mismatch_held",))
-"""Settings whose values are lists of names. Settings in `_PERCENT` are percentages. All others are
-microseconds or None."""
+"""Names of policy settings whose values are lists of names.
+
+Some other settings are percentages, and all others are microseconds or None.
+"""
 
 _PERCENT: Final = frozenset(("provider_discount_percent",))
 
 
 def history_document(history: History, *, policy: Policy, as_of: Instant) -> dict[str, Any]:
-    """Return the input of a fold: the history as known at `as_of`, the policy and the instant.
+    """Return everything from which an order's ledger is computed, as JSON values.
 
-    Instants are as stored. `history_of` applies the corrections of dates that were stored later.
-    Each event comes with its first delivery. The member `again` holds the ids and instants of the
-    event's other deliveries.
+    This is the history as known at `as_of`, the policy and the instant. Instants are as stored;
+    `history_of` applies the corrections of dates that were stored later. Each event comes with its
+    first delivery. The member `again` holds the ids and instants of the event's other deliveries.
     """
     known = history.known_at(as_of).as_stored()
     records = sorted(known.records, key=lambda each: (each.recorded_at, each.record_id))
@@ -78,7 +81,7 @@ def history_document(history: History, *, policy: Policy, as_of: Instant) -> dic
 
 
 def by_event(deliveries: Iterable[Delivery]) -> list[list[Delivery]]:
-    """Return the deliveries of each event. Events and deliveries are in the order of arrival."""
+    """Group the deliveries by event. Events and deliveries are sorted by arrival."""
     found: dict[Event, list[Delivery]] = {}
     for each in sorted(deliveries, key=lambda one: (one.received_at, one.delivery_id)):
         found.setdefault(each.event, []).append(each)
@@ -118,13 +121,14 @@ def value_document(value: Event | Record) -> dict[str, Any]:
 
 
 def ledger_of(document: Mapping[str, Any]) -> FoldedDocument:
-    """Fold a history document. Raises ValueError if it is malformed."""
+    """Compute the ledger from a history document. Raises ValueError if the document is
+    malformed."""
     history, policy, as_of = history_of(document)
     return ledger_document(fold(history, policy=policy, as_of=as_of))
 
 
 def history_of(document: Mapping[str, Any]) -> tuple[History, Policy, Instant]:
-    """Parse the result of `history_document`. Raises ValueError for any other input."""
+    """Parse the document that `history_document` returns. Raises ValueError for any other input."""
     try:
         deliveries = [
             Delivery(delivery_id=_text(name), received_at=parse_instant(_text(at)), event=event)
@@ -164,7 +168,8 @@ def history_of(document: Mapping[str, Any]) -> tuple[History, Policy, Instant]:
 
 
 def event_of(document: Mapping[str, Any]) -> Event:
-    """Parse an event that `value_document` returned. Raises ValueError."""
+    """Parse an event from the JSON values of `value_document`. Raises ValueError if they are
+    invalid."""
     event = _value_of(Event, document)
     if event.claim not in CLAIM_KINDS or event.standing not in get_args(Standing):
         raise ValueError("the history has an event with an unknown claim or standing")
@@ -172,7 +177,8 @@ def event_of(document: Mapping[str, Any]) -> Event:
 
 
 def record_of(document: Mapping[str, Any]) -> Record:
-    """Parse a record that `value_document` returned. Raises ValueError."""
+    """Parse a record from the JSON values of `value_document`. Raises ValueError if they are
+    invalid."""
     record = _value_of(Record, document)
     if record.kind not in RECORD_KINDS:
         raise ValueError("the history has a record of an unknown kind")

@@ -1,8 +1,8 @@
-"""A Merkle tree over leaf hashes, as RFC 9162 section 2.1 defines it, for a log that only grows.
+"""Compute and verify a Merkle tree over leaf hashes, for a log that only grows.
 
-Leaves out: where hashes are stored. A proof is a list of spans of leaves, and a span consists of
-complete subtrees. The store returns their hashes, so no tree is held in memory. A subtree (level,
-index) covers the 2**level leaves from index * 2**level.
+The tree is defined in RFC 9162, section 2.1. A proof is a list of spans of leaves, and a span
+consists of complete subtrees. The store returns the hashes of subtrees, so no tree is held in
+memory. A subtree (level, index) covers the 2**level leaves from index * 2**level.
 
     head of n leaves        span_hash((0, n), nodes)
     inclusion of leaf m     [span_hash(s, nodes) for s in inclusion_spans(m, size=n)]
@@ -16,10 +16,10 @@ from typing import Final
 Hash = bytes
 
 Span = tuple[int, int]
-"""Span of leaves: the first index, and the index after the last."""
+"""Span of leaves: the first index, and the index after the last leaf."""
 
 Node = tuple[int, int]
-"""A complete subtree: its level, and its index within the level."""
+"""Complete subtree: its level, and its index within the level."""
 
 Nodes = Callable[[Node], Hash]
 
@@ -27,17 +27,20 @@ EMPTY: Final[Hash] = hashlib.sha256().digest()
 
 
 def leaf_hash(data: bytes) -> Hash:
-    """Return the hash of one log entry (2.1.1): 0x00 distinguishes leaves from inner nodes."""
+    """Return the hash of one log entry, as in RFC 9162, 2.1.1.
+
+    The byte 0x00 in front of the entry distinguishes leaves from inner nodes.
+    """
     return hashlib.sha256(b"\x00" + data).digest()
 
 
 def node_hash(left: Hash, right: Hash) -> Hash:
-    """Return the hash of two adjacent subtrees (2.1.1)."""
+    """Return the hash of two adjacent subtrees, as in RFC 9162, 2.1.1."""
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
 def subtree_hash(hashes: Sequence[Hash]) -> Hash:
-    """Return the hash of a complete subtree from its 2**k parts, all on one level."""
+    """Return the hash of a complete subtree from the hashes of its 2**k parts, all on one level."""
     level = list(hashes)
     while len(level) > 1:
         pairs = iter(level)
@@ -49,10 +52,10 @@ def subtree_hash(hashes: Sequence[Hash]) -> Hash:
 
 
 def span_nodes(span: Span) -> list[Node]:
-    """Return the complete subtrees of a proof's span, from left to right.
+    """Return the complete subtrees that make up a span of leaves, from left to right.
 
-    Each is smaller than the one before it. A proof's span always begins at an index where its first
-    subtree can begin.
+    Each subtree is smaller than the subtree before it. The span must come from a proof, so that it
+    begins where its first subtree can begin.
     """
     start, end = span
     found = []
@@ -64,7 +67,10 @@ def span_nodes(span: Span) -> list[Node]:
 
 
 def span_hash(span: Span, nodes: Nodes) -> Hash:
-    """Return the hash over a span of leaves."""
+    """Return the hash over a span of leaves.
+
+    nodes  function that returns the hash of a complete subtree
+    """
     return _joined([nodes(node) for node in span_nodes(span)])
 
 
@@ -78,8 +84,11 @@ def _joined(subtrees: list[Hash]) -> Hash:
 
 
 def inclusion_spans(index: int, *, size: int) -> list[Span]:
-    """Return the spans that prove that a leaf is in the tree of the first `size` leaves, lowest
-    first. See RFC 9162, 2.1.3.1. Raises ValueError for an index outside of the tree."""
+    """Return the spans that prove that a leaf is in the tree of the first `size` leaves.
+
+    The lowest span comes first, as in RFC 9162, 2.1.3.1. Raises ValueError for an index outside of
+    the tree.
+    """
     if not 0 <= index < size:
         raise ValueError(f"leaf {index} is not in a tree of {size} leaves")
     start, end = 0, size
@@ -96,8 +105,11 @@ def inclusion_spans(index: int, *, size: int) -> list[Span]:
 
 
 def consistency_spans(old: int, *, size: int) -> list[Span]:
-    """Return the spans that prove that a tree of `size` leaves extends its first `old` leaves
-    (2.1.4.1). Raises ValueError unless 0 < old <= size."""
+    """Return the spans that prove that a tree of `size` leaves extends the tree of its first `old`
+    leaves.
+
+    See RFC 9162, 2.1.4.1. Raises ValueError unless 0 < old <= size.
+    """
     if not 0 < old <= size:
         raise ValueError(f"a tree of {size} leaves has no proof for its first {old}")
     start, end = 0, size
@@ -125,8 +137,10 @@ def _split(count: int) -> int:
 def inclusion_holds(
     leaf: Hash, *, index: int, size: int, proof: Sequence[Hash], head: Hash
 ) -> bool:
-    """Return whether a proof shows that a leaf is at `index` of the tree with this head
-    (2.1.3.2)."""
+    """Check whether a proof shows that a leaf is at `index` of the tree with this head.
+
+    See RFC 9162, 2.1.3.2.
+    """
     if not 0 <= index < size:
         return False
     here, last, found = index, size - 1, leaf
@@ -145,9 +159,9 @@ def inclusion_holds(
 def consistency_holds(
     *, old: int, old_head: Hash, size: int, head: Hash, proof: Sequence[Hash]
 ) -> bool:
-    """Return whether a proof shows that a tree extends an older one (2.1.4.2).
+    """Check whether a proof shows that a tree extends an older tree, as in RFC 9162, 2.1.4.2.
 
-    Every tree extends the empty tree and itself. Both need an empty proof.
+    Every tree extends the empty tree and itself. Both cases need an empty proof.
     """
     if old == 0 or old == size:
         return not proof and (old_head == EMPTY if old == 0 else old_head == head)
@@ -174,7 +188,10 @@ def consistency_holds(
 
 def _past_left_edge(here: int, last: int) -> tuple[int, int]:
     """Return the index of the nearest ancestor that is a right child, and the last index of its
-    level. If there is none, the index is 0."""
+    level.
+
+    If there is no such ancestor, the index is 0.
+    """
     while here and not here & 1:
         here, last = here >> 1, last >> 1
     return here, last
@@ -184,8 +201,10 @@ def _past_left_edge(here: int, last: int) -> tuple[int, int]:
 
 
 class Frontier:
-    """Computation of a growing tree's head. It holds one subtree hash for each 1 bit of the tree's
-    size."""
+    """Computes the head of a growing tree.
+
+    It holds one subtree hash for each 1 bit of the tree's size.
+    """
 
     def __init__(self) -> None:
         self.size = 0
@@ -207,17 +226,18 @@ class Frontier:
 
 
 STEP: Final = 8
-"""Number of levels from one stored level to the next."""
+"""Number of tree levels from one stored level to the next."""
 
 WIDTH: Final = 1 << STEP
-"""Number of hashes in a tile."""
+"""Number of hashes in a tile, the unit in which hashes are stored."""
 
 Kept = Mapping[Node, Hash]
-"""Hashes of the stored levels, by level and index."""
+"""Stored hashes of the tree. The keys are level and index."""
 
 
 def kept_range(node: Node) -> tuple[int, int, int]:
-    """Return the stored hashes that a node covers, as level, first index, index after the last."""
+    """Return the stored hashes that a subtree covers, as level, first index, index after the
+    last."""
     level, index = node
     base = level - level % STEP
     width = level - base
@@ -225,24 +245,26 @@ def kept_range(node: Node) -> tuple[int, int, int]:
 
 
 def kept_hash(node: Node, kept: Kept) -> Hash:
-    """Compute a node's hash from stored hashes. Raises KeyError if one is missing."""
+    """Compute a subtree's hash from stored hashes. Raises KeyError if a stored hash is missing."""
     base, start, end = kept_range(node)
     return subtree_hash([kept[base, place] for place in range(start, end)])
 
 
 def needed(spans: Iterable[Span]) -> set[tuple[int, int, int]]:
-    """Return the ranges of stored hashes from which these spans are computed."""
+    """Return the ranges of stored hashes from which the spans' hashes are computed."""
     return {kept_range(node) for span in spans for node in span_nodes(span)}
 
 
 def computed(span: Span, kept: Kept) -> Hash:
-    """Compute the hash of a span from stored hashes; `needed` lists them."""
+    """Compute the hash of a span from the stored hashes that `needed` lists."""
     return span_hash(span, lambda node: kept_hash(node, kept))
 
 
 def paths(spans: Sequence[Sequence[Span]], kept: Kept) -> list[list[Hash]]:
-    """Compute the proofs of several leaves, each given as spans. Shared spans are computed once.
-    Raises KeyError if a stored hash is missing."""
+    """Compute the proofs of several leaves, each given as spans.
+
+    Shared spans are computed once. Raises KeyError if a stored hash is missing.
+    """
     known: dict[Node, Hash] = {}
 
     def node_of(node: Node) -> Hash:
@@ -260,7 +282,7 @@ def paths(spans: Sequence[Sequence[Span]], kept: Kept) -> list[list[Hash]]:
 
 
 def tail_ranges(size: int) -> set[tuple[int, int, int]]:
-    """Return the ranges of stored hashes outside complete tiles, from which a `Tail` is created."""
+    """Return the ranges of stored hashes that are not in complete tiles, for creating a `Tail`."""
     found = set()
     level = 0
     while count := size >> level:
@@ -272,14 +294,18 @@ def tail_ranges(size: int) -> set[tuple[int, int, int]]:
 
 
 class Tail:
-    """The growing end of a log: at most 255 hashes for each stored level."""
+    """The growing end of a log: the hashes that are not in complete tiles yet.
+
+    These are up to 255 hashes for each stored level.
+    """
 
     def __init__(self, size: int, kept: Kept) -> None:
         self.size = size
         self._kept = dict(kept)
 
     def append(self, leaf: Hash) -> list[tuple[Node, Hash]]:
-        """Append a leaf. Return the hashes of the tiles that it completed, to be stored."""
+        """Append a leaf, and return the hashes of the tiles that it completed, so that they can be
+        stored."""
         self._kept[0, self.size] = leaf
         self.size += 1
         made = []

@@ -1,9 +1,9 @@
-"""A Merkle tree with one entry for each order. The entry states how many log leaves the order has.
+"""A Merkle tree with one entry for each order, which states how many log leaves the order has.
 
-Leaves out: how entries are stored. An entry contains a commitment to its order. The commitment's
-bits are the entry's path from the root, so no order has two entries. The tree has an inner node
-wherever commitments diverge. The node's hash includes the number of bits that these commitments
-share. So the entries alone determine the tree:
+An entry contains a commitment to its order. The commitment's bits are the entry's path from the
+root, so no order has two entries. The tree has an inner node wherever commitments diverge. The
+node's hash includes the number of bits that these commitments share. So the entries alone determine
+the tree:
 
     entry   SHA-256(0x00, canonical JSON {"last", "leaves", "of"})
     node    SHA-256(0x01, one byte: number of shared bits, hash of the 0 side, hash of the 1 side)
@@ -20,26 +20,26 @@ from typing import Final, NamedTuple
 from reconcile.transparency.merkle import EMPTY, Hash
 
 BITS: Final = 256
-"""Number of bits of a commitment."""
+"""Number of bits of a commitment to an order."""
 
 GROUPED: Final = 16
 """Number of leading bits that the commitments of one group share."""
 
 LEVELS: Final = (GROUPED, 8)
-"""Numbers of leading bits that define the groups whose hashes are stored. The smaller groups come
+"""Numbers of leading bits that define the groups whose hashes are stored, the smaller groups
 first."""
 
 Keyed = tuple[int, Hash]
-"""Leading bits of a commitment as a number, and the hash of all entries whose commitments begin
-with them."""
+"""Leading bits of a commitment as a number, and the hash of all entries that begin with these
+bits."""
 
 Path = Sequence[tuple[int, Hash]]
 """Steps from an entry to the root: bits shared with the sibling, and the sibling's hash."""
 
 
 def order_commitment(key: bytes, reference: str) -> bytes:
-    """Return the pseudonym of an order in log leaves: HMAC-SHA256 of its reference under the
-    order's key.
+    """Return the pseudonym of an order in log leaves: HMAC-SHA256 of its reference under its own
+    key.
 
     Once the key is erased, nobody can link the pseudonym to the reference.
     """
@@ -47,7 +47,7 @@ def order_commitment(key: bytes, reference: str) -> bytes:
 
 
 class OrderEntry(NamedTuple):
-    """Commitment, number of log leaves that name it, and index of the newest of them."""
+    """Entry of one order: its commitment, and the number and the newest index of its log leaves."""
 
     commitment: bytes
     leaves: int
@@ -55,8 +55,10 @@ class OrderEntry(NamedTuple):
 
 
 Counted = tuple[bytes, int, int]
-"""OrderEntry, or a plain tuple of its fields. Tuples save memory when there are a million
-entries."""
+"""Entry of one order, or a plain tuple of its fields.
+
+Tuples save memory when there are a million entries.
+"""
 
 
 def entry_hash(entry: Counted) -> Hash:
@@ -79,7 +81,7 @@ def branch_hash(shared: int, zeros: Hash, ones: Hash) -> Hash:
 
 
 def keyed(entry: Counted) -> Keyed:
-    """Return the commitment of an entry as a number, and its hash."""
+    """Return the commitment of an entry as a number, and the hash of the entry."""
     return int.from_bytes(entry[0], "big"), entry_hash(entry)
 
 
@@ -88,9 +90,9 @@ def group_of(commitment: bytes, bits: int = GROUPED) -> int:
 
 
 def folded(items: Sequence[Keyed], *, bits: int) -> Hash:
-    """Return the hash over items that are sorted by number.
+    """Return the hash of the tree over these items, which must be sorted by number.
 
-    bits  the length of each number in bits
+    bits  length of each number in bits
     """
     hashes: list[Hash] = []
     parted: list[int] = []
@@ -111,10 +113,11 @@ def folded(items: Sequence[Keyed], *, bits: int) -> Hash:
 
 
 def siblings(items: Iterable[Keyed], place: int, *, bits: int) -> list[tuple[int, Hash]]:
-    """Return the steps of a path from `place` up through these items. Each step has the number of
-    bits that both sides share, and the hash of the other side.
+    """Return the steps of a path from `place` up through these items.
 
-    items  sorted by number
+    Each step has the number of bits that both sides share, and the hash of the other side.
+
+    items  must be sorted by number
     """
     sides: dict[int, list[Keyed]] = {}
     for each in items:
@@ -124,7 +127,8 @@ def siblings(items: Iterable[Keyed], place: int, *, bits: int) -> list[tuple[int
 
 
 def root_by(entry: OrderEntry, path: Path) -> Hash:
-    """Compute the root from one entry and its path. Raises ValueError for a malformed path."""
+    """Compute the tree's root from one entry and its path. Raises ValueError for a malformed
+    path."""
     place, found = keyed(entry)
     last = BITS
     for shared, other in path:
@@ -137,7 +141,10 @@ def root_by(entry: OrderEntry, path: Path) -> Hash:
 
 
 class OrderTree:
-    """Tree in memory, about 250 bytes an order. A change hashes only the changed groups again."""
+    """Tree of orders in memory, with about 250 bytes an order.
+
+    A change hashes only the changed groups again.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -147,7 +154,10 @@ class OrderTree:
         self._touched: set[int] = set()
 
     def get(self, commitment: bytes) -> tuple[int, int] | None:
-        """Return the number of leaves that name an order, and the index of the newest."""
+        """Return the number of log leaves that name an order, and the index of the newest leaf.
+
+        The result is None if no leaf names the order.
+        """
         return self._groups.get(group_of(commitment), {}).get(commitment)
 
     def put(self, entry: OrderEntry) -> None:
