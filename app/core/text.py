@@ -6,22 +6,25 @@ from unicodedata import bidirectional, category, combining
 
 DELIVERY = ("delivery", "deliveries")
 LEAF = ("leaf", "leaves")
-"""Noun with an irregular plural, for `counted(2, *LEAF)`."""
+"""Noun with its irregular plural, for calls such as `counted(2, *LEAF)`."""
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """Return a number with its noun: `1 order`, `2,000 orders`. `many` is an irregular plural."""
+    """Return a number with its noun, such as `1 order` or `2,000 orders`.
+
+    many  the noun's plural; None if the plural ends with a plain s
+    """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def capital(text: str) -> str:
-    """Return a sentence with a capital first letter."""
+    """Return a text with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
 def printable(text: str) -> str:
-    r"""Escape characters that could control or break a terminal, as in `\x1b`, and line breaks.
-    Joiners that a name needs are not escaped."""
+    r"""Return a text in which line breaks and characters that could control a terminal are escaped,
+    as in `\x1b`. Joiners that a name needs are not escaped."""
     if text.isprintable():
         return text
     return "".join(
@@ -33,13 +36,14 @@ def printable(text: str) -> str:
 NON_JOINER, JOINER = "\u200c", "\u200d"
 _JOINERS: Final = frozenset((NON_JOINER, JOINER))
 _VIRAMA: Final = 9
-"""Combining class of the signs that join letters of Indic scripts."""
+"""Unicode combining class of the signs that join letters of Indic scripts."""
 _PICTURE: Final = "\ufe0f"
-"""Variation selector that shows the character before it as an emoji."""
+"""Variation selector: an invisible character that makes the character before it look like an
+emoji."""
 
 
 def is_human_text(text: str) -> bool:
-    """Return whether a text has only printable characters, and joiners that scripts need.
+    """Return whether a text has only printable characters, and joiners that its script needs.
 
     Persian and Sinhala names may have a zero-width joiner or non-joiner. Direction marks and other
     invisible characters are refused, because different names could look alike.
@@ -48,8 +52,8 @@ def is_human_text(text: str) -> bool:
 
 
 def _is_seen(text: str, place: int) -> bool:
-    """Return whether a character is visible, or is a joiner that changes how its neighbors are
-    shown. The rules are those of RFC 5892, appendix A, and of emoji sequences."""
+    """Return whether a character is visible, or is a joiner that changes how its neighbors look.
+    The rules come from RFC 5892, appendix A, and from emoji sequences."""
     if text[place].isprintable():
         return True
     if text[place] not in _JOINERS or not 0 < place < len(text) - 1:

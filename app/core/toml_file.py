@@ -1,4 +1,5 @@
-"""Strict TOML files: validated by a pydantic model, with all mistakes reported at once.
+"""Read TOML files strictly. A pydantic model checks the values, and all mistakes are reported at
+once.
 
 A mistake is reported as one line with the file, the line, the key, and what would be right. A model
 is a subclass of `TomlTable`, whose validators raise ValueError with a sentence. Rules that involve
@@ -19,7 +20,7 @@ from app.core.text import counted
 
 Values = dict[str, Any]
 """Checked values by key. A table is a dict, and an array of tables is a list. Keys with mistakes
-are absent."""
+are missing."""
 
 _STRICT: Final = ConfigDict(strict=True, extra="forbid", validate_default=True, defer_build=True)
 
@@ -30,7 +31,8 @@ EMPTY: Final[Any] = {}
 
 
 class TomlTable(BaseModel):
-    """Model of a table, with only declared keys and values of exactly the declared type."""
+    """Base class for the model of a table. Only declared keys are allowed, with values of exactly
+    the declared type."""
 
     model_config = _STRICT
 
@@ -43,8 +45,10 @@ def yes_or_no(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TomlMistake:
-    """Mistake in a file: the dotted key, and what would be right. The second table of `[[fee]]` has
-    the key `fee.2`. An empty key stands for the whole file."""
+    """Mistake in a TOML file: the key, and a sentence that says what would be right.
+
+    key  the dotted key; empty for the whole file. The second table of `[[fee]]` has the key `fee.2`
+    """
 
     key: str
     sentence: str
@@ -62,12 +66,15 @@ def read_toml(
     together: Callable[[Values], Iterable[TomlMistake]] = lambda values: (),
     beside: Mapping[str, Any] | None = None,
 ) -> Values:
-    """Return the checked values of a file. Raises ConfigurationError with every mistake, by line.
+    """Return the checked values of a TOML file.
 
-    name      name of the file in messages
-    together  checks rules that involve several keys, and yields the mistakes. May also set values
-              that depend on others
-    beside    top-level values that replace those in the file
+    name        name of the file in messages
+    most_bytes  maximum size of the file
+    together    function that checks rules of several keys and yields mistakes; it may also set
+                values that depend on others
+    beside      top-level values that replace those in the file
+
+    Raises ConfigurationError with every mistake, sorted by line.
     """
     try:
         written = content if isinstance(content, bytes) else content.encode()
@@ -100,12 +107,12 @@ def read_toml(
 
 
 MOST_DOTS: Final = 500
-"""Maximum number of dots in a line. Parsing a key with thirty thousand parts (64 KiB) takes a
-minute."""
+"""Maximum number of dots in a line. A key with thirty thousand parts (64 KiB) would take a minute
+to parse."""
 
 
 def parsed_toml(text: str, *, name: str) -> Values:
-    """Return a file's unchecked values. Raises ConfigurationError for a syntax error."""
+    """Return the unchecked values of a TOML file. Raise ConfigurationError for a syntax error."""
     for number, each in enumerate(text.split("\n"), 1):
         if each.count(".") > MOST_DOTS:
             raise ConfigurationError([f"{name}:{number}: has more than {MOST_DOTS} dots"])
@@ -118,8 +125,8 @@ def parsed_toml(text: str, *, name: str) -> Values:
 
 
 _BEYOND: Final = object()
-"""Placeholder for a number that is too large for Decimal. A later step finds it and reports the
-line of its key."""
+"""Placeholder for a number that is too large for Decimal. A later step replaces the placeholder
+with an error that names the line."""
 
 
 def _decimal(written: str) -> Any:
@@ -247,8 +254,8 @@ Lines = Mapping[tuple[str, ...], int]
 
 
 def lines_of_keys(text: str) -> Lines:
-    """Return the lines of headers and keys, which a TOML parser does not report. Multi-line texts
-    are skipped."""
+    """Return the line number of each table header and key in a TOML file. TOML parsers do not
+    report lines. Multi-line texts are skipped."""
     found: dict[tuple[str, ...], int] = {}
     for number, names in _entries(text):
         found.setdefault(names, number)
@@ -256,8 +263,8 @@ def lines_of_keys(text: str) -> Lines:
 
 
 def line_of_key(lines: Lines, key: str) -> int:
-    """Return the line of a dotted key, or of the innermost table that contains it. Return 0 if
-    there is neither."""
+    """Return the line of a dotted key, or of the innermost table around the key. Return 0 if there
+    is neither."""
     names = _names(key)
     inwards = (names[:depth] for depth in range(len(names), 0, -1))
     return next((lines[each] for each in inwards if each in lines), 0)

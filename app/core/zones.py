@@ -1,8 +1,8 @@
 """Time zones by name, from the system's database or `tzdata`, and sentences in local time.
 
 The package `reconcile` writes instants in UTC, as `2026-10-16T09:05:00Z` or, for customers, as `16
-October 2026, 09:05 UTC`. Programs compare, seal and parse these sentences, so they must not depend
-on a zone. This module rewrites them in local time for people.
+October 2026, 09:05 UTC`. Programs compare, seal and parse these sentences, so the sentences must
+not depend on a time zone. This module rewrites such sentences in local time for people.
 """
 
 import re
@@ -18,7 +18,8 @@ from reconcile.periods import Calendar
 
 
 def zone_named(name: str) -> tzinfo:
-    """Return a zone by a name such as Africa/Nairobi. Raises UsageError for an unknown name."""
+    """Return the time zone with a name such as Africa/Nairobi. Raise UsageError for an unknown
+    name."""
     if name == "UTC":
         return UTC
     try:
@@ -30,8 +31,8 @@ def zone_named(name: str) -> tzinfo:
 
 
 def wall_clock(instant: Instant, zone: tzinfo) -> Instant:
-    """Return the local date and time of an instant as if it were UTC. Return the instant itself if
-    the local time is beyond the range of `datetime`."""
+    """Return the local date and time of an instant, represented as if they were UTC. Return the
+    instant itself if the local time is outside the range of `datetime`."""
     if zone is UTC:
         return instant
     try:
@@ -45,11 +46,11 @@ _LOCAL: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?))?", r
 
 
 def typed_instant(text: str, zone: tzinfo) -> Instant:
-    """Parse an instant as a person types it: a local time such as `2026-11-20 12:00`, a day, or RFC
-    3339.
+    """Return the instant that a person typed as a local time such as `2026-11-20 12:00`, as a day,
+    or as RFC 3339.
 
-    A day means its start, and a repeated local time its first occurrence. Raises ValueError for any
-    other text.
+    A day means its start. A local time that occurs twice means its first occurrence. Raises
+    ValueError for any other text.
     """
     found = _LOCAL.fullmatch(text)
     try:
@@ -62,8 +63,8 @@ def typed_instant(text: str, zone: tzinfo) -> Instant:
 
 
 def typed_deadline(text: str, zone: tzinfo) -> Instant:
-    """Parse a deadline like `typed_instant`. A day means its last second. Raises ValueError for any
-    other text."""
+    """Return the instant that a person typed as a deadline. A day means its last second; other
+    forms are those of `typed_instant`. Raise ValueError for any other text."""
     found = _LOCAL.fullmatch(text)
     if found is None or found[2] is not None:
         return typed_instant(text, zone)
@@ -83,18 +84,18 @@ _MOMENT: Final = re.compile(
 
 
 class Piece(NamedTuple):
-    """Part of a sentence. `at` is set if the part is an instant in local time."""
+    """Part of a sentence. `at` is set if the part is an instant, written in local time."""
 
     text: str
     at: Instant | None = None
 
 
 def local_pieces(text: str, zone: tzinfo) -> Iterator[Piece]:
-    """Split a sentence at its instants, and write each in local time, to the minute.
+    """Split a sentence at its instants, and write each instant in local time, to the minute.
 
-    Dates without a time, as in bank files, are stored as midnights. So `at` followed by a local
-    midnight becomes `on` followed by the day. After `until`, `beyond` and `by` the time stays,
-    because a day alone would be understood as the end of the day.
+    Bank files have dates without a time, stored as midnights. Therefore `at` before a local
+    midnight becomes `on` before the day. After `until`, `beyond` and `by` the time stays, because a
+    day alone would mean the end of the day.
     """
     last = 0
     for found in _MOMENT.finditer(text):
@@ -130,10 +131,10 @@ def _words(local: Instant, *, day: bool, aloud: bool) -> str:
 
 
 def local_text(text: str, zone: tzinfo, *, named: bool = False) -> str:
-    """Write the instants of a sentence in local time. Skip backquoted parts, because they are
-    commands.
+    """Return a text in which each instant is written in local time. Parts in backquotes stay
+    unchanged, because they are commands.
 
-    named  whether to add the zone's abbreviation, such as EAT, to each time of day
+    named  whether each time of day gets the zone's abbreviation, such as EAT
     """
     parts = text.split("`")
     has_code = len(parts) % 2 == 1  # a single backquote is an ordinary character
@@ -149,8 +150,8 @@ def local_text(text: str, zone: tzinfo, *, named: bool = False) -> str:
 
 
 def local_moment(at: Instant, zone: tzinfo) -> str:
-    """Return an instant in local time, to the minute, with the zone's abbreviation. Return only the
-    day for a midnight."""
+    """Return an instant as text in local time, to the minute, with the zone's abbreviation. A
+    midnight is written as a day only."""
     local = wall_clock(at, zone)
     if local % instants.DAY == 0:
         return _words(local, day=True, aloud=False)

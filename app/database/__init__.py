@@ -1,4 +1,4 @@
-"""A database: its tables, migrations, single writer, locks and disk space."""
+"""The database: its tables, migrations, single writer, locks and disk space."""
 
 __all__ = (
     "database",

@@ -1,10 +1,10 @@
-"""Opens a database safely. Code reads from snapshots, and writes in one transaction at a time.
+"""Open a database safely. Code reads from snapshots, and writes in one transaction at a time.
 
     async with database.reading() as connection: …      # a snapshot
     async with database.writing() as connection: …      # one transaction
 
-Leaves out: statements, which are in the store modules of the packages, and the inbox, which
-`receiving/inbox.py` opens together with a database.
+The store modules of the packages contain the SQL statements. `receiving/inbox.py` opens the inbox
+together with a database.
 """
 
 import asyncio
@@ -41,12 +41,12 @@ SERVER_S: Final = 60.0
 AGAIN_S: Final = 0.2
 
 CHECKED_BEFORE_SERVING: Final = 64 * MIB
-"""Maximum size of a SQLite file that is checked before `serve` accepts deliveries. That takes a
-second on a slow disk. A larger file is checked while `serve` already runs."""
+"""Maximum size in bytes of an SQLite file that is checked before `serve` accepts deliveries. The
+check takes a second on a slow disk. A larger file is checked while `serve` already runs."""
 
 
 class DatabaseSettings(Protocol):
-    """Settings with which a database is opened."""
+    """Settings that are needed to open a database."""
 
     @property
     def database_url(self) -> str: ...
@@ -57,10 +57,10 @@ class DatabaseSettings(Protocol):
 
 
 class Database:
-    """Database whose connections are opened at their first use. `close` closes them."""
+    """Access to one database. Connections are opened at their first use and closed by `close`."""
 
     def __init__(self, settings: DatabaseSettings, *, purpose: Purpose = "upgrading") -> None:
-        """Prepare a database without opening it.
+        """Prepare access to a database without opening it.
 
         purpose  purpose that is passed to `open` later, or `upgrading` if `open` is never called
         """
@@ -115,8 +115,8 @@ class Database:
         self.writer.on_poison = self._fail
 
     def fail_together(self, writer: Writer) -> None:
-        """Add a writer to this database's group. A fatal error of one writer in the group stops all
-        of them."""
+        """Add a writer to this database's group of writers. After a fatal error of one writer, the
+        whole group stops writing."""
         self._writers.append(writer)
         writer.on_poison = self._fail
 
@@ -129,13 +129,14 @@ class Database:
 
     @property
     def poison(self) -> str | None:
-        """Return a sentence that says why nothing may be written any more; None if writing is
-        allowed."""
+        """Return the reason why nothing may be written any more, as a sentence. Return None if
+        writing is allowed."""
         return self.writer.poison
 
     @asynccontextmanager
     async def reading(self, *, settled: bool = False) -> AsyncIterator[AsyncConnection]:
-        """Lend a connection with a consistent snapshot. Raises StoreUnavailable if none is free.
+        """Lend a connection that reads from one consistent snapshot. Raise StoreUnavailable if no
+        connection is free.
 
         settled  whether the snapshot must be consistent over all nodes of a cluster. Each node has
                  its own snapshot, so appends wait until all nodes have taken theirs
@@ -159,10 +160,10 @@ class Database:
     async def on_snapshot(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain, read-only function on a new snapshot. Raises StoreUnavailable if no
-        connection is available.
+        """Run a plain, read-only function on a new snapshot and return the function's result. Raise
+        StoreUnavailable if no connection is available.
 
-        For a single query, this takes a third of the time that `reading` takes.
+        For a single query, this method takes a third of the time of `reading`.
         """
         try:
             async with self.reader.connect() as connection:
@@ -171,8 +172,8 @@ class Database:
             raise self.writer.judged(error) from error
 
     async def is_pooled(self) -> bool:
-        """Return whether a pooler may run each transaction on a different server connection. Raises
-        StoreUnavailable."""
+        """Return whether a connection pooler may run each transaction on a different server
+        connection. Raise StoreUnavailable if the database does not answer."""
         if not self.shared:
             return False
         asked = text("SELECT pg_backend_pid()")
@@ -190,8 +191,8 @@ class Database:
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
-        """Begin a transaction after all earlier writers. Raises StoreUnavailable if the disk has
-        too little space."""
+        """Lend a connection in a new transaction, after all earlier writers have finished. Raise
+        StoreUnavailable if the disk has too little space."""
         await self.writer.make_room()
         async with self.writer.transaction() as connection:
             yield connection
@@ -203,9 +204,9 @@ class Database:
 
         The purposes are:
 
-        serving  for a receiver. No other process may serve. On SQLite an older database is
-                 upgraded, cached pages are dropped, and the log is checkpointed and synced. A large
-                 file must still be checked: see `look`
+        serving  for a receiver of webhooks. No other process may serve. An older SQLite database is
+                 upgraded. Cached pages are dropped, and the write-ahead log is checkpointed and
+                 synced. A large file must still be checked with `look`
         working  for a receiver's worker. Cached pages are dropped, and the log is checkpointed and
                  synced, because the receiver deletes deliveries from the inbox once the worker has
                  stored them
@@ -213,7 +214,7 @@ class Database:
                  upgrade
         writing  for a caller that writes while a service may run. A missing SQLite database is
                  created
-        folding  for a caller that folds while a worker runs. Nothing is created
+        folding  for a caller that folds orders while a worker runs. Nothing is created
         reading  for a caller that only reads. Nothing is created, and there is no writing
                  connection
         """
@@ -245,7 +246,8 @@ class Database:
                 engine.read_ahead(self.path)
 
     async def look(self, *, until: asyncio.Event | None = None) -> None:
-        """Check the whole file. If it is damaged, stop all writes and raise StorePoisoned.
+        """Check the whole database file. If the file is damaged, stop all writes and raise
+        StorePoisoned.
 
         until  event that ends the check early
         """
@@ -256,11 +258,12 @@ class Database:
             raise StorePoisoned(f"{found[0]}: {PUT_BACK}")
 
     async def watch_server(self) -> int:
-        """Check the PostgreSQL server, and whether its commits wait for a standby. Return 1 after
-        reconnecting, else 0.
+        """Check the PostgreSQL server, and whether its commits wait for a standby. Return 1 if the
+        writers had to be reconnected, else 0.
 
-        If another server took over, reconnect; each new connection checks its server. Raises the
-        errors of `Writer.transaction`.
+        If another server took over, the writers are reconnected; each new connection checks its
+        server. Raises StoreUnavailable if the server does not answer or cannot be used, and
+        StorePoisoned for a fatal failure.
         """
         assert self.watch is not None
         watch, server, seen = self.watch, self.watch.server, None
@@ -289,8 +292,8 @@ class Database:
         return 0
 
     async def _reconnect(self) -> None:
-        """Connect all writers anew. All are disconnected first, so that none still writes to the
-        former server while another one writes to the new server."""
+        """Reconnect all writers. All writers are disconnected first, so that none writes to the
+        former server while another writes to the new server."""
         failures = list[StoreUnavailable]()
         for act in (Writer.disconnect, Writer.connect):
             for writer in self._writers:
@@ -302,13 +305,12 @@ class Database:
             raise failures[0]
 
     async def _open_writing(self, *, upgrade: bool) -> None:
-        """Open the database for writing.
+        """Open the database for writing, after checks of its version, its schema and its
+        environment. A missing SQLite file is created. Free disk space is not checked, because
+        commands that free space must work.
 
-        First check its version, its schema and the environment in its stamp. Create a missing
-        SQLite file. Do not check the free disk space, because commands that free it must work.
-
-        upgrade  whether to run pending migrations. Only the serving process may, because an older
-                 service may be running beside a command
+        upgrade  whether pending migrations are run. Only the serving process may run them, because
+                 an older service may be running beside a command
         """
         self._make_folder()
         if self.path is not None:
@@ -328,8 +330,8 @@ class Database:
         self._note_made(identity)
 
     async def _bring_up_to_date(self, connection: AsyncConnection, current: str | None) -> None:
-        """Run the pending migrations. Raises StrangeSchema if the schema then differs from the one
-        of this release."""
+        """Run the pending migrations. Raise StrangeSchema if the resulting schema differs from the
+        schema of this release."""
         if current is not None:
             await run(connection, self.check)
         if current != schema.NEWEST:
@@ -343,8 +345,8 @@ class Database:
             self._made.note(identity)
 
     def _make_folder(self, *, stamped: bool = True) -> None:
-        """Create a missing database file, with its folder. Raises ConfigurationError if the
-        new database must be stamped and no environment is configured."""
+        """Create a missing database file, with its folder. Raise ConfigurationError if no
+        environment is configured but the new database must state one."""
         if self._made is not None:
             self._made.check_there()
         if self.path is not None and not self.path.exists():
@@ -395,15 +397,18 @@ class Database:
 
     @asynccontextmanager
     async def previewing(self) -> AsyncIterator[tuple[AsyncConnection, str | None]]:
-        """Yield a snapshot of a database and its version, which may be old."""
+        """Yield a connection that reads from a snapshot of a database, and the database's version.
+        An old version is allowed."""
         self._check_there()
         with system_errors_explained():
             async with self.reading() as connection:
                 yield connection, await schema.current_version(connection)
 
     async def upgrade(self) -> tuple[str | None, str]:
-        """Run the pending migrations, and return the versions before and after. Raises
-        ConfigurationError while an older service runs."""
+        """Run the pending migrations. Return the versions before and after.
+
+        Raises ConfigurationError while an older service runs.
+        """
         with system_errors_explained():
             self._make_folder(stamped=False)
             if self.path is not None:
@@ -420,7 +425,7 @@ class Database:
         return before, schema.NEWEST
 
     async def distribute(self) -> list[str]:
-        """Distribute tables over the nodes of a Citus cluster, and return their names.
+        """Distribute large tables over the nodes of a Citus cluster, and return the tables' names.
 
         No other process may use the database. Raises UsageError without a cluster, and
         ConfigurationError if the database is not up to date.
@@ -434,9 +439,10 @@ class Database:
             return await layout.distribute(connection)
 
     async def create(self, *, anew: bool) -> Path:
-        """Create an SQLite database, and return its path. Raises UsageError if it exists.
+        """Create an SQLite database and return its path. Raise UsageError if a database already
+        exists there.
 
-        anew  whether to create it even though an earlier one is missing
+        anew  whether to create it even though an earlier database is missing
         """
         if self.path is None or self._made is None or self.service is None:
             raise UsageError("create a PostgreSQL database with `createdb`, then `db upgrade`")
@@ -450,7 +456,8 @@ class Database:
         return self.path
 
     async def strange_objects(self) -> list[str]:
-        """Return a sentence for each difference from the schema that the migrations create."""
+        """Return a sentence for each difference between the database's schema and the schema that
+        the migrations create."""
         async with self.reading() as connection:
             if not self.shared or await schema.is_own(connection):
                 return await schema.strange_objects(connection)
@@ -473,22 +480,24 @@ class Database:
 
 
 class DatabaseContext(Protocol):
-    """Database and clock of an AppContext, for packages that cannot import it."""
+    """Database and clock of the application, for packages that cannot import the whole application
+    context."""
 
     @property
     def database(self) -> Database:
-        """The open database."""
+        """The application's open database."""
 
     @property
     def clock(self) -> Clock:
-        """The source of the present instant."""
+        """The source of the current time."""
 
 
 async def sync_file(writer: Writer, path: Path) -> None:
-    """Checkpoint the write-ahead log into the file, which SQLite syncs, and sync the folder.
+    """Move the SQLite write-ahead log into the database file, and sync the file and its folder to
+    the disk.
 
-    Never open the file here: closing any descriptor of it drops SQLite's locks in this process, and
-    another process could delete the log.
+    This function never opens the file. Closing any descriptor of the file would drop SQLite's locks
+    in this process, and another process could then delete the log.
     """
     if not await writer.checkpoint():
         log.warning(
@@ -499,11 +508,11 @@ async def sync_file(writer: Writer, path: Path) -> None:
 
 
 def drop_cached_pages(path: Path) -> None:
-    """Drop the cached pages of the file and its log, which may differ from the disk after a failed
-    write.
+    """Drop the cached pages of an SQLite file and its log. After a failed write, cached pages may
+    differ from the disk.
 
-    Call this only before this process opens the database: see `sync_file`. Raises OSError if a file
-    cannot be read.
+    Call this function only before this process opens the database, because closing a file drops
+    SQLite's locks. Raises OSError if a file cannot be read.
     """
     for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         if name.exists():
@@ -515,8 +524,12 @@ def drop_cached_pages(path: Path) -> None:
 
 
 async def once_there(database: Database, opening: Callable[[], Awaitable[None]]) -> None:
-    """Open a database, and wait for a PostgreSQL server that is still starting. Raises
-    StoreUnavailable after SERVER_S."""
+    """Open a database, and wait for a PostgreSQL server that is still starting.
+
+    opening  function that opens the database
+
+    Raises StoreUnavailable if the server is not ready after 60 seconds.
+    """
     ends, reported = monotonic() + SERVER_S, set[tuple[bool, bool]]()
     while True:
         try:
@@ -538,7 +551,7 @@ async def once_there(database: Database, opening: Callable[[], Awaitable[None]])
 
 @contextmanager
 def system_errors_explained() -> Iterator[None]:
-    """Turn an OSError in the block into a StoreUnavailable with the system's reason."""
+    """Turn an OSError in the block into a StoreUnavailable that states the system's reason."""
     try:
         yield
     except OSError as error:

@@ -1,10 +1,10 @@
-"""Connections of an SQLite database: one that writes, and several that only read. Leaves out:
-connections of PostgreSQL (`postgresql`).
+"""Connections of an SQLite database: one that writes, and several that only read. `postgresql`
+makes those of PostgreSQL.
 
 WAL and synchronous=FULL are set and read back, because the promise to keep acknowledged deliveries
-depends on them. With `isolation_level=None`, the driver never sends BEGIN, so this module does. The
-writer sends BEGIN IMMEDIATE, because a read transaction that starts to write can fail at once,
-regardless of the busy timeout.
+depends on them. With `isolation_level=None`, the driver never sends BEGIN, so this module sends
+BEGIN itself. The writer sends BEGIN IMMEDIATE, because a read transaction that starts to write can
+fail at once, regardless of the busy timeout.
 """
 
 import os
@@ -44,12 +44,11 @@ Connection = AsyncConnection
 BUSY_TIMEOUT_MS = 5_000
 
 WRITER_CACHE_KIB = 24_576
-"""Size in KiB of the writing connection's page cache. It is twice what a batch of 512 deliveries
-uses."""
+"""Size in KiB of the writing connection's page cache: twice what a batch of 512 deliveries uses."""
 
 LOG_BYTES = 64 * 1024 * 1024
-"""Size in bytes to which the file of the write-ahead log is cut, after a slow reader has let the
-log grow beyond it."""
+"""Size in bytes to which the write-ahead log's file is cut after a slow reader has let the file
+grow larger."""
 
 STATEMENTS_KEPT = 512
 """Maximum number of prepared statements in the cache. Each table has ten INSERT statements: one for
@@ -63,8 +62,8 @@ def is_sqlite(url: str) -> bool:
 
 
 def database_place(url: str) -> str:
-    """Return the database's name for people, without user and password: its file's absolute path,
-    or its hosts and name."""
+    """Return the database's name for people, without user and password. The name is the file's
+    absolute path, or the hosts and the database's name."""
     parts = make_url(url)
     if parts.get_backend_name() == "sqlite":
         return str(sqlite_path(url).resolve())
@@ -73,8 +72,8 @@ def database_place(url: str) -> str:
 
 
 def sqlite_path(url: str) -> Path:
-    """Return the database file of an SQLite URL, with symbolic links resolved, because locks, log
-    and inbox are stored beside the file itself.
+    """Return the path of the file in an SQLite URL. Symbolic links are resolved, because locks, log
+    and inbox lie beside the real file.
 
     Raises ConfigurationError for a database in memory, and StoreUnavailable without access.
     """
@@ -96,15 +95,14 @@ _MEMINFO: Final = Path("/proc/meminfo")
 def read_ahead(
     path: Path, *, progress: Callable[[int, int], None] = lambda done, whole: None
 ) -> None:
-    """Read the whole file into the page cache if it fits.
+    """Read the whole database file into the system's page cache, unless the file is too large for
+    the memory.
 
-    Rows of several tables arrive together, so the pages of each are scattered over the file.
-    Reading the file takes a fraction of the time of reading a table page by page.
+    progress  called with the number of bytes read so far, and the size of the file
 
-    progress  called with the bytes read so far, and the size of the file
-
-    Call this only before this process opens the database, because closing a file drops SQLite's
-    locks. Raises StoreUnavailable if the disk fails.
+    The pages of each table are scattered over the file, so this is much faster than reading a table
+    page by page. Call this function only before this process opens the database, because closing a
+    file drops SQLite's locks. Raises StoreUnavailable if the disk fails.
     """
     try:
         size, done = path.stat().st_size, 0
@@ -129,8 +127,8 @@ def _room_for_pages() -> int:
 
 
 IN_MEMORY: Final = "PRAGMA temp_store=MEMORY"
-"""Pragma that keeps temporary rows in memory. In a temporary file, personal data would remain on
-the disk."""
+"""SQLite command that keeps temporary rows in memory. In a temporary file, personal data would
+remain on the disk."""
 
 
 def writing_engine(
@@ -140,10 +138,10 @@ def writing_engine(
     hosts: "Hosts | None" = None,
     holder: Holder | None = None,
 ) -> AsyncEngine:
-    """Create the engine of the only connection that writes and checkpoints.
+    """Return the engine of the only connection that writes and checkpoints.
 
     hosts   hosts of a PostgreSQL URL; None for SQLite
-    holder  holder that runs the transactions on PostgreSQL
+    holder  registration of this writer among all writers of a PostgreSQL database
     """
     if hosts is not None:
         return postgresql.writing_engine(
@@ -175,7 +173,8 @@ def writing_engine(
 
 
 def hosts_of(url: str) -> "Hosts | None":
-    """Return the hosts of a PostgreSQL URL, shared by all engines of a process; None for SQLite."""
+    """Return the hosts of a PostgreSQL URL, for all engines of a process to share. Return None for
+    SQLite."""
     if is_sqlite(url):
         return None
     from app.database.hosts import Hosts  # loads the driver, which is slow
@@ -190,7 +189,7 @@ def reading_engine(
     hosts: "Hosts | None" = None,
     check: Callable[[Ask], None] | None = None,
 ) -> AsyncEngine:
-    """Create the engine of the read-only connections.
+    """Return the engine of the connections that only read.
 
     hosts  hosts of a PostgreSQL URL; None for SQLite
     check  called for each new connection to a PostgreSQL host
@@ -250,8 +249,8 @@ def _prepare(
 
 
 def _check_durable(plain: PlainConnection) -> None:
-    """Raise ConfigurationError if a setting that protects commits has no effect. Some file systems
-    do not support the write-ahead log, for example."""
+    """Raise ConfigurationError if a setting that protects commits has no effect, for example on a
+    file system without support for the write-ahead log."""
     ((journal,),) = plain.ask("PRAGMA journal_mode")
     ((synchronous,),) = plain.ask("PRAGMA synchronous")
     if (journal, synchronous) != ("wal", 2):
@@ -268,7 +267,8 @@ def _check_durable(plain: PlainConnection) -> None:
 
 @asynccontextmanager
 async def scratch_database() -> AsyncIterator[AsyncConnection]:
-    """Create an empty SQLite database under `TMPDIR`, for one transaction that is rolled back."""
+    """Yield a connection to an empty, temporary SQLite database under `TMPDIR`. All is in one
+    transaction that is rolled back at the end."""
     with tempfile.TemporaryDirectory(prefix="tallyhook-scratch-") as folder:
         engine = writing_engine(f"sqlite+aiosqlite:///{folder}/scratch.db", purpose="alone")
         try:
@@ -282,8 +282,8 @@ async def scratch_database() -> AsyncIterator[AsyncConnection]:
 
 @cache
 def _table_statements() -> list[str]:
-    """Return the CREATE statements of all tables. The models are imported only here, because
-    importing them takes a fifth of the start-up time."""
+    """Return the CREATE statements of all tables. The tables' models are imported only here,
+    because the import takes a fifth of the start-up time."""
     from app.database.tables import metadata
 
     statements: list[str] = []

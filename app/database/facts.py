@@ -1,4 +1,5 @@
-"""Facts about a database: damage, the server it is on, and settings that endanger its data."""
+"""Facts about a database: damage, the server on which it runs, and settings that endanger its
+data."""
 
 import asyncio
 import sqlite3
@@ -22,8 +23,8 @@ _CHECKS = {False: "PRAGMA quick_check(20)", True: "PRAGMA integrity_check(20)"}
 async def damage(
     connection: AsyncConnection, *, thorough: bool = False, until: asyncio.Event | None = None
 ) -> list[str]:
-    """Return the problems that SQLite's own check finds; none on PostgreSQL, which has tools such
-    as `amcheck`.
+    """Return the problems that SQLite's own check finds. Return none for PostgreSQL, which has
+    tools such as `amcheck`.
 
     thorough  whether to compare every index with its table, which takes several times as long
     until     event that ends the check early, without problems
@@ -54,8 +55,8 @@ _ENTRIES = "SELECT count(*) FROM {table} {index}"
 
 
 def short_indexes(connection: PlainConnection) -> list[str]:
-    """Return a sentence for each SQLite index with more or fewer entries than its table has rows.
-    Partial indexes are not checked."""
+    """Return a sentence for each SQLite index whose number of entries differs from the number of
+    rows in its table. Partial indexes are not checked."""
     found = []
     for index, table in [] if connection.dialect != "sqlite" else connection.ask(_WHOLE_INDEXES):
         (entries,), (rows,) = [
@@ -86,11 +87,12 @@ class DatabaseFacts:
     off           durability settings that are switched off
     awaits        whether commits wait for a standby that is not connected
     standbys      sentences on what would be lost if a standby took over
-    moved         how the server differs from the recorded one; None if it does not
-    no_writes     why the server refuses writes; None if it accepts them
-    pooled        sentence that a pooler changes connections between transactions; None if none does
+    moved         how the server differs from the recorded server; None if it does not
+    no_writes     why the server refuses writes; None if it accepts writes
+    pooled        sentence that a pooler changes connections between transactions; None if no pooler
+                  does
 
-    `moved`, `no_writes` and `pooled` have a sentence, `; ` and an instruction.
+    Each of `moved`, `no_writes` and `pooled` is a sentence, `; ` and an instruction.
     """
 
     kind: Literal["SQLite", "PostgreSQL"]
@@ -105,7 +107,11 @@ class DatabaseFacts:
 
 
 async def database_facts(connection: AsyncConnection, *, pooled: bool = False) -> DatabaseFacts:
-    """Collect facts without writing. `pooled` is the result of `Database.is_pooled`."""
+    """Collect facts about a database without writing anything.
+
+    pooled  whether a pooler changes connections between transactions, as `Database.is_pooled`
+            returns it
+    """
     if connection.dialect.name == "sqlite":
         mode = (await connection.execute(text("PRAGMA journal_mode"))).scalar_one()
         return DatabaseFacts(

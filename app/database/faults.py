@@ -1,9 +1,10 @@
-"""Translation of database drivers' errors into our own: temporary or fatal.
+"""Translate the errors of database drivers into Tallyhook's errors, which are either temporary or
+fatal.
 
-After a storage I/O error the page cache may differ from the disk, and a retry would acknowledge a
-lost row as a duplicate. So an I/O error poisons the store: the process acknowledges nothing more,
-and ends. A file system that became read-only has the same effect, because the kernel remounts a
-file system read-only after an I/O error.
+After a storage I/O error, cached pages may differ from the disk. A retry would then acknowledge a
+lost row as a duplicate. Therefore an I/O error ends all writing: the process acknowledges nothing
+more, and ends. A file system that became read-only has an equal effect, because the kernel remounts
+a file system read-only after an I/O error.
 """
 
 import errno
@@ -22,8 +23,8 @@ PUT_BACK: Final = (
     "restore a backup with `tallyhook restore FILE --force`, which keeps the present file beside "
     "it, or move the file away and start with an empty one"
 )
-"""Advice after the database file was damaged. SQLite cannot tell which rows are right, so the file
-cannot be repaired."""
+"""Advice after the database file was damaged. The file cannot be repaired, because SQLite cannot
+tell which rows are right."""
 
 _FATAL_SQLITE = {
     # A write that the kernel answers with EROFS is reported as an I/O error too.
@@ -57,8 +58,8 @@ _FATAL_POSTGRESQL = {
 _NO_CONNECTION: Final = "53300"
 
 _MAY_PASS: Final = ("57P03", _NO_CONNECTION)
-"""Error codes of a server that may accept connections soon. The first means that it is starting,
-the second that all its connections are in use."""
+"""Error codes of a PostgreSQL server that may soon accept connections. The first code means that
+the server is starting, the second that all its connections are in use."""
 
 TAKES_NO_WRITES: Final = (
     "the server takes no writes: it is a standby, or default_transaction_read_only is on"
@@ -71,8 +72,8 @@ POOLED: Final = (
     "what the driver asks; set its pool_mode to session for this database, or name the server "
     "itself in TALLYHOOK_DATABASE_URL"
 )
-"""Sentence for two kinds of failures behind a pooler: a connection lacks the settings that we set,
-or has prepared statements of another client."""
+"""Sentence for two kinds of failures behind a connection pooler. Either a connection lacks the
+settings that we set, or it has prepared statements of another client."""
 
 _REFUSES_LIMITS: Final = "08P01"
 
@@ -98,15 +99,15 @@ _PASSING_POSTGRESQL = {
     "58": "the server reports a system error; see its log",
     "XX": "the server reports an internal error; see its log",
 }
-"""Sentence on each temporary problem, by PostgreSQL's error code. Codes without an entry use the
-entry of their class (the first two characters), if there is one."""
+"""Sentence on each temporary problem, by PostgreSQL's error code. For a code without an entry, the
+entry of its class counts, which is the first two characters."""
 
 _REASON_POSTGRESQL: Final[dict[str, NotStored]] = {"40": "busy", "55": "busy", "53100": "disk"}
 
 
 def driver_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions that a database may raise. asyncpg's are included only if it is loaded,
-    because loading it would slow the start."""
+    """Return the exception classes that a database may raise. The classes of asyncpg are included
+    only if asyncpg is loaded, because loading it would slow the start."""
     asyncpg = sys.modules.get("asyncpg")
     past_sqlalchemy = (
         ()
@@ -118,12 +119,13 @@ def driver_errors() -> tuple[type[Exception], ...]:
 
 
 def is_conflict(error: Exception) -> bool:
-    """Return whether a statement was refused because a row with its key already exists."""
+    """Return whether a statement failed because a row with an equal key already exists."""
     return _found_in(error, "sqlstate") == "23505"  # unique_violation
 
 
 def as_store_error(error: Exception) -> TallyhookError | None:
-    """Return the Tallyhook error for a driver's error; None if our own SQL is wrong."""
+    """Return the Tallyhook error that stands for a driver's error. Return None if our own SQL is
+    wrong."""
     code = _found_in(error, "sqlite_errorcode")
     if isinstance(code, int):
         return _of_sqlite(code & 0xFF)
@@ -150,8 +152,8 @@ def as_store_error(error: Exception) -> TallyhookError | None:
 
 
 def is_not_there_yet(error: StoreUnavailable) -> bool:
-    """Return whether the server may become usable within moments: it does not answer, is starting,
-    is full, or is not primary yet."""
+    """Return whether the server may become usable within moments. Such a server does not answer, is
+    starting, is full, or is not primary yet."""
     state = _found_in(error, "sqlstate")
     if isinstance(state, str):
         return (state[:2] == "08" and state != _REFUSES_LIMITS) or state in _MAY_PASS
@@ -165,7 +167,8 @@ def is_full(error: StoreUnavailable) -> bool:
 
 
 def why_not_opened(error: OSError) -> str:
-    """Return the system's reason, and what to do about a failed disk or missing permission."""
+    """Return the system's reason why a database was not opened. For a failed disk or a missing
+    permission, the text also says what to do."""
     if error.errno == errno.EROFS:
         return "its file system is read-only; see the kernel's log, check the disk, mount it again"
     why = error.strerror or type(error).__name__
@@ -205,8 +208,8 @@ def _is_of_driver(error: BaseException, name: str) -> bool:
 
 
 def _is_driver_confused(error: BaseException) -> bool:
-    """Return whether asyncpg failed because the server ended during a statement. asyncpg then
-    reports an internal error, or claims that another operation is in progress."""
+    """Return whether the PostgreSQL driver failed because the server ended during a statement.
+    asyncpg then reports an internal error, or claims that another operation is in progress."""
     return _is_of_driver(error, "InternalClientError") or (
         _is_of_driver(error, "InterfaceError")
         and any("another operation is" in str(cause) for cause in _chain(error))
@@ -214,7 +217,8 @@ def _is_driver_confused(error: BaseException) -> bool:
 
 
 def _of_certificates(error: BaseException) -> str | None:
-    """Return why a server's certificate is not trusted; None for another error."""
+    """Return the reason why a server's certificate is not trusted. Return None for another
+    error."""
     asyncpg = sys.modules.get("asyncpg")
     misled = () if asyncpg is None else (asyncpg.exceptions.ClientConfigurationError,)
     for cause in _chain(error):

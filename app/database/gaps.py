@@ -1,7 +1,7 @@
-"""Gaps: time spans whose evidence may be lost, and whose loss a person accepted.
+"""Gaps: time spans whose evidence may be lost, and whose loss a person has accepted.
 
-A database that lost commits is recognized by the instant of its last commit. Leaves out: the second
-copy of that instant (`receiving/inbox_store.py`), and the consequences of a gap.
+A database that lost commits is recognized by the instant of its last commit.
+`receiving/inbox_store.py` keeps a second copy of the instant.
 """
 
 import sqlite3
@@ -18,13 +18,18 @@ from app.database.statements import PlainConnection
 from reconcile.instants import Instant, format_instant
 
 GapKind = Literal["database", "inbox"]
-"""Part of the stored data that was lost. `database` means the newest commits, and `inbox` means
+"""Part of the stored data that was lost. `database` means the newest commits. `inbox` means
 acknowledged deliveries that were not read yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundGap:
-    """Gap that nobody has accepted yet. `Gap` explains the members."""
+    """Gap that nobody has accepted yet. A gap is a time span in which evidence may be lost.
+
+    since, until  first and last instant of the span
+    deliveries    maximum number of acknowledged deliveries that may be lost; None if unknown
+    detail        description of the cause, in words of the program
+    """
 
     kind: GapKind
     since: Instant
@@ -37,7 +42,7 @@ class FoundGap:
         return _sentence(self)
 
     def accepted(self, *, at: Instant, by: str, reason: str) -> "Gap":
-        """Return the gap as accepted by this person, ready to store."""
+        """Return the accepted gap, ready to store, with the person who accepts the loss."""
         return Gap(
             id=new_id("gap_", at),
             kind=self.kind,
@@ -75,10 +80,10 @@ ACCEPT: Final = "--accept-gap --reason TEXT"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """A time span in which evidence may be lost, and who accepted the loss.
+    """Time span in which evidence may be lost, and the person who accepted the loss.
 
     since, until  first and last instant of the span
-    deliveries    largest number of acknowledged deliveries that may be lost; None if unknown
+    deliveries    maximum number of acknowledged deliveries that may be lost; None if unknown
     detail        description of the cause, in words of the program
     accepted_by   an operator's name, or the name of the machine's owner
     """
@@ -99,13 +104,13 @@ class Gap:
 
 
 LAST_COMMIT: Final = "last commit"
-"""Name of the counter that holds the instant of SQLite's last commit. Each transaction that changes
-rows raises it by at least one."""
+"""Name of the stored counter that holds the instant of SQLite's last commit. Each transaction that
+changes rows raises the counter by at least one."""
 
 
 def note_commit(connection: PlainConnection, *, at: Instant, counted: int) -> int:
-    """Set LAST_COMMIT if the connection has changed rows since the last call. Return the number of
-    rows that it has changed in all.
+    """Store the instant of a commit if the connection has changed rows since the last call. Return
+    the number of rows that the connection has changed in all.
 
     counted  number that the last call returned
     """
@@ -134,7 +139,7 @@ _ADD: Final = (
 
 
 def accepted_gaps(connection: PlainConnection) -> list[Gap]:
-    """Return all accepted gaps in the order of their acceptance."""
+    """Return all accepted gaps, sorted by the time of their acceptance."""
     return [
         Gap(
             id=row[0],
@@ -163,7 +168,7 @@ def gaps_until(connection: PlainConnection, until: Instant) -> list[Gap]:
 
 
 def spans_of(gaps: Iterable[Gap]) -> str:
-    """Return the time spans of gaps as text: `from 2026-11-20T10:00:00Z to
+    """Return the time spans of gaps as text, such as `from 2026-11-20T10:00:00Z to
     2026-11-20T10:05:00Z`."""
     return " and ".join(
         f"from {format_instant(gap.since)} to {format_instant(gap.until)}" for gap in gaps
@@ -175,9 +180,9 @@ def spans_of(gaps: Iterable[Gap]) -> str:
 
 def check_log_is_newer(database: Path) -> None:
     """Raise ConfigurationError if an SQLite file's write-ahead log is older than the file, because
-    older pages would overwrite newer ones.
+    its older pages would overwrite newer ones.
 
-    Call this only before this process opens the database.
+    Call this function only before this process opens the database.
     """
     log = Path(f"{database}-wal")
     if not log.exists() or not log.stat().st_size:

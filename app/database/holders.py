@@ -1,12 +1,13 @@
-"""Holders: the processes that write a PostgreSQL database, one row for each writing connection.
+"""Holders: the processes that write to a PostgreSQL database. The table has one row for each
+writing connection.
 
-A transaction begins by locking its holder's row. This succeeds only if the row still has the epoch
-with which the holder registered. Another process takes over by increasing the epoch, after the
-running transaction has ended. So two processes that exclude each other never both write. This holds
-even if a connection is lost, a pooler changes it, or a clock is wrong. The column `until` only
-states from when other processes should take over.
+A transaction begins by locking its holder's row. The lock succeeds only if the row still has the
+epoch with which the holder registered. Another process takes over by increasing the epoch, after
+the running transaction has ended. Two processes that exclude each other therefore never both write.
+This holds even if a connection is lost, a pooler changes the connection, or a clock is wrong. The
+column `until` only states from when other processes should take over.
 
-Leaves out: the lock files of SQLite (`locks.py`), and locks that last for one transaction.
+`locks.py` has the lock files of SQLite, and locks that last for one transaction.
 """
 
 import socket
@@ -24,29 +25,33 @@ from app.database.statements import PlainConnection
 from reconcile.instants import DAY, EARLIEST, SECOND, Duration, Instant, format_instant
 
 SESSION: Final = "tallyhook.session"
-"""Name of the PostgreSQL setting that marks our connections. If a connection lacks the mark, a
-pooler has replaced the connection, and the new one also lacks our limits."""
+"""Name of the PostgreSQL setting that marks our connections. A connection without the mark comes
+from a pooler and also lacks our limits."""
 
 HOLD: Final[Duration] = 60 * SECOND
-"""Time after a holder's last sign of life until another process may take over. `refold --all` and
-`db restored` must wait this long after a holder was killed."""
+"""Time after a holder's last sign of life until another process may take over. After a holder was
+killed, `refold --all` and `db restored` must wait this long."""
 
 BEAT_S: Final = 15.0
-"""Seconds after which a holder that writes nothing renews its row. They are a quarter of HOLD."""
+"""Seconds after which a holder that writes nothing renews its row: a quarter of the time until a
+takeover."""
 
 KEPT: Final[Duration] = 7 * DAY
-"""Time for which a former holder's row is kept, so that the former holder notices the takeover."""
+"""Time for which a former holder's row is kept, so that the former holder notices that another
+process took over."""
 
 _numbers = count()
 
 
 class Holder:
-    """Registration of a writing connection among all writers. It stays valid when the process
-    reconnects."""
+    """Registration of a writing connection among all writers of a PostgreSQL database. The
+    registration stays valid when the process reconnects."""
 
     def __init__(self, kind: str, *, clock: Clock | None = None) -> None:
-        """Prepare a holder that has not entered yet. `kind` names the work of its process; `alone`
-        excludes all others."""
+        """Prepare a registration that is not in the database yet.
+
+        kind  name of the process's work; `alone` excludes all other processes
+        """
         self.kind = kind
         self.id = f"{process_name()}/{next(_numbers)}"
         self.session = new_id("ses_", EARLIEST)
@@ -62,14 +67,15 @@ class Holder:
         self._begun = ""
 
     def begin(self) -> tuple[Any, ...]:
-        """Start a new transaction, and return the parameters of HELD."""
+        """Start a new transaction, and return the parameters of the statement that locks the
+        holder's row."""
         now = self.clock.now()
         self._begun = new_id("tx_", now)
         return self._begun, now + HOLD, self.row, self.id, self.epoch, self.session
 
     def committing(self) -> None:
-        """Keep the transaction's mark before the commit. If the commit is not confirmed, the mark
-        shows later whether it happened."""
+        """Remember the running transaction's mark before its commit. If the commit is not
+        confirmed, the mark shows later whether the commit happened."""
         # Until the first commit, the row still has the empty mark with which it was entered.
         self.newest = (*(self.newest or ("",)), self._begun)
 
@@ -81,15 +87,19 @@ HELD: Final = (
     "UPDATE holders SET newest = ?, until = ? WHERE ctid = ? AND holder = ? AND epoch = ? "
     "AND current_setting('tallyhook.session', true) = ? RETURNING ctid"
 )
-"""Statement that locks a holder's row until the transaction ends. It finds the row by its location
-(`ctid`), because a search by key would be slow. If no row is returned, the transaction must not
-write, and `find` raises the reason."""
+"""SQL statement that locks a holder's row until the transaction ends. If no row is returned, the
+transaction must not write. The row is found by its location (`ctid`), because a search by key would
+be slow."""
 
 _FIND: Final = "SELECT ctid FROM holders WHERE holder = ? AND epoch = ?"
 
 
 def hold(connection: PlainConnection, holder: Holder) -> None:
-    """Begin a holder's transaction by locking its row. Raises the errors of `find`."""
+    """Begin a holder's transaction by locking the holder's row.
+
+    Raises StoreUnavailable if a pooler has replaced the connection, and StorePoisoned if another
+    process took over.
+    """
     held = connection.ask(HELD, holder.begin())
     if not held:
         find(connection, holder)
@@ -100,11 +110,11 @@ def hold(connection: PlainConnection, holder: Holder) -> None:
 
 
 def find(connection: PlainConnection, holder: Holder) -> None:
-    """Find a holder's row again after HELD returned no row. The stored location is wrong after a
-    rollback, or after a commit with an unknown outcome.
+    """Find a holder's row again. The row's stored location is wrong after a rollback, or after a
+    commit with an unknown outcome.
 
-    Raises StoreUnavailable for a foreign connection, and StorePoisoned if another process took
-    over.
+    Raises StoreUnavailable if a pooler has replaced the connection, and StorePoisoned if another
+    process took over.
     """
     ((session,),) = connection.ask("SELECT current_setting(?, true)", (SESSION,))
     if session != holder.session:
@@ -122,7 +132,7 @@ TAKEN_OVER: Final = (
 
 
 class Found(NamedTuple):
-    """A holder's row as read from the table."""
+    """Row of the table of holders: one registered writer."""
 
     holder: str
     kind: str
@@ -141,23 +151,24 @@ _TAKE_OVER: Final = (
     "UPDATE holders SET epoch = epoch + 1, kind = 'ended', until = ? WHERE holder = ? "
     "AND newest = ? RETURNING holder"
 )
-"""Statement that takes over from a holder. It changes nothing if the holder committed a transaction
-after its row was read."""
+"""SQL statement that takes over from a holder. The statement changes nothing if the holder has
+committed a transaction since its row was read."""
 
 
 def enter(
     connection: PlainConnection, holder: Holder, *, silent: Sequence[Found] = ()
 ) -> list[Found]:
-    """Register a holder, or renew its registration, while a lock stops other registrations.
+    """Register a writer of the database, or renew the registration. A lock stops other
+    registrations meanwhile.
 
-    If apparently stopped holders block this one, do not register it, but return them. The caller
-    waits for more than BEAT_S, and calls again with `silent`.
+    If apparently stopped holders stand in the way, nothing is registered and these holders are
+    returned. The caller then waits for more than BEAT_S seconds, and calls again with `silent`.
 
-    silent  holders of the earlier call. A holder that has given no sign since then loses its
-            registration, whatever its clock says
+    silent  holders that the earlier call returned. A holder that has given no sign since then loses
+            its registration, whatever its clock says
 
-    Raises StorePoisoned if this holder was taken over, StoreUnavailable if there is an exclusive
-    holder, and UsageError if this holder is exclusive and there are others.
+    Raises StorePoisoned if another process took over from this holder, StoreUnavailable if another
+    holder excludes all others, and UsageError if this holder is to exclude others that are running.
     """
     take_lock(connection, SERVING)
     now = holder.clock.now()
@@ -202,13 +213,13 @@ def _process(holder: str) -> str:
 
 
 def processes_here(connection: PlainConnection) -> list[int]:
-    """Return the ids of the processes on this machine that are holders."""
+    """Return the ids of this machine's processes that are registered as writers of the database."""
     holders = {_process(Found(*row).holder) for row in connection.ask(_ALL)}
     return sorted(filter(None, map(process_id, holders)))
 
 
 def leave(connection: PlainConnection, holder: Holder) -> None:
-    """Delete the holder's row."""
+    """Delete the holder's registration."""
     connection.ask(_DELETE, ([holder.id],))
 
 

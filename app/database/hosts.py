@@ -1,4 +1,5 @@
-"""The servers that TALLYHOOK_DATABASE_URL names: which is tried first, and when one is left.
+"""Choose among the servers that TALLYHOOK_DATABASE_URL names, and leave a server that another one
+has replaced.
 
     1 connect   to the hosts in turn, until one can be used                  `Hosts.connect`
     2 watch     whether another server writes while a transaction lasts      `Connection.watched`
@@ -6,10 +7,10 @@
 
 A server may accept connections and still confirm no commits: it is frozen, its disk hangs, or its
 standby took over unnoticed. Only a newer timeline proves a takeover. Once a writer has reached the
-new server, all connections to the former server are closed, because they would read outdated data
-and their writes may be lost.
+new server, all connections to the former server are closed. They would read outdated data, and
+their writes may be lost.
 
-Leaves out: whether the new server has all commits of the former one (`takeover`).
+The module `takeover` checks whether the new server has all commits of the former server.
 """
 
 import asyncio
@@ -29,22 +30,23 @@ from app.database.servers import AWAITS_STANDBY, STATE, State, state_of
 CONNECT_S: Final = 5.0
 
 HOST_S: Final = 2.0
-"""Seconds for connecting to one host, if several hosts are configured. A host that does not answer
-delays the connection by this time only."""
+"""Seconds for connecting to one host, if several hosts are configured. A silent host delays the
+connection by this time only."""
 
 CLOSE_S: Final = 0.5
-"""Seconds for which closing a connection waits for the server. A frozen server never answers."""
+"""Maximum seconds for which closing a connection waits for the server. A frozen server never
+answers."""
 
 WATCH_S: Final = 1.0
 """Seconds between two checks, during a transaction, whether another server has taken over."""
 
 LOOK_S: Final = 5.0
-"""Minimum seconds between two checks for a takeover in a process that only reads. Without commits,
-such a process has no other way to notice one."""
+"""Minimum seconds between two checks for a takeover in a process that only reads. Such a process
+makes no commits, so only these checks can reveal a takeover."""
 
 ROUND_DIVISOR: Final = 10
 """Divisor for the pause between two checks for a takeover. The pause is the time since the first
-check divided by this number, but at least WATCH_S."""
+check divided by this number, but at least one second."""
 
 FORMER: Final = (
     "the server is on an older timeline than the one used before, so it is a former primary; stop "
@@ -57,7 +59,8 @@ _UNUSABLE: Final = (
 )
 
 Address = tuple[str | None, int | None]
-"""(host, or folder of its socket; port). None leaves the choice to the driver."""
+"""Address of a server: its host, or the folder of its socket, and its port. None leaves the choice
+to the driver."""
 
 _SERVER: Final = """
 SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
@@ -68,9 +71,9 @@ SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
 
 
 class Server(NamedTuple):
-    """Identity of a running server.
+    """Identity of a running PostgreSQL server.
 
-    refuses_writes  whether it is a standby, or read-only
+    refuses_writes  whether the server is a standby, or read-only
     timeline        eight hexadecimal digits that grow with each takeover; empty if unknown
     """
 
@@ -83,17 +86,19 @@ class Server(NamedTuple):
 
 
 class Connection(asyncpg.Connection):  # type: ignore[misc]
-    """Connection with its server's identity, created by `Hosts`."""
+    """Connection to a PostgreSQL server that knows its server's identity. `Hosts` creates such
+    connections."""
 
     hosts: "Hosts"
     address: Address
     server: Server
     commit_s: float | None
-    """Seconds within which a commit must be confirmed. None means that the limit of all statements
+    """Seconds within which a commit must be confirmed. With None, the time limit of all statements
     applies."""
 
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Close the connection properly, or abort it after CLOSE_S."""
+        """Close the connection properly. Abort the connection if the server does not answer within
+        half a second."""
         try:
             async with asyncio.timeout(CLOSE_S):
                 await super().close(timeout=timeout)
@@ -102,7 +107,7 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Abort the connection if another server starts to write while the block is running."""
+        """Abort the connection if another server takes over while the block is running."""
         loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[None]]()
         begin = loop.call_later(WATCH_S, lambda: tasks.append(loop.create_task(self.hosts.watch())))
         try:
@@ -114,8 +119,8 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
 
     @contextmanager
     def confirming(self) -> Iterator[None]:
-        """Abort the connection if the block's commit is not confirmed within `commit_s`. The
-        outcome of the commit is then unknown."""
+        """Abort the connection if the block's commit is not confirmed within `commit_s` seconds.
+        Nobody then knows whether the commit succeeded."""
         limit = None
         if self.commit_s is not None:
             loop = asyncio.get_running_loop()
@@ -129,7 +134,7 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
 
 
 class Hosts:
-    """Hosts of one URL, shared by all connections of a process."""
+    """Hosts of one PostgreSQL URL. All connections of a process share this object."""
 
     def __init__(self) -> None:
         self._left: dict[Address, float] = {}
@@ -152,11 +157,11 @@ class Hosts:
         **words: Any,
     ) -> Connection:
         """Connect to the first usable host that accepts writes, unless the URL says otherwise.
-        Hosts that failed come last.
-
-        Raises the driver's errors, and StoreUnavailable if a server would not confirm commits.
+        Hosts that failed earlier come last.
 
         words  further arguments for the driver
+
+        Raises the driver's errors, and StoreUnavailable if a server would not confirm commits.
         """
         addresses = _addresses(host, port)
         words |= {"timeout": CONNECT_S if len(addresses) == 1 else HOST_S}
@@ -178,8 +183,8 @@ class Hosts:
         raise failures[0]
 
     async def _reach(self, address: Address, *, writes: bool, **words: Any) -> Connection:
-        """Connect to one host. Raises StoreUnavailable if a newer primary has replaced its server,
-        or if the server waits for a missing standby."""
+        """Connect to one host. Raise StoreUnavailable if another server has taken over from its
+        server, or if the server waits for a missing standby."""
         connection = await _connected(address, words)
         try:
             async with asyncio.timeout(words["timeout"]):
@@ -199,14 +204,15 @@ class Hosts:
         return connection
 
     async def watch(self) -> None:
-        """Ask all hosts repeatedly whether another server has taken over."""
+        """Ask all hosts again and again whether another server has taken over."""
         began = monotonic()
         while True:
             await self._look()
             await asyncio.sleep(max(WATCH_S, (monotonic() - began) / ROUND_DIVISOR))
 
     def look_sometimes(self) -> None:
-        """Ask all hosts in the background, unless they were asked less than LOOK_S ago."""
+        """Ask all hosts in the background whether another server has taken over, unless they were
+        asked a few seconds ago."""
         if len(self._addresses) > 1 and monotonic() >= self._looked_at + LOOK_S:
             self._looked_at = monotonic()
             self._looking = asyncio.get_running_loop().create_task(self._look())
@@ -223,8 +229,8 @@ class Hosts:
         self.leave(*former, reason="another_writes")
 
     async def states(self) -> dict[str, State | None]:
-        """Return the state of each host; None for a host that does not answer. Return nothing if
-        only one host is named."""
+        """Return the state of each host's server. A host that does not answer has None. The result
+        is empty if the URL names only one host."""
         if len(self._addresses) < 2:
             return {}
         asked = [_answer(each, self._words, STATE) for each in self._addresses]
@@ -235,7 +241,7 @@ class Hosts:
         }
 
     def leave(self, *connections: Connection, reason: str) -> None:
-        """Abort these connections, and from now on try their hosts last."""
+        """Abort these connections. From now on, their hosts are tried last."""
         live = [each for each in connections if not each.is_closed()]
         for host in {each.address for each in live}:
             self._left[host] = monotonic()

@@ -1,13 +1,14 @@
-"""Tables that are stored on the nodes of a Citus cluster; all others stay on its coordinator.
+"""Store large tables on the nodes of a Citus cluster. All other tables stay on the cluster's
+coordinator.
 
 The two largest tables are distributed by their own ids, so that no row moves when an event is
 linked to an order. The administrator registers the nodes. `tables/` and the migrations do not
 depend on nodes.
 
-Citus cannot join a distributed table with a local table, or with a table distributed otherwise. So
-`in_rounds` first fetches the rows that a statement needs, table by table. A comment in the
-statement selects these rows, such as `/* events WHERE order_key = ANY($1) */`. Without such a
-comment, the whole table is fetched.
+Citus cannot join a distributed table with a local table, or with a table that is distributed
+otherwise. Therefore `in_rounds` first fetches the rows that a statement needs, table by table. A
+comment in the statement selects these rows, such as `/* events WHERE order_key = ANY($1) */`.
+Without such a comment, the whole table is fetched.
 """
 
 import re
@@ -28,18 +29,18 @@ LAYOUT: Final = "layout"
 DISTRIBUTED: Final = "citus"
 
 BY: Final = {"deliveries": "id", "events": "event_id"}
-"""Distributed tables, with the column that assigns a row to a node."""
+"""Distributed tables, each with the column that assigns a row to a node."""
 
 
 def is_spread(connection: AsyncConnection) -> bool:
-    """Return whether `deliveries` and `events` are on the nodes of a cluster, as found when the
-    connection was opened."""
+    """Return whether the tables `deliveries` and `events` are on the nodes of a cluster. The answer
+    dates from the opening of the connection."""
     return bool(connection.sync_connection and connection.sync_connection.info.get(SPREAD))
 
 
 async def require_noted(connection: AsyncConnection) -> None:
-    """Raise ConfigurationError if the tables are distributed over nodes and the database recorded
-    that they are not, or vice versa."""
+    """Raise ConfigurationError if the actual distribution of tables over nodes differs from the
+    recorded distribution."""
     if connection.dialect.name == "sqlite":
         return
     noted = await connection.scalar(text(_NOTED), {"name": LAYOUT}) == DISTRIBUTED
@@ -54,7 +55,8 @@ async def require_noted(connection: AsyncConnection) -> None:
 
 
 async def distribute(connection: AsyncConnection) -> list[str]:
-    """Distribute the local tables with their rows, and return their names. Record the new layout.
+    """Distribute the large tables with their rows over the nodes of a cluster. Record the new
+    layout and return the moved tables' names.
 
     No other process may use the database. Raises UsageError without a cluster.
     """
@@ -105,16 +107,15 @@ _NOTE: Final = (
 
 
 def settle(connection: PlainConnection, *, long: bool = False) -> None:
-    """Block appends until the transaction ends, and check that all nodes have every earlier commit.
+    """Block the storing of new deliveries until the transaction ends, and check that all nodes have
+    every earlier commit.
 
-    Raises StoreUnavailable if a node lacks a commit or does not answer.
+    long  whether the block may last long. New deliveries then fail and are retried later; in a
+          short block they wait for the lock
 
-    long  whether the block may last long. Appends then fail and are retried later; in a short block
-          they wait for the lock
-
-    A commit over several nodes becomes visible first on the coordinator, with the rows that mark
-    orders due, and then on one node after another. An append holds the lock LINKING until it has
-    told all nodes.
+    Raises StoreUnavailable if a node lacks a commit or does not answer. A commit over several nodes
+    becomes visible first on the coordinator, with the rows that mark orders due, and then on one
+    node after another.
     """
     if not connection.spread:
         return
@@ -149,10 +150,10 @@ _PARTNER: Final = {"deliveries": "events", "events": "deliveries"}
 
 @lru_cache(maxsize=2_048)
 def in_rounds(sql: str) -> str:
-    """Rewrite a statement for Citus. It first fetches the needed rows of distributed tables, and
-    then uses these rows.
+    """Return a statement that works on a Citus cluster. It first fetches the needed rows of
+    distributed tables, and then uses these rows.
 
-    A statement on a single table stays unchanged. EXPLAIN explains what is run.
+    A statement on a single table stays unchanged. EXPLAIN explains the rewritten statement.
     """
     if sql.startswith("EXPLAIN "):
         return statement("EXPLAIN {of}", of=in_rounds(sql.removeprefix("EXPLAIN ")))
@@ -185,8 +186,8 @@ def _needed(name: str, sql: str) -> str:
 
 
 def follow_layout(engine: Engine) -> None:
-    """Prepare an engine for a distributed database. Each new connection detects distribution, and
-    then rewrites its statements."""
+    """Prepare an engine for a database that may be distributed. Each new connection detects the
+    distribution, and then rewrites its statements."""
 
     @event.listens_for(engine, "connect")
     def learn(connection: object, record: object) -> None:
@@ -210,8 +211,8 @@ def follow_layout(engine: Engine) -> None:
 
 
 _SHOW_SHARDS: Final = "SET citus.override_table_visibility TO off"
-"""Statement that makes shards visible in the system catalog. Citus hides them by default, which
-slows queries about types down to 0.8 seconds."""
+"""SQL statement that makes the shards of a cluster visible in the system catalog. Citus hides
+shards by default, which slows queries about types down to 0.8 seconds."""
 
 _ANY_DISTRIBUTED: Final = (
     "SELECT EXISTS (SELECT 1 FROM pg_dist_partition WHERE logicalrelid = to_regclass('deliveries'))"

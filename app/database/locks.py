@@ -1,10 +1,10 @@
 """Locks between processes on one SQLite file, and advisory locks of PostgreSQL.
 
 A process holds the `ServiceLock` for as long as it serves, so that no second process can serve. The
-reader of the inbox holds a separate lock of this kind. A process holds the `WriteLock` for one
+inbox's reader process holds a separate lock of this kind. A process holds the `WriteLock` for one
 transaction, so that a command such as `tokens add` can write while the service runs. The
-`WriteLock` also prevents checkpoints during commits, because they can lose data in SQLite before
-3.51.3 (its WAL-reset bug).
+`WriteLock` also prevents checkpoints during commits, because SQLite before 3.51.3 can lose data
+then (its WAL-reset bug).
 
 Processes get the `WriteLock` in order of arrival. A process first takes a place in a queue by
 locking a byte of a second file. The byte's offset is the present time of the machine's clock. The
@@ -42,7 +42,11 @@ rows. SEALING is never held together with another lock."""
 
 
 def take_lock(connection: PlainConnection, lock: int) -> None:
-    """Wait for a lock, and hold it until the transaction ends. Do nothing on SQLite."""
+    """Wait for the lock with this number, and hold the lock until the transaction ends. Do nothing
+    on SQLite.
+
+    Raises StoreUnavailable if a long read of a whole cluster database forbids the lock.
+    """
     if connection.dialect == "sqlite":
         return
     if lock == LINKING and connection.spread and connection.ask(_HELD, (SCANNING,)):
@@ -61,25 +65,28 @@ _HELD: Final = (
 
 
 def take_lock_shared(connection: PlainConnection, lock: int) -> None:
-    """Wait until no process holds the lock exclusively, and share it for the transaction."""
+    """Wait until no process holds the lock exclusively, and share the lock until the transaction
+    ends."""
     connection.ask("SELECT pg_advisory_xact_lock_shared(?)", (lock,))
 
 
 def take_lock_of(connection: PlainConnection, lock: int, name: str) -> None:
-    """Wait for the lock with this number and name, and hold it until the transaction ends.
+    """Wait for the lock with this number and name, and hold the lock until the transaction ends. Do
+    nothing on SQLite.
 
-    Several names may share one lock. Do nothing on SQLite.
+    Different names may share one lock.
     """
     if connection.dialect != "sqlite":
         connection.ask("SELECT pg_advisory_xact_lock(?::int, hashtext(?))", (lock, name))
 
 
 WAIT_S = 10.0
-"""Seconds for which a writer waits for other processes. Transactions usually take milliseconds."""
+"""Maximum seconds for which a writer waits for other processes. Transactions usually take
+milliseconds."""
 
 PASSED_BY_S: Final = 0.1
 """Seconds for which a free lock is left to the processes that are ahead in the queue. If none of
-them takes it, a process passes them by."""
+these processes takes the lock, the next process may pass them by."""
 
 _PAUSE_S: Final = 0.002
 
@@ -88,7 +95,7 @@ _PLACE: Final = struct.Struct("hhqqi4x")
 
 
 class HeldFile:
-    """File locked exclusively until it is released or the process ends."""
+    """File that is locked exclusively until it is released or the process ends."""
 
     def __init__(self, database: Path, suffix: str) -> None:
         self._path = database.with_name(database.name + suffix)
@@ -99,7 +106,7 @@ class HeldFile:
         return self._file is not None
 
     def take(self) -> bool:
-        """Take the lock, and return True. Return False if another process holds it."""
+        """Take the lock. Return False if another process holds the lock."""
         if self._file is not None:
             return True
         descriptor = _opened(self._path)
@@ -116,13 +123,14 @@ class HeldFile:
             self._file = None
 
     def write(self, content: bytes) -> None:
-        """Replace the file's content while the lock is held. The content survives a crash of the
-        process, but perhaps not of the machine."""
+        """Replace the locked file's content. The content survives a crash of the process, but
+        perhaps not of the machine."""
         assert self._file is not None
         os.pwrite(self._file, content, 0)
 
     def read(self) -> bytes:
-        """Return the content by the last holder of the lock; empty if it cannot be read."""
+        """Return the content that the last holder of the lock wrote. Return an empty value if the
+        file cannot be read."""
         try:
             return self._path.read_bytes()
         except OSError:
@@ -148,8 +156,8 @@ class ServiceLock(HeldFile):
 
     @contextmanager
     def if_free(self) -> Iterator[bool]:
-        """Yield whether no other process serves. If none serves, none can start before the block
-        ends."""
+        """Yield whether no other process serves the database. If the answer is True, none can start
+        to serve before the block ends."""
         held = self.held
         try:
             yield self.take()
@@ -159,7 +167,8 @@ class ServiceLock(HeldFile):
 
 
 def processes_serving(database: Path) -> list[int]:
-    """Return the id of the process that serves a database file; empty if none is visible."""
+    """Return the ids of processes that serve a database file. The result is empty if no such
+    process is visible."""
     try:
         inode = os.stat(database.with_name(database.name + ".serving")).st_ino
         locks = Path("/proc/locks").read_text().splitlines()
@@ -171,7 +180,7 @@ def processes_serving(database: Path) -> list[int]:
 
 
 class WriteLock:
-    """Lock for one transaction or checkpoint, granted to processes in order of arrival."""
+    """Lock for one transaction or checkpoint. Processes get the lock in order of arrival."""
 
     def __init__(self, database: Path) -> None:
         self._path = database.with_name(database.name + ".writing")
@@ -179,7 +188,8 @@ class WriteLock:
         self._queue = _Queue(database.with_name(database.name + ".waiting"))
 
     async def take(self) -> None:
-        """Wait for the lock. Raises StoreUnavailable if others hold it longer than WAIT_S."""
+        """Wait for the lock and take it. Raise StoreUnavailable if other processes hold the lock
+        for more than ten seconds."""
         if self._file is None:
             self._file = _opened(self._path)
         waited = free = 0.0
@@ -196,7 +206,8 @@ class WriteLock:
                     self._queue.pass_by(place)
 
     def is_wanted(self) -> bool:
-        """Return whether another process waits for the lock. Only its holder may call this."""
+        """Return whether another process waits for the lock. Only the lock's holder may call this
+        method."""
         return self._queue.is_anybody_there()
 
     def release(self) -> None:
@@ -233,13 +244,13 @@ class _Queue:
         return place <= self._passed or not self._taken(place - self._passed)
 
     def is_anybody_there(self) -> bool:
-        """Return whether any other process waits in the queue. The caller must not be in the queue
-        itself."""
+        """Return whether any other process waits in the queue. The caller itself must not wait in
+        the queue."""
         return self._taken(0)
 
     def _taken(self, length: int) -> bool:
-        """Return whether another process is at one of the next `length` places in the queue.
-        Skipped places are not counted. 0 means all places."""
+        """Return whether another process is at one of the next `length` places in the queue; 0
+        means all places. Skipped places are not counted."""
         if self._file is None:
             return False
         asked = _PLACE.pack(fcntl.F_WRLCK, 0, self._passed, length, 0)
