@@ -1,8 +1,8 @@
-"""Conversion of rows to values of `reconcile`, and back. Values are validated here, because the
-tables validate nothing.
+"""Convert database rows to values of the package `reconcile`, and back. Values are checked here,
+because the tables check nothing.
 
-Writing statements and reading code use the same lists of columns from this module. The classes of
-`tables` would load too slowly; tests/architecture compares them with the lists.
+Statements that write and code that reads use common lists of columns from this module. The classes
+of `tables` would load too slowly; tests/architecture compares the classes with the lists.
 """
 
 import json
@@ -108,14 +108,15 @@ REVISION_COLUMNS: Final = (
 )
 
 EVENTS: Final = table("events", *map(column, EVENT_COLUMNS))
-"""Table `events` for SQLAlchemy's statements, without loading the models."""
+"""Table `events` for statements of SQLAlchemy. It makes loading the slow table models
+unnecessary."""
 
 COUNTS_FROM: Final = (
     "coalesce((SELECT min(moved.at) FROM records AS moved "
     "WHERE moved.kind = 'redated' AND moved.replaces = {thing}), {stored})"
 )
-"""SQL for the instant at which a row became known. If the row was dated by a clock that was ahead,
-this is the corrected instant."""
+"""SQL expression for the instant at which a row became known. If a fast clock dated the row, the
+expression gives the corrected instant."""
 DELIVERY_AT: Final = statement(COUNTS_FROM, thing="deliveries.id", stored="deliveries.received_at")
 EVENT_AT: Final = statement(COUNTS_FROM, thing="events.delivery_id", stored="events.received_at")
 RECORD_AT: Final = statement(COUNTS_FROM, thing="records.id", stored="records.recorded_at")
@@ -135,7 +136,7 @@ RECORD_SELECT: Final = ", ".join(
 )
 
 AMOUNTS_REMEMBERED: Final = 1_024
-"""Maximum number of amounts of money in the cache, which then takes about 300 kB."""
+"""Maximum number of money amounts in the cache. A full cache takes about 300 kB."""
 
 _CLAIMS: Final = frozenset(CLAIM_KINDS)
 _RECORDS: Final = frozenset(RECORD_KINDS)
@@ -144,7 +145,10 @@ _RECORDS: Final = frozenset(RECORD_KINDS)
 def event_row(
     event: Event, *, order_key: str | None, delivery_id: str, received_at: Instant
 ) -> tuple[Any, ...]:
-    """Return the values of EVENT_COLUMNS for an event and its first delivery."""
+    """Return an event's values for the columns in EVENT_COLUMNS.
+
+    delivery_id, received_at  id and time of the first delivery that contained the event
+    """
     money, order_money, refunded = event.money, event.order_money, event.refunded_total
     return (
         order_key,
@@ -192,7 +196,8 @@ def _read(text: str | None, parse: Callable[[dict[str, Any]], Value]) -> tuple[V
 
 
 def delivery_of(row: Sequence[Any]) -> Delivery:
-    """Build the first delivery of an event from a row of EVENT_COLUMNS."""
+    """Return the first delivery of an event from a database row with the columns in
+    EVENT_COLUMNS."""
     # fmt: off
     (_, source, event_id, digest, delivery_id, received_at, kind, claim, occurred_at, order,
      session, payment, movement, amount, currency, order_amount, order_currency,
@@ -248,7 +253,10 @@ def _money(minor: int, currency: str) -> Money:
 
 
 def record_row(record: Record, details: str | None = None) -> tuple[Any, ...]:
-    """Return the values of RECORD_COLUMNS, with `details` as text beside the record."""
+    """Return a record's values for the columns in RECORD_COLUMNS.
+
+    details  text that is stored beside the record
+    """
     return (
         record.record_id,
         record.recorded_at,
@@ -273,7 +281,8 @@ def record_row(record: Record, details: str | None = None) -> tuple[Any, ...]:
 
 
 def tenders_text(tenders: Sequence[Tender]) -> str | None:
-    """Return tenders as JSON, `[[kind, minor], …]`; None if there are none."""
+    """Return tenders, which are parts of a price and how each was paid, as JSON `[[kind, minor],
+    …]`. Return None if there are none."""
     if not tenders:
         return None
     parts = [[each.kind, each.money.minor] for each in tenders]

@@ -1,8 +1,8 @@
-"""Marks on columns of text or bytes: whether they hold personal data, and how an erasure treats
-them.
+"""Describe, for each column of text or bytes, whether it holds personal data and how an erasure
+treats it.
 
-`app/privacy/places.py` lists the marks, and the database's files. Leaves out: how an erasure is
-done.
+`app/privacy/places.py` lists these descriptions, and the database's files. Erasures themselves are
+done elsewhere.
 """
 
 from collections.abc import Mapping
@@ -10,31 +10,33 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Personal = Literal["personal", "possibly_personal", "not"]
-"""Kind of a column: it holds personal data by design, only if somebody typed it in, or never."""
+"""Kind of a column: it holds personal data by design, only if somebody typed some in, or never."""
 
 Erased = Literal["deleted", "emptied", "kept"]
-"""Act of an erasure: delete the row, empty the column's personal part, or keep it."""
+"""Effect of an erasure on a column: the row is deleted, the column's personal part is emptied, or
+the content is kept."""
 
 Ground = Literal["", "accounts", "claims", "accountability"]
-"""Legal ground on which an erasure keeps data; empty if nothing personal is kept."""
+"""Legal ground on which an erasure keeps data. Empty if nothing personal is kept."""
 
 GROUNDS: Final[Mapping[Ground, str]] = {
     "accounts": "books must be kept by law: GDPR Art. 17(3)(b)",
     "claims": "legal claims may rest on it: GDPR Art. 17(3)(e)",
     "accountability": "the shop must show what it did, and why: GDPR Art. 5(2), 17(3)(b)",
 }
-"""Wording of the legal grounds (GDPR, article 17, as gdprhub.eu printed it on 2026-11-29)."""
+"""Wording of the legal grounds for keeping data (GDPR, article 17, as gdprhub.eu printed it on
+2026-11-29)."""
 
 MARK: Final = "mark"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """Description of the personal data in a column or file.
+    """Description of the personal data in one column or file.
 
-    what     contents, in words
-    because  why an erasure keeps the contents; empty if it does not keep them
-    ground   law that allows keeping them
+    what     the contents, in words
+    because  reason why an erasure keeps the contents; empty if an erasure does not keep them
+    ground   legal ground that allows keeping the contents
     """
 
     personal: Personal
@@ -45,25 +47,25 @@ class Mark:
 
     @property
     def erased_words(self) -> str:
-        """Return the effect of an erasure, in words."""
+        """Return the effect of an erasure on the contents, in words."""
         ground = f" ({self.ground})" if self.ground else ""
         return f"kept because {self.because}{ground}" if self.because else self.erased
 
     @property
     def why(self) -> str:
-        """Return why an erasure keeps the contents, with the legal ground."""
+        """Return the reason why an erasure keeps the contents, with the legal ground."""
         return f"{self.because} ({GROUNDS[self.ground]})" if self.ground else self.because
 
 
 def personal(what: str, *, erased: Erased = "kept", because: str = "", ground: Ground = "") -> Mark:
-    """Return the mark of a column that holds a customer's data by design."""
+    """Return the description of a column that holds a customer's data by design."""
     return Mark(personal="personal", what=what, erased=erased, because=because, ground=ground)
 
 
 def possibly_personal(
     what: str, *, erased: Erased = "kept", because: str = "", ground: Ground = ""
 ) -> Mark:
-    """Return the mark of a column into which somebody may have written a customer's data."""
+    """Return the description of a column into which somebody may have written a customer's data."""
     return Mark(
         personal="possibly_personal", what=what, erased=erased, because=because, ground=ground
     )
@@ -72,7 +74,7 @@ def possibly_personal(
 def not_personal(
     what: str, *, erased: Erased = "kept", because: str = "nothing personal is in it"
 ) -> Mark:
-    """Return the mark of a column that cannot hold a customer's data."""
+    """Return the description of a column that cannot hold a customer's data."""
     return Mark(personal="not", what=what, erased=erased, because=because)
 
 

@@ -1,4 +1,5 @@
-"""State of all servers with rows or copies of rows: whether each answers and protects its data.
+"""Find the state of all servers that hold rows or copies of rows: whether each answers and protects
+its data.
 
     the server itself   over a reading connection
     other named hosts   each over a separate connection
@@ -18,11 +19,11 @@ from app.database.servers import START_STANDBYS, STATE, State, server_state, sta
 from app.database.statements import PlainConnection
 
 ANSWER_MS: Final = 1_500
-"""Milliseconds within which a node of Citus must answer its coordinator."""
+"""Milliseconds within which a node of a Citus cluster must answer its coordinator."""
 
 AGAIN_S: Final = 5.0
-"""Seconds for which answers are reused. The servers are therefore asked rarely, even if someone
-requests `/readyz` many times a second."""
+"""Seconds for which the servers' answers are reused, so that frequent requests of `/readyz` do not
+burden the servers."""
 
 _NODES: Final = """
 SELECT nodename, nodeport FROM pg_dist_node
@@ -41,11 +42,11 @@ _BOUNDED: Final = (
 
 
 class Nodes(NamedTuple):
-    """States of all database servers, as last asked.
+    """States of all database servers when they last answered or failed to answer.
 
-    own    state of the server that is read; None on SQLite
-    hosts  state of each named host if there are several; None without an answer
-    rows   state of each Citus node with rows; None without an answer
+    own    state of the server that this process reads; None on SQLite
+    hosts  state of each named host if there are several; None for a host without an answer
+    rows   state of each Citus node that holds rows; None for a node without an answer
     """
 
     own: State | None
@@ -53,7 +54,7 @@ class Nodes(NamedTuple):
     rows: Mapping[str, State | None]
 
     def down(self) -> list[str]:
-        """Return a sentence for each node with rows that does not answer."""
+        """Return a sentence for each silent node that holds rows."""
         return [
             f"the database node {name} does not answer, and its rows can neither be read nor "
             "written; start it"
@@ -62,8 +63,8 @@ class Nodes(NamedTuple):
         ]
 
     def unsafe(self, expected: int) -> list[str]:
-        """Return a sentence for each kind of data that could be lost, and each standby that could
-        not take over.
+        """Return a sentence for each kind of data that could be lost, and for each standby that
+        could not take over.
 
         expected  number of synchronous standbys that each server with rows must have
         """
@@ -93,7 +94,7 @@ class Nodes(NamedTuple):
 
 
 class NodesWatch:
-    """Cache of the latest answers of a database's servers."""
+    """Watch over a database's servers. Their latest answers are kept for a short time."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -101,8 +102,8 @@ class NodesWatch:
         self._seen, self._again_at = Nodes(None, {}, {}), 0.0
 
     async def look(self) -> Nodes:
-        """Return the state of all database servers. A state older than AGAIN_S is read again.
-        Raises StoreUnavailable if the main server cannot be read."""
+        """Return the state of all database servers, at most a few seconds old. Raise
+        StoreUnavailable if the main server cannot be read."""
         database = self._database
         if database.hosts is None:
             return self._seen
@@ -116,7 +117,7 @@ class NodesWatch:
 
     async def _rows(self) -> dict[str, State | None]:
         """Return the state of each Citus node; None for a node that does not answer. Each node is
-        asked in its own transaction, so that a timeout does not affect the others."""
+        asked in a separate transaction, so that one timeout does not affect other nodes."""
         found = dict[str, State | None]()
         for host, port in await self._database.on_snapshot(_nodes):
             try:

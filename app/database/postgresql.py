@@ -25,27 +25,27 @@ if TYPE_CHECKING:
     from app.database.hosts import Connection, Hosts
 
 Purpose = Literal["serving", "working", "alone", "upgrading", "writing", "folding", "reading"]
-"""Purpose for which a database is opened. `Database.open` explains each purpose."""
+"""Purpose for which a database is opened. `Database.open` explains the purposes."""
 
 ANSWER_S: Final = 20
-"""Seconds that a client waits for the answer to a statement or to a commit. After this time, it is
-unknown whether a commit succeeded. A commit may also wait for a standby."""
+"""Seconds that a client waits for the answer to a statement or commit, which may itself wait for a
+standby. After a timeout, nobody knows whether a commit succeeded."""
 
 COMMIT_S: Final = 5.0
-"""Seconds within which a commit of a receiver or worker must be confirmed. Their transactions are
-small."""
+"""Seconds within which a commit of a receiver or worker must be confirmed. The transactions of
+these processes are small."""
 
 STATEMENT_MS: Final = 15_000
-"""Milliseconds that the server may take for a statement. The server itself enforces this limit,
-even if the client is gone."""
+"""Milliseconds that the server may take for a statement. The server enforces this limit even if the
+client is gone."""
 
 LOCK_MS: Final = 10_000
-"""Milliseconds for which a statement waits for a lock of another transaction. Transactions usually
+"""Milliseconds for which a statement may wait for another transaction's lock. Transactions usually
 take milliseconds."""
 
 IDLE_MS: Final = 5_000
-"""Milliseconds for which a writing transaction may be idle. Then the server ends the transaction,
-and frees its locks."""
+"""Milliseconds for which a writing transaction may be idle. After this time, the server ends the
+transaction and frees its locks."""
 
 READING_IDLE_MS: Final = 3_600_000
 """Milliseconds for which a reading transaction may be idle. The time is long, because a scan of the
@@ -56,11 +56,11 @@ SERVER_KEEPALIVE: Final = {
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
 }
-"""Settings by which the server notices within ten seconds that a client is lost. It then frees the
+"""Settings by which the server notices within ten seconds that a client is lost, and frees the
 client's locks."""
 
 SILENCE_MS: Final = 30_000
-"""Milliseconds without a sign of the server after which a client ends the connection. The kernel's
+"""Milliseconds of silence after which a client ends the connection to a server. The kernel's
 default is hours."""
 
 CLIENT_KEEPALIVE: Final = (
@@ -77,11 +77,12 @@ VACUUM_S: Final = 24 * 3_600
 def writing_engine(
     url: str, *, purpose: Purpose, hosts: Hosts, check: Callable[[Any], None], session: str
 ) -> AsyncEngine:
-    """Create the engine of the writing connection. Statements and locks have time limits for
-    purposes with short transactions.
+    """Return the engine of the connection that writes. For purposes with short transactions,
+    statements and locks have time limits.
 
     check    called with a cursor of each new connection
-    session  value of the setting `holders.SESSION` in each connection
+    session  text that marks each connection as ours, so that a connection changed by a pooler is
+             noticed
     """
     statements.tables()  # load now, not while the first batch waits
     hurried = purpose in ("serving", "working", "writing")
@@ -129,8 +130,10 @@ def writing_engine(
 def reading_engine(
     url: str, *, readers: int, hosts: Hosts, check: Callable[[Ask], None] | None
 ) -> AsyncEngine:
-    """Create the engine of read-only connections, with one snapshot for each transaction. `check`
-    is called for each new connection."""
+    """Return the engine of the connections that only read. Each transaction has one snapshot.
+
+    check  called for each new connection
+    """
     settings = {**_limits(0, lock_ms=LOCK_MS, idle_ms=READING_IDLE_MS), SESSION: "reading"}
     engine = create_async_engine(
         url,
@@ -165,7 +168,7 @@ def reading_engine(
 
 
 def keep_alive(connection: Any) -> None:
-    """Make the kernel abort the connection if the server is silent for SILENCE_MS."""
+    """Make the kernel abort a connection whose server is silent for 30 seconds."""
     ours = connection.driver_connection._transport.get_extra_info("socket")
     if ours.family != socket.AF_UNIX:
         for level, option, value in CLIENT_KEEPALIVE:
@@ -190,9 +193,10 @@ def _arguments(purpose: str, *, answer_s: float | None) -> dict[str, Any]:
 
 
 def set_up(connection: Any, settings: dict[str, str]) -> None:
-    """Set a new connection's limits, and read them back in another transaction.
+    """Set a new connection's limits, and read the limits back in another transaction.
 
-    Raises StoreUnavailable if they are lost, because a pooler has changed the server's connection.
+    Raises StoreUnavailable if the limits are lost, because a pooler has changed the server's
+    connection.
     """
     keep_alive(connection)
     cursor = connection.cursor()
@@ -217,7 +221,7 @@ _READ_BACK: Final = (
 
 
 async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
-    """Vacuum some tables, without a time limit. No transaction may be open."""
+    """Run VACUUM on the given tables without the usual time limit. No transaction may be open."""
     driver = await _driver(connection)
     limit = await driver.fetchval("SHOW statement_timeout")
     await driver.execute("SET statement_timeout = 0")
@@ -232,11 +236,11 @@ async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
 
 
 async def enter(connection: AsyncConnection, holder: Holder) -> None:
-    """Register a holder, or register it again after a lost connection. Wait for silent holders that
-    block it.
+    """Register this writer in the database's table of holders, or register it again after a lost
+    connection. Silent holders that stand in the way are waited for.
 
-    Raises the errors of `holders.enter`. Does nothing in a database without table `holders`: its
-    version is wrong, and the opening caller reports that.
+    Raises StorePoisoned, StoreUnavailable or UsageError if the registration is refused. A database
+    without the table stays unchanged, because the caller reports its wrong version.
     """
     if await connection.scalar(text("SELECT to_regclass('holders')")) is None:
         return await connection.rollback()
@@ -251,7 +255,7 @@ async def enter(connection: AsyncConnection, holder: Holder) -> None:
 
 
 async def leave(connection: AsyncConnection, holder: Holder) -> None:
-    """Delete the holder's row when its process ends."""
+    """Delete a writer's registration when its process ends."""
     if holder.epoch:
         await run_transaction(connection, partial(holders.leave, holder=holder), holder=None)
 
@@ -262,7 +266,11 @@ async def run_transaction(
     *,
     holder: Holder | None,
 ) -> Result:
-    """Run a plain function as one transaction. No transaction may be open."""
+    """Run a plain function as one transaction, and return the function's result. No transaction may
+    be open.
+
+    holder  registered writer whose row is locked first; None for none
+    """
     async with transaction(connection, holder):
         return await run(connection, function)
 
@@ -270,10 +278,11 @@ async def run_transaction(
 async def run_statement(
     connection: AsyncConnection, sql: str, values: Sequence[Any], *, holder: Holder
 ) -> None:
-    """Run one statement as a transaction. No transaction may be open. Without SQLAlchemy this takes
-    one round trip instead of four.
+    """Run one statement as a transaction of a registered writer. No transaction may be open. This
+    takes one round trip to the server instead of four.
 
-    sql  statement that begins with the text HELD, and returns the columns of HELD after its own
+    sql  statement that begins with the text of `HELD`, which locks the writer's row; its result
+         ends with the row's location
     """
     driver = await _driver(connection)
     # In a transaction it would wait for a COMMIT that nobody sends, and be acknowledged.
@@ -292,8 +301,11 @@ async def run_statement(
 
 @asynccontextmanager
 async def transaction(connection: AsyncConnection, holder: Holder | None) -> AsyncIterator[None]:
-    """Run the block as a transaction of this holder. No transaction may be open. Raises the errors
-    of `hold` and `_committing`."""
+    """Run the block as a transaction of this registered writer. No transaction may be open.
+
+    Raises StoreUnavailable if the connection cannot be used or a commit did not wait for its
+    standby, and StorePoisoned if another process took over.
+    """
     driver = await _driver(connection)
     with driver.watched():
         async with connection.begin() as begun:
@@ -311,16 +323,16 @@ async def _driver(connection: AsyncConnection) -> Connection:
 
 
 async def is_lost(connection: AsyncConnection) -> bool:
-    """Return whether a connection has ended. The driver may raise AttributeError on such a
-    connection."""
+    """Return whether a connection has ended. On such a connection, the driver may raise
+    AttributeError."""
     if connection.dialect.name == "sqlite":
         return False
     return connection.invalidated or (await _driver(connection)).is_closed()
 
 
 _OF_NUMBERS: Final = "varsup.c"
-"""Source file of PostgreSQL from which it warns that fewer than forty million transaction numbers
-are left. This warning says nothing about the commit."""
+"""Name of the source file in which PostgreSQL warns that fewer than forty million transaction
+numbers are left. The warning says nothing about the commit."""
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""Schema of a database: its version, its migrations, and a check that every object is as the
-migrations make it.
+"""The database's schema: its version, its migrations, and a check that every object is as the
+migrations create it.
 
-Also contains the stamp of the database's environment, and the file that records that a database
-exists. Leaves out the tables.
+The module also stamps the database's environment, and keeps the file that records that a database
+exists.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 VERSIONS: Final = ("0.1.0",)
-"""Versions of the schema, oldest first. This program can upgrade any of them to the last one. They
-are listed here, because loading alembic to find them is slow."""
+"""Versions of the schema, oldest first. This program can upgrade any of these versions to the last.
+The list spares the program the slow loading of alembic."""
 
 NEWEST: Final = VERSIONS[-1]
 
@@ -42,14 +42,15 @@ DIGESTS: Final = {
     "sqlite": "930bd9bb1e7e9239103ddf9a7225972438a1af221ace28952b7e52b87ba1c484",
     "postgresql": "d916f1c0b3781534877cad85b77bc8b4363e2da0ad0dfe5e15f563930fe5f2c4",
 }
-"""SHA-256 of all objects that the migrations create, by dialect. A test prints the values."""
+"""SHA-256 of all objects that the migrations create, for each SQL dialect. A test prints the
+values."""
 
 
 # --- versions and migrations ----------------------------------------------------------------------
 
 
 async def current_version(connection: AsyncConnection) -> str | None:
-    """Return the version of the database; None for an empty database.
+    """Return the version of the database's schema. Return None for an empty database.
 
     Raises ConfigurationError for another program's database, or an unknown version.
     """
@@ -80,12 +81,14 @@ _ANOTHER_PROGRAM: Final = "names another program's database; name one that Tally
 
 
 def is_before_release(version: str) -> bool:
-    """Return whether a version is older than 0.1.0. Such versions are numbers of four digits."""
+    """Return whether a schema version is older than 0.1.0. Such versions are numbers of four
+    digits."""
     return len(version) == 4 and version.isdigit()
 
 
 def versions_after(version: str | None) -> list[tuple[str, str]]:
-    """Return (version, summary) of each migration that is due for a database of this version."""
+    """Return the version and summary of each migration that a database of this version still
+    needs."""
     from alembic.script import ScriptDirectory
 
     script = ScriptDirectory.from_config(_alembic_config())
@@ -95,7 +98,7 @@ def versions_after(version: str | None) -> list[tuple[str, str]]:
 
 
 async def upgrade(connection: AsyncConnection) -> None:
-    """Run every pending migration inside the caller's transaction."""
+    """Run all pending migrations inside the caller's transaction."""
     await connection.run_sync(_migrate)
 
 
@@ -119,7 +122,7 @@ def _alembic_config() -> Config:
 
 
 class SchemaObject(NamedTuple):
-    """Object of a schema, such as an index, with its table."""
+    """Object of a database schema, such as an index, with the table to which it belongs."""
 
     kind: str
     name: str
@@ -145,8 +148,8 @@ _SQLITE_OWN: Final = frozenset(
         "CREATE TABLE sqlite_sequence(name,seq)",
     }
 )
-"""Definitions of the tables that SQLite makes for itself. Whole definitions are compared, because a
-trigger that somebody added could have the name of such a table."""
+"""Definitions of the tables that SQLite creates for itself. Whole definitions are compared, because
+somebody could give an added trigger the name of such a table."""
 
 _POSTGRESQL: Final = """
 WITH place AS (SELECT oid, quote_ident(nspname) || '.' AS prefix
@@ -203,18 +206,20 @@ _OURS: Final = "(SELECT relnamespace FROM pg_class WHERE oid = to_regclass('alem
 
 
 async def require_own(connection: AsyncConnection) -> None:
-    """Raise StrangeSchema if the schema differs from the schema that the migrations create."""
+    """Raise StrangeSchema if the database's schema differs from the schema that the migrations
+    create."""
     if found := await strange_objects(connection):
         raise StrangeSchema(found[0])
 
 
 async def is_own(connection: AsyncConnection) -> bool:
-    """Return whether the schema has the expected digest. Nothing is written."""
+    """Return whether the database's schema has the expected digest. Nothing is written."""
     return schema_digest(await objects_of(connection)) == DIGESTS[connection.dialect.name]
 
 
 async def strange_objects(connection: AsyncConnection) -> list[str]:
-    """Return a sentence for each difference from the schema that the migrations create."""
+    """Return a sentence for each difference between the database's schema and the schema that the
+    migrations create."""
     found = await objects_of(connection)
     if schema_digest(found) == DIGESTS[connection.dialect.name]:
         return []
@@ -232,7 +237,7 @@ async def strange_objects(connection: AsyncConnection) -> list[str]:
 
 
 async def objects_of(connection: AsyncConnection, *, place: str = _OURS) -> list[SchemaObject]:
-    """Return all objects of a schema, sorted.
+    """Return all objects of a database schema, sorted.
 
     place  SQL expression for the oid of a PostgreSQL schema
     """
@@ -242,7 +247,7 @@ async def objects_of(connection: AsyncConnection, *, place: str = _OURS) -> list
 
 
 def schema_digest(objects: list[SchemaObject]) -> str:
-    """Return the SHA-256 of a schema's objects, in hex."""
+    """Return the SHA-256 of a schema's objects, in hexadecimal digits."""
     return hashlib.sha256(repr([tuple(each) for each in objects]).encode()).hexdigest()
 
 
@@ -291,10 +296,12 @@ async def _made_on_postgresql(connection: AsyncConnection) -> list[SchemaObject]
 
 
 async def stamp_environment(connection: AsyncConnection, environment: str | None) -> str | None:
-    """Stamp a new database with an environment, or check an existing stamp, and return it.
+    """Return the environment with which the database is stamped. A new database is stamped with the
+    given environment.
 
-    If `environment` is None, only read the stamp. Raises ConfigurationError if the database belongs
-    to the other environment.
+    environment  the expected environment; None to read the stamp only
+
+    Raises ConfigurationError if the database belongs to the other environment.
     """
     stamp = text("SELECT value FROM meta WHERE name='environment'")
     stamped: str | None = await connection.scalar(stamp)
@@ -326,7 +333,7 @@ SUFFIX: Final = ".made"
 
 
 def identity_of(connection: PlainConnection) -> str:
-    """Return the database's id, after assigning one if there is none."""
+    """Return the database's id. A database without an id gets a new one."""
     rows = connection.ask("SELECT value FROM meta WHERE name='id'")
     if rows:
         return str(rows[0][0])
@@ -336,15 +343,15 @@ def identity_of(connection: PlainConnection) -> str:
 
 
 class Made:
-    """File with the id of the SQLite database in its folder. If the database is missing, the file
-    shows that it was lost."""
+    """File that records the id of the SQLite database in its folder. If the database is missing,
+    the file shows that it was lost."""
 
     def __init__(self, database: Path) -> None:
         self._database = database
         self.path = database.with_name(database.name + SUFFIX)
 
     def check_there(self) -> None:
-        """Raise ConfigurationError if the recorded database is gone, or was never completed."""
+        """Raise ConfigurationError if the recorded database is missing or was never completed."""
         missing = not self._database.exists() or not self._database.stat().st_size
         if missing and self.path.exists():
             raise _refused(
@@ -354,7 +361,7 @@ class Made:
             )
 
     def note(self, identity: str) -> None:
-        """Record that this database exists. Raises ConfigurationError if the file names another
+        """Record that this database exists. Raise ConfigurationError if the file records another
         database."""
         if self.path.exists():
             found = self.path.read_text(encoding="ascii", errors="replace").strip()
@@ -370,7 +377,7 @@ class Made:
             file.write(f"{identity}\n".encode("ascii"))
 
     def forget(self) -> None:
-        """Delete the file, so that the next database at this path is accepted."""
+        """Delete the record, so that the next database at this path is accepted."""
         self.path.unlink(missing_ok=True)
 
 

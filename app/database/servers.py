@@ -1,4 +1,4 @@
-"""Check that PostgreSQL servers keep confirmed commits, even after a standby takes over."""
+"""Check that PostgreSQL servers keep confirmed commits, even if a standby takes over."""
 
 import json
 import re
@@ -28,8 +28,8 @@ SELECT json_build_object(
                         WHERE slot_type = 'logical' AND active_pid IS NOT NULL)), '[]')
 ) #>> '{}'
 """
-"""Query for the state of a primary or a standby. A connected standby is `unknown` if the user may
-not read the server's statistics."""
+"""SQL query for the state of a primary or standby server. A connected standby is `unknown` if the
+user may not read the server's statistics."""
 
 _HOW_MANY: Final = re.compile(r"\s*(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", re.IGNORECASE)
 
@@ -42,14 +42,14 @@ AWAITS_STANDBY: Final = (
 
 
 class State(NamedTuple):
-    """Settings of a server that protect its data, and the servers that copy its data.
+    """Settings of a PostgreSQL server that protect its data, and the servers that copy the data.
 
     off         protective settings that are switched off
     names       standbys for which each commit waits, as in `synchronous_standby_names`
     commit      setting `synchronous_commit`
     recovers    whether the server is a standby itself
     reads_only  whether its transactions are read-only by default
-    awaited     connected receivers for which a commit may wait
+    awaited     number of connected receivers for which a commit may wait
     standbys    state of each connected standby: sync, quorum, potential, async or unknown
     """
 
@@ -63,7 +63,8 @@ class State(NamedTuple):
 
     @property
     def no_writes(self) -> str | None:
-        """Return why the server refuses writes, and what to do; None if it accepts them."""
+        """Return the reason why the server refuses writes, and what to do. Return None if the
+        server accepts writes."""
         if self.recovers:
             return (
                 "the server is a standby and takes no writes; name all hosts in "
@@ -88,14 +89,15 @@ class State(NamedTuple):
 
     @property
     def synchronous(self) -> int:
-        """Return the number of connected standbys that each commit waits for, or would if another
-        disconnected."""
+        """Return the number of connected standbys that protect each commit. A commit waits for them
+        now, or would wait if another standby disconnected."""
         if not self.names or self.commit in ("local", "off"):
             return 0
         return sum(each != "async" for each in self.standbys)
 
     def missing(self, expected: int) -> str | None:
-        """Return a sentence if too few synchronous standbys are connected; None if enough are."""
+        """Return a sentence if fewer synchronous standbys are connected than expected. Otherwise
+        return None."""
         if self.synchronous >= expected:
             return None
         why = "" if self.names else ", and synchronous_standby_names is empty"
@@ -106,7 +108,7 @@ class State(NamedTuple):
         )
 
     def unsafe(self) -> Iterator[str]:
-        """Yield a sentence for each kind of data that would be lost if a standby took over now."""
+        """Yield a sentence for each kind of data that a takeover by a standby would lose now."""
         if not self.standbys:
             return
         if not self.names or set(self.standbys) == {"async"}:
@@ -130,7 +132,7 @@ async def server_state(connection: AsyncConnection) -> State:
 
 
 def check_server(cursor: Any) -> None:
-    """Raise ConfigurationError if a crash of the server could lose confirmed commits."""
+    """Raise ConfigurationError if the server's settings allow a crash to lose confirmed commits."""
     cursor.execute(STATE)
     off = state_of(cursor.fetchone()[0]).off
     if off:

@@ -1,9 +1,9 @@
-"""Runs plain synchronous functions on a connection. Also contains building blocks of statements.
+"""Run plain synchronous functions on a connection, and build SQL statements.
 
 A function gets a `PlainConnection` and runs statements on it. On SQLite the whole function runs in
 the driver's thread, because each switch between threads takes time. On PostgreSQL each statement is
-awaited internally. One statement may insert many rows, which PostgreSQL receives as arrays. Leaves
-out: the statements of the packages.
+awaited internally. One statement may insert many rows, which PostgreSQL receives as arrays. The
+packages' own statements are in their store modules.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ Row = tuple[Any, ...]
 
 
 class Whole:
-    """A statement's values and its complete result, passed to and from the driver's thread."""
+    """A statement's values and its complete result. The object is passed to the driver's thread and
+    back."""
 
     __slots__ = ("description", "lastrowid", "rowcount", "rows", "values")
 
@@ -46,7 +47,7 @@ class Whole:
         self.lastrowid: int | None = None
 
     def run(self, cursor: sqlite3.Cursor, sql: str) -> None:
-        """Execute the statement in the driver's thread, and fetch all rows."""
+        """Execute the statement in the driver's thread, and fetch all rows of the result."""
         cursor.execute(sql, self.values)
         self.description = cursor.description
         if self.description:
@@ -55,9 +56,9 @@ class Whole:
 
 
 class WholeCursor:
-    """Part of `aiosqlite.Cursor` that SQLAlchemy's dialect uses. It fetches all rows at once, so
-    that each statement switches to the driver's thread only once. Use `stream` to read many rows,
-    and `insert_rows` to write many."""
+    """Cursor that fetches all rows at once, so that a statement switches to the driver's thread
+    only once. It has the part of `aiosqlite.Cursor` that SQLAlchemy uses. To read many rows, use
+    `stream`; to write many, use `insert_rows`."""
 
     arraysize = 1
 
@@ -77,21 +78,21 @@ class WholeCursor:
         return self._came.rows
 
     async def close(self) -> None:
-        """Do nothing: the driver's thread has already closed the cursor."""
+        """Do nothing, because the driver's thread has already closed the cursor."""
 
     @property
     def description(self) -> Any:
-        """Columns of the result; None if the statement returns no rows."""
+        """Return the columns of the result. Return None if the statement returns no rows."""
         return self._came.description
 
     @property
     def rowcount(self) -> int:
-        """Number of changed rows; -1 for a query."""
+        """Return the number of changed rows; -1 for a query."""
         return self._came.rowcount
 
     @property
     def lastrowid(self) -> int | None:
-        """Number of the last inserted row."""
+        """Return the number of the last inserted row."""
         return self._came.lastrowid
 
 
@@ -102,35 +103,35 @@ Result = TypeVar("Result")
 Words = ParamSpec("Words")
 
 SPREAD: Final = "spread"
-"""Key in a connection's `info`, for the function that rewrites statements for a Citus cluster. Its
-value is None if the tables are not distributed."""
+"""Key in a connection's `info` for the function that rewrites statements for a Citus cluster. The
+stored value is None if the tables are not distributed."""
 
 MAX_PARAMETERS = 30_000
-"""Maximum number of parameters in one statement. SQLite allows 32,766."""
+"""Maximum number of parameters in one SQL statement. SQLite allows 32,766."""
 
 MAX_ROWS = 512
-"""Maximum number of rows in one INSERT of SQLite. It is a power of two, because `insert_rows`
-divides rows into such groups."""
+"""Maximum number of rows in one INSERT on SQLite. It must be a power of two, because rows are
+inserted in groups of such sizes."""
 
 MAX_LISTED = 4_096
-"""Maximum number of values in one IN of SQLite; a power of two."""
+"""Maximum number of values in one IN list on SQLite. It must be a power of two."""
 
 
 class PlainConnection(Protocol):
-    """Connection in a transaction, as a plain function receives it."""
+    """Connection in a transaction, as a plain synchronous function receives it."""
 
     @property
     def dialect(self) -> str:
-        """Name of the SQL dialect: `sqlite` or `postgresql`."""
+        """Return the name of the SQL dialect: `sqlite` or `postgresql`."""
         ...
 
     @property
     def spread(self) -> bool:
-        """True if deliveries and events are stored on other nodes, as `layout` explains."""
+        """Return whether deliveries and events are stored on other nodes of a Citus cluster."""
         ...
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> Rows:
-        """Run one statement, with a `?` for each value, and return its rows."""
+        """Run one statement, with a `?` for each value, and return the rows of its result."""
         ...
 
 
@@ -169,7 +170,8 @@ class _PostgreSQL:
         return [tuple(row) for row in self._done(self._driver.fetch(numbered(sql), *values))]
 
     def copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows by COPY, which cannot resolve conflicts, but is faster than arrays."""
+        """Insert rows by COPY. COPY is faster than arrays, but cannot resolve conflicts with
+        existing rows."""
         if not self._has_begun():
             self.ask("SELECT 1")
         self._done(self._driver.copy_records_to_table(table, columns=columns, records=rows))
@@ -188,7 +190,7 @@ class _PostgreSQL:
 
 @lru_cache(maxsize=1_024)
 def numbered(sql: str) -> str:
-    """Return the statement with PostgreSQL's `$1`, `$2`, … instead of `?`."""
+    """Return a statement with PostgreSQL's placeholders `$1`, `$2`, … instead of `?`."""
     numbers = count(1)
     return re.sub(r"\?", lambda _: f"${next(numbers)}", sql)
 
@@ -201,11 +203,12 @@ class _Calling:
 
 
 class CallingConnection(sqlite3.Connection):
-    """SQLite connection that runs a whole statement or function in one visit to the driver's
-    thread. A `Whole` or `_Calling` is passed in place of the parameters."""
+    """SQLite connection that runs a whole statement or function in one switch to the driver's
+    thread."""
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-        """Run one statement, or let a `Whole` or `_Calling` run and store the result."""
+        """Run one statement. A special object in place of the parameters runs a whole function and
+        receives the result."""
         if not isinstance(parameters, _Calling | Whole):
             return super().execute(sql, parameters)
         cursor = self.cursor()
@@ -233,10 +236,11 @@ class CallingConnection(sqlite3.Connection):
 
 
 def compute(connection: PlainConnection, work: Callable[[], Result], *, size: int) -> Result:
-    """Call `work`, which has no side effects, from a plain function, and return its result.
+    """Return the result of `work`, a function without side effects. A plain function on a
+    connection may call this.
 
-    On PostgreSQL the call runs in another thread, as in `computed`. On SQLite the caller is already
-    outside the event loop's thread.
+    On PostgreSQL, large work runs in another thread. On SQLite, the caller is already outside the
+    event loop's thread.
     """
     return work() if connection.dialect == "sqlite" else await_only(computed(work, size=size))
 
@@ -247,22 +251,23 @@ async def run(
     *args: Words.args,
     **words: Words.kwargs,
 ) -> Result:
-    """Run a plain function in the connection's transaction and return its result."""
+    """Run a plain function in the connection's transaction and return the function's result."""
     if connection.dialect.name == "sqlite":
         return await _cross(connection, lambda c: function(c, *args, **words), begin=None)
     return await connection.run_sync(lambda c: function(_PostgreSQL(c), *args, **words))
 
 
 async def call(driver: aiosqlite.Connection, function: Callable[[PlainConnection], None]) -> None:
-    """Run a plain function in the driver's thread, on a connection that is still being set up."""
+    """Run a plain function in the SQLite driver's thread, on a connection that is still being set
+    up."""
     await driver.execute("function", _Calling(function, begin=None))
 
 
 async def run_transaction(
     connection: AsyncConnection, function: Callable[[PlainConnection], Result]
 ) -> Result:
-    """Run a plain function as one transaction on an SQLite connection. No transaction may be
-    open."""
+    """Run a plain function as one transaction on an SQLite connection, and return the function's
+    result. No transaction may be open."""
     return await _cross(connection, function, begin="BEGIN IMMEDIATE")
 
 
@@ -272,7 +277,8 @@ async def run_snapshot(
     *args: Words.args,
     **words: Words.kwargs,
 ) -> Result:
-    """Run a plain, read-only function on one snapshot. No transaction may be open."""
+    """Run a plain, read-only function on one snapshot, and return the function's result. No
+    transaction may be open."""
     if connection.dialect.name == "sqlite":
         return await _cross(connection, lambda c: function(c, *args, **words), begin="BEGIN")
     async with connection.begin():
@@ -317,7 +323,7 @@ async def stream(
     """Yield a query's rows in lists.
 
     at_once  maximum number of rows in a list
-    values   the query's parameters by name, written as `:name`
+    values   the query's parameters by name; the query writes a parameter as `:name`
     """
     if connection.dialect.name == "sqlite":
         # The driver's rows are plain tuples, which makes a scan of a million rows faster.
@@ -349,11 +355,10 @@ def insert_rows(
     """Insert rows in as few statements as the limit on parameters allows. Return the rows of a
     RETURNING clause in `conflict`.
 
-    On SQLite a refused row rolls back the whole transaction: undoing only the statement would copy
-    each changed page into a temporary file.
+    conflict  SQL clause for rows that exist already
 
-    The number of rows in a statement is a power of two, so that few different statements are
-    prepared and cached. Otherwise the cache would take hundreds of megabytes.
+    On SQLite a refused row rolls back the whole transaction. The number of rows in a statement is a
+    power of two, so that few different statements are prepared and cached.
     """
     if not rows:
         return []
@@ -377,11 +382,11 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 def statement(template: str, **fragments: str) -> str:
-    """Replace each `{name}` in a statement with a fragment, such as the columns of a table.
+    """Return a SQL statement in which each `{name}` is replaced with a fragment, such as the
+    columns of a table.
 
-    Fragments are texts of our code; values are always parameters. This is the only place where SQL
-    is composed. `{}` stays for the list of `select_rows`. Raises ValueError if names and fragments
-    do not match.
+    Fragments are texts of our code; values are always parameters. SQL is composed only here. `{}`
+    stays for the list of `select_rows`. Raises ValueError if names and fragments do not match.
     """
     if set(_PLACE.findall(template)) != fragments.keys():
         raise ValueError(
@@ -393,8 +398,11 @@ def statement(template: str, **fragments: str) -> str:
 def select_rows(
     connection: PlainConnection, *, sql: str, values: Iterable[Any], first: Sequence[Any] = ()
 ) -> Rows:
-    """Run a query with a list of values, all texts, all integers or all bytes, for `IN ({})`.
-    `first` has the values before the list."""
+    """Return the rows of a query that has a list of values in `IN ({})`.
+
+    values  the list: all texts, all integers or all bytes
+    first   values of the placeholders before the list
+    """
     wanted = list(values)
     if not wanted:
         return []

@@ -1,1 +1,1 @@
-"""History of the schema: one migration for each version."""
+"""History of the database's schema: one migration for each version."""

@@ -1,4 +1,4 @@
-"""Runs migrations on the connection that the store passes in; there is no other entry point."""
+"""Run migrations on the connection that the caller passes in. There is no other entry point."""
 
 from alembic import context
 

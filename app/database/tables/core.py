@@ -1,5 +1,5 @@
-"""Metadata, column types and indexes that all tables share, and the tables of deliveries, events,
-records and folded results."""
+"""Metadata, column types and indexes that all tables share. Also the tables of deliveries, events,
+records and the results computed from them."""
 
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ CLUSTERED: dict[str, Any] = {"sqlite_strict": True, "sqlite_with_rowid": False}
 
 
 class Table(SQLModel):
-    """Base class of all tables, with the metadata that they share."""
+    """Base class of all tables. It holds the metadata that the tables share."""
 
     metadata = metadata
 
@@ -34,8 +34,9 @@ TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 def text_column(
     mark: marks.Mark, *, primary: bool = False, null: bool = False, default: str | None = None
 ) -> Any:
-    """Declare a text column, compared and sorted by bytes on every server.
+    """Declare a text column that is compared and sorted by bytes on every server.
 
+    mark     description of the personal data in the column
     default  SQL of the database's default value
     """
     return Field(
@@ -50,7 +51,7 @@ def text_column(
 
 
 def big_column(*, null: bool = False, primary: bool = False, default: str | None = None) -> Any:
-    """Declare a 64-bit integer column: minor units of money, microseconds of time, counts.
+    """Declare a column of 64-bit integers: minor units of money, microseconds of time, or counts.
 
     default  SQL of the database's default value
     """
@@ -80,7 +81,7 @@ def blob_column(mark: marks.Mark, *, primary: bool = False, null: bool = True) -
 
 
 def partial_index(name: str, *columns: str, where: str) -> sa.Index:
-    """Declare an index over the rows that meet an SQL condition."""
+    """Declare an index over only those rows that meet an SQL condition."""
     return sa.Index(name, *columns, sqlite_where=sa.text(where), postgresql_where=sa.text(where))
 
 
@@ -88,7 +89,7 @@ def partial_index(name: str, *columns: str, where: str) -> sa.Index:
 
 
 class MetaRow(Table, table=True):
-    """One fact about the database itself, such as the environment that it serves."""
+    """One fact about the database itself, such as the environment to which it belongs."""
 
     __tablename__ = "meta"
     __table_args__ = CLUSTERED
@@ -97,8 +98,8 @@ class MetaRow(Table, table=True):
 
 
 class CounterRow(Table, table=True):
-    """Counter that changes in the same transaction as the rows that it counts. It holds the last
-    number of a series, or the number of orders with an outcome or finding."""
+    """Counter: the last number of a series, or the number of orders with an outcome or finding. A
+    counter changes in the transaction that changes the counted rows."""
 
     __tablename__ = "counters"
     __table_args__ = CLUSTERED
@@ -107,9 +108,13 @@ class CounterRow(Table, table=True):
 
 
 class HolderRow(Table, table=True):
-    """Registration of a writing connection to PostgreSQL. `kind` names the work of the connection's
-    process. Each transaction sets `newest` to a random identifier, and sets a later `until`. A
-    process that takes over increases `epoch`, which stops this connection."""
+    """Registration of a connection that writes to a PostgreSQL database.
+
+    kind    name of the process's work
+    epoch   number that a process increases when it takes over, which stops this connection
+    until   time from which another process may take over; each transaction moves it forward
+    newest  random identifier of the last transaction
+    """
 
     __tablename__ = "holders"
     __table_args__ = CLUSTERED
@@ -122,14 +127,19 @@ class HolderRow(Table, table=True):
 
 
 NUMBERED: Final[dict[str, Any]] = {**STRICT, "sqlite_autoincrement": True}
-"""Arguments for tables whose numbers must never be used twice. A reader that remembers the last
-number it read would otherwise miss a new row with an old number."""
+"""Arguments for tables whose row numbers must never be used twice. A reader that remembers the last
+number would otherwise miss a new row with an old number."""
 
 
 class InboxRow(Table, table=True):
-    """Unread deliveries and rejections of one commit: `count` framed records in `size` bytes.
-    `received_at` is the time of the oldest. `taken_by` is its reader's claim, or NULL. `tries`
-    counts expired claims."""
+    """Unread deliveries and rejections that were stored by one commit.
+
+    count        number of deliveries in `records`
+    received_at  time of the oldest delivery
+    size         bytes of all deliveries
+    taken_by     claim of the reader that works on the row, or NULL
+    tries        number of claims that expired
+    """
 
     __tablename__ = "inbox"
     __table_args__ = NUMBERED
@@ -145,9 +155,13 @@ class InboxRow(Table, table=True):
 
 
 class SuspectRow(Table, table=True):
-    """Record of the inbox that is read alone, because readers ended or failed on it. `taken_by` is
-    its reader's claim. `tries` counts expired or failed claims. If `aside` is 1, nobody reads it
-    any more, and the orders in `orders`, one on each line, are held."""
+    """Delivery in the inbox that is read alone, because readers ended or failed on it before.
+
+    taken_by  claim of the reader that works on the delivery, or NULL
+    tries     number of claims that expired or failed
+    aside     1 if nobody reads the delivery any more
+    orders    orders that are then held, one on each line
+    """
 
     __tablename__ = "suspects"
     __table_args__ = NUMBERED
@@ -161,9 +175,11 @@ class SuspectRow(Table, table=True):
 
 
 class UnreadValueRow(Table, table=True):
-    """Complete value from an unreadable message, or an empty text if the message has none. The row
-    is deleted when the message has been read or judged. An erasure keeps values that name a known
-    order."""
+    """Complete value from an unreadable message, or an empty text if the message has no value.
+
+    The row is deleted when the message has been read or judged. An erasure keeps values that name a
+    known order.
+    """
 
     __tablename__ = "unread_values"
     __table_args__ = (sa.Index("ix_unread_values_delivery_id", "delivery_id"), CLUSTERED)
@@ -177,8 +193,8 @@ class UnreadValueRow(Table, table=True):
 
 
 class DeliveryRow(Table, table=True):
-    """Verified delivery. `body` is NULL if an earlier delivery has the same bytes. After pruning it
-    is NULL, and `headers` are empty."""
+    """Delivery whose signature was verified. `body` is NULL after pruning, or if an earlier
+    delivery has the same bytes. After pruning, `headers` are empty."""
 
     __tablename__ = "deliveries"
     __table_args__ = (
@@ -204,8 +220,8 @@ class DeliveryRow(Table, table=True):
 
 
 class EnvelopeRow(Table, table=True):
-    """Complete body of a request with several events. Each delivery stores only its event's bytes,
-    but the signature may cover the complete body."""
+    """Complete body of a request with several events. Each delivery stores only the bytes of its
+    event, but the signature may cover the complete body."""
 
     __tablename__ = "envelopes"
     __table_args__ = STRICT
@@ -214,8 +230,8 @@ class EnvelopeRow(Table, table=True):
 
 
 class EventRow(Table, table=True):
-    """Event, read from the first delivery that contained it. Can be rebuilt from the stored
-    bytes."""
+    """Event, read from the first delivery that contained it. The row can be built again from the
+    stored bytes."""
 
     __tablename__ = "events"
     __table_args__ = (
@@ -303,7 +319,7 @@ EventRow.__table__.primary_key.ddl_if(dialect="sqlite")  # type: ignore[attr-def
 
 
 class ConfirmationRow(Table, table=True):
-    """Event without effect until its provider confirms or denies it, in answer to our question.
+    """Event that has no effect until its provider confirms or denies it, when asked.
 
     taken_until  end of the claim of the process that asks the provider; NULL if no process is
                  asking
@@ -332,7 +348,7 @@ class ConfirmationRow(Table, table=True):
 
 class LinkRow(Table, table=True):
     """Link from a payment's or session's reference to an order. The first event or record that
-    names both makes the link."""
+    names both creates the link."""
 
     __tablename__ = "links"
     __table_args__ = CLUSTERED
@@ -343,7 +359,8 @@ class LinkRow(Table, table=True):
 
 
 class ContestedRow(Table, table=True):
-    """Two orders that share a reference or event id. Each is folded with the other's events."""
+    """Two orders that share a reference or event id. The ledger of each order is computed with the
+    other order's events, too."""
 
     __tablename__ = "contested"
     __table_args__ = CLUSTERED
@@ -352,7 +369,7 @@ class ContestedRow(Table, table=True):
 
 
 class RecordRow(Table, table=True):
-    """A fact from the merchant's side. Append-only."""
+    """Fact that the merchant's side stated. Rows are never changed or deleted."""
 
     __tablename__ = "records"
     __table_args__ = (
@@ -405,9 +422,12 @@ class RecordRow(Table, table=True):
 
 
 class OrderDueRow(Table, table=True):
-    """Due time of an order's next fold. `generation` increases with new evidence. `backwards` is
-    the reference in reverse, without case and punctuation, to find orders by the end of their
-    reference."""
+    """Due time of the next computation of an order's ledger.
+
+    generation  number that increases with new evidence
+    backwards   the order's reference in reverse, without case and punctuation, to find orders by
+                the end of their reference
+    """
 
     __tablename__ = "order_due"
     __table_args__ = (
@@ -422,7 +442,7 @@ class OrderDueRow(Table, table=True):
 
 
 class LedgerRow(Table, table=True):
-    """The result of an order's last fold. A cache."""
+    """Cache of the ledger that was last computed for an order."""
 
     __tablename__ = "ledgers"
     __table_args__ = (sa.Index("ix_ledgers_outcome", "outcome", "order_key"), CLUSTERED)
@@ -440,7 +460,8 @@ class LedgerRow(Table, table=True):
 
 
 class RevisionRow(Table, table=True):
-    """One published change of an order's ledger. `seq` has no gaps and follows commit order."""
+    """One published change of an order's ledger. `seq` numbers the changes in the order of their
+    commits, without gaps."""
 
     __tablename__ = "revisions"
     __table_args__ = (
@@ -466,9 +487,12 @@ class RevisionRow(Table, table=True):
 
 
 class OrderListingRow(Table, table=True):
-    """Entry in a list of orders with one outcome or finding. `word` names the list: `outcome
-    succeeded`, `finding overpaid`. `seq` is the order's last revision. A cache, rebuilt with the
-    ledgers."""
+    """Entry in a list of orders with one outcome or finding. The rows are a cache, rebuilt with the
+    ledgers.
+
+    word  name of the list, such as `outcome succeeded` or `finding overpaid`
+    seq   number of the order's last revision
+    """
 
     __tablename__ = "order_listings"
     __table_args__ = CLUSTERED
@@ -490,11 +514,13 @@ class ArrivalsRow(Table, table=True):
 
 
 class RefusalsRow(Table, table=True):
-    """Number of a source's refused deliveries with one verdict in one hour. Hours are counted from
-    1970. The row is kept longer than the deliveries themselves.
+    """Number of a source's refused deliveries with one verdict in one hour. The row is kept longer
+    than the deliveries themselves.
 
-    `since_accepted` counts refusals since the source's last accepted delivery, and `first_at` is
-    the time of the first of them. The empty source stands for all names that are not configured.
+    hour            hours since 1970
+    source          the source; empty for all names that are not configured
+    since_accepted  number of refusals since the source's last accepted delivery
+    first_at        time of the first of these refusals
     """
 
     __tablename__ = "refusals"
@@ -511,7 +537,7 @@ class RefusalsRow(Table, table=True):
 
 
 class RejectionRow(Table, table=True):
-    """Refused delivery. Old rows are deleted so that the table stays within a number of rows and
+    """Refused delivery. Old rows are deleted, so that the table stays below a limit of rows and
     bytes."""
 
     __tablename__ = "rejections"

@@ -1,7 +1,7 @@
-"""The tables of finance: imports and their lines, runs, breaks and closings.
+"""Tables of finance: imports and their lines, reconciliation runs, breaks and closings.
 
-A line is never changed. `since` is the import that brought this version of the line, and `until`
-the import that brought the next. Lines are visible once their import is published.
+A line is never changed. `since` is the import that brought this version of the line, and `until` is
+the import that brought the next version. Lines are visible once their import is published.
 """
 
 from sqlalchemy import Index
@@ -19,8 +19,8 @@ from app.database.tables.core import (
 
 
 class LedgerLineRow(Table, table=True):
-    """An order's ledger as reconciliation needs it, by the keys that match order books and
-    statements. A cache, explained in `finance/reconcile_rows.py`."""
+    """Cache of an order's ledger for reconciliation. Its keys match the lines of order books and
+    statements. `finance/reconcile_rows.py` explains it."""
 
     __tablename__ = "takings"
     __table_args__ = (
@@ -45,7 +45,8 @@ class LedgerLineRow(Table, table=True):
 
 
 class RulesRow(Table, table=True):
-    """A saved set of matching rules, stored as its TOML file. The last set applies. Append-only."""
+    """Saved set of matching rules, stored as its TOML file. The last set applies. Rows are never
+    changed or deleted."""
 
     __tablename__ = "match_rules"
     __table_args__ = STRICT
@@ -81,7 +82,8 @@ class RunRow(Table, table=True):
 
 
 class BreakRow(Table, table=True):
-    """Break, which has the same id in every run that finds it. Append-only."""
+    """Break: a difference that reconciliation found. A break has an equal id in every run that
+    finds it. Rows are never changed or deleted."""
 
     __tablename__ = "breaks"
     __table_args__ = (
@@ -98,7 +100,8 @@ class BreakRow(Table, table=True):
 
 
 class BreakVersionRow(Table, table=True):
-    """Version of a break: its money, age and evidence. Runs that find an equal version share it."""
+    """Version of a break: its money, age and evidence. Runs that find an equal version share the
+    row."""
 
     __tablename__ = "break_versions"
     __table_args__ = CLUSTERED
@@ -112,7 +115,7 @@ class BreakVersionRow(Table, table=True):
 
 
 class BreakSeenRow(Table, table=True):
-    """Break and version that a run found."""
+    """Break that a reconciliation run found, with the break's version."""
 
     __tablename__ = "break_seen"
     __table_args__ = CLUSTERED
@@ -122,7 +125,8 @@ class BreakSeenRow(Table, table=True):
 
 
 class BreakTurnRow(Table, table=True):
-    """Change that a run made to a break: `turn` is opened, changed, closed or reopened."""
+    """Change that a reconciliation run made to a break. `turn` is opened, changed, closed or
+    reopened."""
 
     __tablename__ = "break_turns"
     __table_args__ = CLUSTERED
@@ -134,8 +138,10 @@ class BreakTurnRow(Table, table=True):
 
 
 class BreakDeedRow(Table, table=True):
-    """Act of a person on a break. `value` is a person's name, an action or a line, depending on the
-    act. Append-only."""
+    """Act of a person on a break. Rows are never changed or deleted.
+
+    value  a person's name, an action or a line, depending on the act
+    """
 
     __tablename__ = "break_deeds"
     __table_args__ = (Index("ix_break_deeds_break_id", "break_id", "number"), STRICT)
@@ -152,8 +158,8 @@ class BreakDeedRow(Table, table=True):
 
 
 class ClosingRow(Table, table=True):
-    """Closed month as canonical JSON, and its SHA-256. Closing a reopened month adds a version.
-    Append-only."""
+    """Closed month, as canonical JSON with its SHA-256. A month that is closed again after a
+    reopening gets a new version. Rows are never changed or deleted."""
 
     __tablename__ = "closings"
     __table_args__ = STRICT
@@ -168,8 +174,8 @@ class ClosingRow(Table, table=True):
 
 
 class ReopeningRow(Table, table=True):
-    """Reopening of a closed month as canonical JSON, and its SHA-256. `version` is the version of
-    the reopened closing. Append-only."""
+    """Reopening of a closed month, as canonical JSON with its SHA-256. `version` is the version of
+    the closing that was reopened. Rows are never changed or deleted."""
 
     __tablename__ = "reopenings"
     __table_args__ = STRICT
@@ -182,7 +188,7 @@ class ReopeningRow(Table, table=True):
 
 
 class ClosingPrintRow(Table, table=True):
-    """Part of a closing's report or journal in one format. `content` is deflated (zlib)."""
+    """Part of a closed month's report or journal in one format. `content` is compressed (zlib)."""
 
     __tablename__ = "closing_prints"
     __table_args__ = STRICT
@@ -200,9 +206,13 @@ class ClosingPrintRow(Table, table=True):
 
 
 class ImportRow(Table, table=True):
-    """Import of a file. `published_at` is NULL while it runs, or if it was killed; a growing
-    `written` shows that it runs. `withdraws` is an earlier import that it withdraws, and `reason`
-    says why."""
+    """Import of a file.
+
+    published_at  NULL while the import runs, or if it was killed
+    written       number that grows while the import runs
+    withdraws     number of an earlier import that this row withdraws
+    reason        why the earlier import is withdrawn
+    """
 
     __tablename__ = "imports"
     __table_args__ = (
@@ -233,9 +243,12 @@ class ImportRow(Table, table=True):
 
 
 class CoverageRow(Table, table=True):
-    """Time span that the files of a source, bank account or order book cover. A row with
-    `withdraws` withdraws an earlier declaration. The row of a bank file has the format, first day
-    and last day of the file. Append-only; see `finance/coverage_store.py`."""
+    """Time span that the files of a source, bank account or order book cover. Rows are never
+    changed or deleted; see `finance/coverage_store.py`.
+
+    A row with `withdraws` withdraws an earlier declaration. The row of a bank file also states the
+    file's format, first day and last day.
+    """
 
     __tablename__ = "coverage"
     __table_args__ = STRICT
@@ -258,9 +271,12 @@ class CoverageRow(Table, table=True):
 
 
 class BankBalancesRow(Table, table=True):
-    """Opening and closing balance of one statement in a bank file, with the days that the bank
-    gives for them. `difference` is the amount that the entries do not explain. `proposal` is the
-    proposal by which two people accepted this difference. Append-only."""
+    """Opening and closing balance of one statement in a bank file, with their days as the bank
+    states them. Rows are never changed or deleted.
+
+    difference  amount that the entries do not explain
+    proposal    proposal by which two people accepted this difference
+    """
 
     __tablename__ = "bank_balances"
     __table_args__ = CLUSTERED
@@ -277,7 +293,7 @@ class BankBalancesRow(Table, table=True):
 
 
 class MappingRow(Table, table=True):
-    """Mapping of a file's columns that a person saved under a name, as TOML."""
+    """Description of a file's columns that a person saved under a name, as TOML."""
 
     __tablename__ = "mappings"
     __table_args__ = CLUSTERED
@@ -289,7 +305,8 @@ class MappingRow(Table, table=True):
 
 
 class ImportTaskRow(Table, table=True):
-    """File in the watched import folder that needs a person. Deleted with the file."""
+    """File in the watched import folder that needs a person's decision. The row is deleted with the
+    file."""
 
     __tablename__ = "import_tasks"
     __table_args__ = CLUSTERED
@@ -313,9 +330,13 @@ class ImportTaskRow(Table, table=True):
 
 
 class BookLineRow(Table, table=True):
-    """Version of a line in an order book, stored once for each reference in the line. `kind` is the
-    kind of the reference, and `match_key` its normalized text. `refunded` is the refunded part of
-    `minor`; NULL if not stated. After an erasure `phone` is empty, not NULL."""
+    """Version of a line in an order book. The line is stored once for each reference in it.
+
+    kind       kind of the reference
+    match_key  the reference as normalized text
+    refunded   refunded part of `minor`; NULL if not stated
+    phone      phone number; empty, not NULL, after an erasure
+    """
 
     __tablename__ = "book_lines"
     __table_args__ = (
@@ -352,8 +373,11 @@ class BookLineRow(Table, table=True):
 
 
 class BankLineRow(Table, table=True):
-    """Version of a line of a bank account. `subject` is the line's digest, and `ordinal` numbers
-    identical lines. In texts, dots replace erased phone numbers."""
+    """Version of a line of a bank account. In texts, dots replace erased phone numbers.
+
+    subject  digest of the line
+    ordinal  number that distinguishes identical lines
+    """
 
     __tablename__ = "bank_lines"
     __table_args__ = (
@@ -377,11 +401,14 @@ class BankLineRow(Table, table=True):
 
 
 class ScheduledRunRow(Table, table=True):
-    """Run of a schedule entry, or a run that a person requested (`asked`). `until` is the end of
-    the run's lease. After a failure, it is the time of the next try. `delivered` lists, as JSON,
-    where the result was sent.
+    """Run of scheduled work, or a run that a person requested (`asked`).
 
-    A row in the state `seen` is not a run. Its `due_at` is the time since which the entry is known.
+    until      time until which the run's process may work on it; after a failure, time of the next
+               try
+    delivered  places to which the result was sent, as JSON
+
+    A row in the state `seen` is not a run. Its `due_at` is the time since which the schedule's
+    entry is known.
     """
 
     __tablename__ = "scheduled_runs"
@@ -403,8 +430,11 @@ class ScheduledRunRow(Table, table=True):
 
 
 class StatementLineRow(Table, table=True):
-    """Version of a line of a settlement statement. `subject` is its payment, else its order or
-    payout. `ordinal` numbers movements of one kind for one subject."""
+    """Version of a line of a settlement statement.
+
+    subject  payment of the line, or else its order or payout
+    ordinal  number that distinguishes movements of one kind for one subject
+    """
 
     __tablename__ = "statement_lines"
     __table_args__ = (

@@ -1,4 +1,4 @@
-"""The tables of the sealed log, notifications, people and their acts, and alarms."""
+"""Tables of the sealed log, notifications, people and their acts, and alarms."""
 
 from sqlalchemy import Index, UniqueConstraint
 
@@ -17,7 +17,8 @@ from app.database.tables.core import (
 
 
 class LogLeafRow(Table, table=True):
-    """Entry of the log. Append-only; numbers begin at 0 and have no gaps."""
+    """Entry of the sealed log, called a leaf. Numbers begin at 0 and have no gaps. Rows are never
+    changed or deleted."""
 
     __tablename__ = "log_leaves"
     __table_args__ = (UniqueConstraint("subject"), STRICT)
@@ -29,7 +30,8 @@ class LogLeafRow(Table, table=True):
 
 
 class LogNodeRow(Table, table=True):
-    """Hash of a complete subtree of 2**level leaves. `level` is a multiple of 8. Append-only."""
+    """Hash of a complete subtree of 2**level leaves of the sealed log. `level` is a multiple of 8.
+    Rows are never changed or deleted."""
 
     __tablename__ = "log_nodes"
     __table_args__ = CLUSTERED
@@ -39,7 +41,8 @@ class LogNodeRow(Table, table=True):
 
 
 class LogCheckpointRow(Table, table=True):
-    """Head of the log at one size, with its signed note. Append-only."""
+    """Checkpoint: head of the sealed log at one size, with its signed note. Rows are never changed
+    or deleted."""
 
     __tablename__ = "log_checkpoints"
     __table_args__ = STRICT
@@ -50,8 +53,11 @@ class LogCheckpointRow(Table, table=True):
 
 
 class LogKeyRow(Table, table=True):
-    """Public key that has signed checkpoints since `since`, in hex. `endorsement` is the previous
-    key's signature over it, in hex; NULL if that key was lost. Append-only."""
+    """Public key that has signed the log's checkpoints since `since`, in hexadecimal digits. Rows
+    are never changed or deleted.
+
+    endorsement  the previous key's signature over this key; NULL if the previous key was lost
+    """
 
     __tablename__ = "log_keys"
     __table_args__ = STRICT
@@ -62,8 +68,11 @@ class LogKeyRow(Table, table=True):
 
 
 class LogDepartureRow(Table, table=True):
-    """Publication of a checkpoint. `way` is a channel, or the verifier key of a witness. In the
-    second case, `line` is the cosignature of the witness. Append-only."""
+    """Publication of a checkpoint. Rows are never changed or deleted.
+
+    way   the channel, or the verifier key of a witness
+    line  the witness's cosignature; NULL for a channel
+    """
 
     __tablename__ = "log_departures"
     __table_args__ = CLUSTERED
@@ -75,9 +84,13 @@ class LogDepartureRow(Table, table=True):
 
 
 class LogWitnessRow(Table, table=True):
-    """Witness, identified by its verifier key, with the largest checkpoint that it cosigned and the
-    time of the next request. `since` and `problem` say when and why it stopped cosigning; NULL
-    while it cosigns."""
+    """Witness of the log, identified by its verifier key.
+
+    size     size of the largest checkpoint that the witness cosigned
+    next_at  time of the next request to the witness
+    since    time since which the witness has not cosigned; NULL while it cosigns
+    problem  reason for missing cosignatures; NULL while the witness cosigns
+    """
 
     __tablename__ = "log_witnesses"
     __table_args__ = CLUSTERED
@@ -91,7 +104,8 @@ class LogWitnessRow(Table, table=True):
 
 
 class UnsealedRow(Table, table=True):
-    """Ids of rows that have no leaf yet. All are of one kind and one transaction."""
+    """Ids of rows that are not sealed in the log yet. All these rows are of one kind and one
+    transaction."""
 
     __tablename__ = "unsealed"
     __table_args__ = NUMBERED
@@ -102,9 +116,12 @@ class UnsealedRow(Table, table=True):
 
 
 class OrderKeyRow(Table, table=True):
-    """Pseudonym of an order in the log's leaves: `commitment` is HMAC-SHA256 of `order_key` under
-    `key`. `leaves` counts its leaves, and `last` is the newest. An erasure sets order and key to
-    NULL."""
+    """Pseudonym of an order in the sealed log. An erasure sets `order_key` and `key` to NULL.
+
+    commitment  HMAC-SHA256 of `order_key` under `key`
+    leaves      number of the order's entries in the log
+    last        number of the order's newest entry
+    """
 
     __tablename__ = "order_keys"
     __table_args__ = (UniqueConstraint("order_key"), STRICT)
@@ -122,8 +139,8 @@ class OrderKeyRow(Table, table=True):
 
 
 class OrderTreeRow(Table, table=True):
-    """Tree of all orders in the first `size` leaves of the log. The log itself holds the tree's
-    root. Append-only."""
+    """Tree of all orders in the first `size` entries of the sealed log. The log itself holds the
+    tree's root. Rows are never changed or deleted."""
 
     __tablename__ = "order_trees"
     __table_args__ = STRICT
@@ -135,8 +152,11 @@ class OrderTreeRow(Table, table=True):
 
 
 class OrderStateRow(Table, table=True):
-    """Number of an order's leaves among the log's first `size` leaves, and the newest of these
-    leaves. The row is stored only if this changed since the previous tree. Append-only."""
+    """Number of an order's entries among the sealed log's first `size` entries, and the newest of
+    them. Rows are never changed or deleted.
+
+    A row is stored only if the order has new entries since the previous tree of orders.
+    """
 
     __tablename__ = "order_states"
     __table_args__ = CLUSTERED
@@ -147,9 +167,12 @@ class OrderStateRow(Table, table=True):
 
 
 class OrderNodeRow(Table, table=True):
-    """Node of the tree of all orders in the first `size` leaves: a hash of the orders whose
-    commitments begin with the first `level` bits of `place`. Stored only if changed since the
-    previous tree. Append-only."""
+    """Node of the tree of all orders in the sealed log's first `size` entries. Rows are never
+    changed or deleted.
+
+    A node is a hash of the orders whose commitments begin with the first `level` bits of `place`.
+    It is stored only if it has changed since the previous tree.
+    """
 
     __tablename__ = "order_nodes"
     __table_args__ = CLUSTERED
@@ -160,8 +183,8 @@ class OrderNodeRow(Table, table=True):
 
 
 class UnansweredRow(Table, table=True):
-    """Session request without an answer. `request` has the bytes to send again with its idempotency
-    key."""
+    """Request for a payment session that got no answer. `request` has the bytes that are sent again
+    with the idempotency key `key`."""
 
     __tablename__ = "unanswered"
     __table_args__ = (Index("ix_unanswered_due_at", "due_at"), CLUSTERED)
@@ -177,8 +200,11 @@ class UnansweredRow(Table, table=True):
 
 
 class NotificationRow(Table, table=True):
-    """Notification of one revision to the shop. `due_at` is NULL after it was delivered or given
-    up. `delivered_at` is NULL unless it was delivered."""
+    """Notification of the shop about one change of an order's ledger.
+
+    due_at        time of the next try; NULL after delivery, or after the service gave up
+    delivered_at  NULL unless the notification was delivered
+    """
 
     __tablename__ = "notifications"
     __table_args__ = (
@@ -199,9 +225,11 @@ class NotificationRow(Table, table=True):
 
 
 class DestinationAwayRow(Table, table=True):
-    """Address that accepts no notifications at present. `destination` is the address's digest,
-    because the address may contain a credential. If only the notification `only_seq` failed, others
-    are still sent."""
+    """Address that accepts no notifications at present.
+
+    destination  digest of the address, because the address may contain a credential
+    only_seq     the only failed notification, while others are still sent
+    """
 
     __tablename__ = "destinations_away"
     __table_args__ = CLUSTERED
@@ -214,8 +242,8 @@ class DestinationAwayRow(Table, table=True):
 
 
 class PhoneRow(Table, table=True):
-    """Keyed digest of a customer's phone number, email address, name or card, or of a payment's
-    other id, linked to one order or delivery."""
+    """Keyed digest that links a customer's phone number, mail address, name or card to one order or
+    delivery. Further ids of a payment are stored in this way, too."""
 
     __tablename__ = "phones"
     __table_args__ = (Index("ix_phones_thing", "thing"), CLUSTERED)
@@ -229,7 +257,8 @@ class PhoneRow(Table, table=True):
 
 
 class ErasureRow(Table, table=True):
-    """Line of the erasure journal that was carried out on this database. Append-only."""
+    """Line of the erasure journal that was carried out on this database. Rows are never changed or
+    deleted."""
 
     __tablename__ = "erasures"
     __table_args__ = CLUSTERED
@@ -239,8 +268,12 @@ class ErasureRow(Table, table=True):
 
 
 class PendingErasureRow(Table, table=True):
-    """Line of the erasure journal, by its number, that is not carried out yet. `since` is the
-    beginning of the wait, and `why` the reason's code; empty while the erasure runs."""
+    """Line of the erasure journal that is not carried out yet.
+
+    number  number of the line in the journal
+    since   time since which the line waits
+    why     code of the reason; empty while the erasure runs
+    """
 
     __tablename__ = "pending_erasures"
     __table_args__ = CLUSTERED
@@ -250,9 +283,13 @@ class PendingErasureRow(Table, table=True):
 
 
 class RestrictionRow(Table, table=True):
-    """Order, delivery, file or bank line whose data an erasure may not delete yet. `why` is the
-    reason's code. `until` is the end; NULL if unknown. At `look_at` the reason is checked again.
-    `erasure` is the last erasure that set the restriction."""
+    """Order, delivery, file or bank line whose data an erasure may not delete yet.
+
+    why      code of the reason
+    until    end of the restriction; NULL if unknown
+    look_at  time at which the reason is checked again
+    erasure  number of the last erasure that set the restriction
+    """
 
     __tablename__ = "restrictions"
     __table_args__ = CLUSTERED
@@ -266,8 +303,12 @@ class RestrictionRow(Table, table=True):
 
 
 class TokenRow(Table, table=True):
-    """Token for commands and the API, stored by its SHA-256. It belongs to a program, or to an
-    `operator`. `scopes` are separated by blanks. The token expires at `until`."""
+    """Token for commands and the API, stored as its SHA-256.
+
+    scopes    permissions, separated by blanks
+    until     time at which the token expires
+    operator  owner of a personal token; NULL for a program's token
+    """
 
     __tablename__ = "tokens"
     __table_args__ = (UniqueConstraint("hash"), STRICT)
@@ -281,7 +322,8 @@ class TokenRow(Table, table=True):
 
 
 class SignoffRow(Table, table=True):
-    """Sign-off of an item of the checklist, by a person or a check. Append-only."""
+    """Sign-off of one item of the go-live checklist, by a person or an automatic check. Rows are
+    never changed or deleted."""
 
     __tablename__ = "signoffs"
     __table_args__ = STRICT
@@ -294,8 +336,11 @@ class SignoffRow(Table, table=True):
 
 
 class GapRow(Table, table=True):
-    """Time span in which evidence may be missing. A person accepted that it is lost. `deliveries`
-    is NULL if the number is unknown. Append-only."""
+    """Time span in which evidence may be missing. A person has accepted the loss. Rows are never
+    changed or deleted.
+
+    deliveries  maximum number of lost deliveries; NULL if unknown
+    """
 
     __tablename__ = "gaps"
     __table_args__ = STRICT
@@ -311,8 +356,10 @@ class GapRow(Table, table=True):
 
 
 class OperatorRow(Table, table=True):
-    """Person with a role, which decides what they may change or unmask. `company` is the issuer and
-    subject of their company account, or NULL."""
+    """Operator: a person with a role, which decides what the person may change or unmask.
+
+    company  issuer and subject of the person's company account; NULL without one
+    """
 
     __tablename__ = "operators"
     __table_args__ = (UniqueConstraint("company"), CLUSTERED)
@@ -324,8 +371,11 @@ class OperatorRow(Table, table=True):
 
 
 class CredentialRow(Table, table=True):
-    """An operator's credentials: the Argon2id hash of a password, and the secret of one-time codes
-    in Base32. `totp_step` is the last used time step."""
+    """An operator's stored credentials: a password as an Argon2id hash, and a secret for one-time
+    codes in Base32.
+
+    totp_step  the last used time step of the one-time codes
+    """
 
     __tablename__ = "credentials"
     __table_args__ = CLUSTERED
@@ -337,8 +387,13 @@ class CredentialRow(Table, table=True):
 
 
 class PasskeyRow(Table, table=True):
-    """An operator's passkey, by its credential id in base64url, with the public key as COSE, the
-    counter of the last signature, and the operator's name for it."""
+    """An operator's passkey.
+
+    id          id of the credential, in base64url
+    label       the operator's own name for the passkey
+    public_key  public key in the COSE format
+    sign_count  counter at the last signature
+    """
 
     __tablename__ = "passkeys"
     __table_args__ = (Index("ix_passkeys_name", "name"), CLUSTERED)
@@ -352,8 +407,11 @@ class PasskeyRow(Table, table=True):
 
 
 class InvitationRow(Table, table=True):
-    """Single-use link, stored by its SHA-256. With `invite` a person sets their password; with
-    `enter` they begin a session. `totp` is the secret shown to them."""
+    """Link that works once, stored as its SHA-256.
+
+    kind  `invite` lets a person set a password; `enter` begins a session
+    totp  secret for one-time codes that is shown to the person
+    """
 
     __tablename__ = "invitations"
     __table_args__ = (Index("ix_invitations_name", "name"), CLUSTERED)
@@ -367,8 +425,11 @@ class InvitationRow(Table, table=True):
 
 
 class SessionRow(Table, table=True):
-    """Console session, stored by the SHA-256 of its cookie. `way` is how it began. `proved_at` is
-    when the person last proved their identity."""
+    """Session in the console, stored under the SHA-256 of its cookie.
+
+    way        way in which the session began
+    proved_at  time at which the person last proved their identity
+    """
 
     __tablename__ = "sessions"
     __table_args__ = (Index("ix_sessions_name", "name"), CLUSTERED)
@@ -383,7 +444,7 @@ class SessionRow(Table, table=True):
 
 
 class UsedFormRow(Table, table=True):
-    """Console form that was submitted. Submitting it again does nothing."""
+    """Form of the console that was submitted. A second submission does nothing."""
 
     __tablename__ = "used_forms"
     __table_args__ = (Index("ix_used_forms_at", "at"), CLUSTERED)
@@ -392,8 +453,13 @@ class UsedFormRow(Table, table=True):
 
 
 class ProposalRow(Table, table=True):
-    """Act that an operator proposed and that needs a second person. `given` has its parameters as
-    JSON. `state` describes its subject at that time. It expires at `until`. Append-only."""
+    """Act that an operator proposed and a second person must approve. Rows are never changed or
+    deleted.
+
+    given  parameters of the act, as JSON
+    state  description of the subject at the time of the proposal
+    until  time at which the proposal expires
+    """
 
     __tablename__ = "proposals"
     __table_args__ = (Index("ix_proposals_until", "until"), CLUSTERED)
@@ -411,7 +477,8 @@ class ProposalRow(Table, table=True):
 
 
 class ProposalDecisionRow(Table, table=True):
-    """End of a proposal: approved, rejected or withdrawn. Append-only."""
+    """Decision about a proposal: approved, rejected or withdrawn. Rows are never changed or
+    deleted."""
 
     __tablename__ = "proposal_decisions"
     __table_args__ = CLUSTERED
@@ -424,8 +491,12 @@ class ProposalDecisionRow(Table, table=True):
 
 
 class BookmarkRow(Table, table=True):
-    """An operator's private bookmark: an order (`kind` is `order`, `label` its reference), or a
-    list with its filters (`kind` is the page's name, `query` its query string)."""
+    """An operator's private bookmark: an order, or a list with its filters.
+
+    kind   `order`, or the name of the list's page
+    label  the order's reference, or the operator's name for the list
+    query  the list's filters as a query string
+    """
 
     __tablename__ = "bookmarks"
     __table_args__ = CLUSTERED
@@ -437,7 +508,8 @@ class BookmarkRow(Table, table=True):
 
 
 class AlarmOwnerRow(Table, table=True):
-    """Operator who works on an alarm, and the state of that work. Deleted with the alarm."""
+    """Operator who works on an alarm, and the state of the work. The row is deleted with the
+    alarm."""
 
     __tablename__ = "alarm_owners"
     __table_args__ = CLUSTERED
@@ -449,8 +521,8 @@ class AlarmOwnerRow(Table, table=True):
 
 
 class AlarmMessageRow(Table, table=True):
-    """Message about an alarm on one channel. Deleted after the end of the alarm was reported on the
-    channel."""
+    """Message about an alarm on one channel. The row is deleted after the channel has reported the
+    end of the alarm."""
 
     __tablename__ = "alarm_messages"
     __table_args__ = CLUSTERED
@@ -467,8 +539,11 @@ class AlarmMessageRow(Table, table=True):
 
 
 class NoticeChoiceRow(Table, table=True):
-    """An operator's choice of notices. `position` is the last audit entry sent to them. `due_at` is
-    when to look for new entries."""
+    """An operator's choice of notices.
+
+    position  number of the last audit entry that was sent to the operator
+    due_at    time of the next look for new entries
+    """
 
     __tablename__ = "notice_choices"
     __table_args__ = CLUSTERED
@@ -482,7 +557,8 @@ class NoticeChoiceRow(Table, table=True):
 
 
 class AuditRow(Table, table=True):
-    """Act of a person, with its subject and reason. Append-only; numbers have no gaps."""
+    """Act of a person, with its subject and reason: an entry of the audit trail. Numbers have no
+    gaps. Rows are never changed or deleted."""
 
     __tablename__ = "audit"
     __table_args__ = (
@@ -504,9 +580,13 @@ class AuditRow(Table, table=True):
 
 
 class AttachmentRow(Table, table=True):
-    """File attached to an order or a break. `order_key` is "" for a break without an order. `deed`
-    is the audit entry that seals the file. `details` holds personal data as JSON until erased.
-    `gone_at` is when the file was detached or erased. Only `details` and `gone_at` change."""
+    """File attached to an order or a break. Only `details` and `gone_at` are ever changed.
+
+    order_key  the order; "" for a break without an order
+    deed       number of the audit entry that seals the file
+    details    personal data as JSON, until erased
+    gone_at    time at which the file was detached or erased
+    """
 
     __tablename__ = "attachments"
     __table_args__ = (
@@ -533,7 +613,8 @@ class AttachmentRow(Table, table=True):
 
 
 class AttachmentFileRow(Table, table=True):
-    """Bytes of attached files, by digest. Deleted with the last attachment that uses them."""
+    """Bytes of an attached file, stored under their digest. The row is deleted with the last
+    attachment that uses it."""
 
     __tablename__ = "attachment_files"
     __table_args__ = STRICT
