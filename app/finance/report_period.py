@@ -1,7 +1,7 @@
-"""Computes the report of a period: its orders, its money, and later evidence about closed months.
+"""Compute the report of a period: its orders, its money, and later evidence about closed months.
 
-All orders are read on one snapshot and folded as of the report's instant. They are matched by the
-rules of that instant, and added up. Nothing is written.
+All orders are read on one snapshot and folded into ledgers as of the report's instant. They are
+matched by the rules of that instant, and added up. Nothing is written.
 """
 
 import json
@@ -60,7 +60,7 @@ Progress = Callable[[int], None]
 AT_ONCE: Final = 500
 
 MONTHS_MAX: Final = 120
-"""Maximum number of months: a chart by month can show ten years."""
+"""Maximum number of months in a report, so that a chart by month can show ten years."""
 
 
 def check_scope(scope: Scope, *, now: Instant) -> None:
@@ -84,11 +84,12 @@ async def report_period(
 ) -> PeriodReport:
     """Return the report of a period.
 
-    A report that begins where the closed months end also shows later evidence on them.
+    If the period begins where the closed months end, the report also shows later evidence about the
+    closed months.
 
     progress  function to call with the number of rows folded or read
 
-    Raises the errors of `check_scope`, and NotAllRead for deliveries unread at `as_of`.
+    Raise the errors of `check_scope`, and NotAllRead for deliveries unread at `as_of`.
     """
     check_scope(scope, now=context.clock.now())
     await must_have_read(context, as_of=scope.as_of)
@@ -111,7 +112,7 @@ async def report_period(
 async def report_in(context: AppContext, scope: Scope, form: ReportFormat) -> bytes:
     """Return a period's report in one format, as the command does.
 
-    Raises the errors of `report_period` and `render`.
+    Raise the errors of `report_period` and `render`.
     """
     return render(await report_period(context, scope), form)
 
@@ -306,14 +307,16 @@ async def report_journal(
     revenue: journal.Revenue | None = None,
     progress: Progress = silent,
 ) -> JournalTotals:
-    """Write every transaction of a period.
+    """Write every transaction of a period's journal.
 
-    1  Closed months, as they were closed.
-    2  Open months: orders by key, payments without an order, confirmations by the bank, then
-       write-offs and their reversals by break.
-    3  Adjustments of closed months, if the first open month begins in the period.
+    Closed months are written as they were closed. Open months have orders by key, payments without
+    an order, confirmations by the bank, and write-offs with their reversals. If the first open
+    month begins in the period, adjustments of closed months follow.
 
-    Raises the errors of `report_period`.
+    write    function to call with each transaction
+    revenue  when sales are posted; None for a journal of payments only
+
+    Raise the errors of `report_period`.
     """
     check_scope(scope, now=context.clock.now())
     await must_have_read(context, as_of=scope.as_of)

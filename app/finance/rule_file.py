@@ -1,4 +1,4 @@
-"""Parses a file of matching rules in TOML, and reports every mistake in it.
+"""Parse a file of matching rules in TOML, and report every mistake in it.
 
 `rule_text.py` lists the settings with examples.
 """
@@ -20,7 +20,7 @@ from reconcile.matching.rules import ExpectedFee, ExpectedRate, MatchRules, Tole
 from reconcile.money import Money, MoneyError, exponent_of, from_major
 
 MAX_BYTES: Final = 64 * 1024
-"""Maximum bytes of a file of rules, which has some dozens of lines."""
+"""Maximum number of bytes of a file of rules, which has some dozens of lines."""
 
 DURATIONS: Final = (
     "date_window",
@@ -45,7 +45,7 @@ DAYS_IN_A_MONTH: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Rules of the merchant. Amounts are minor units by currency.
+    """Matching rules of the merchant. Amounts are in minor units, by currency.
 
     match             rules of the matcher
     alone_max         largest break that one person may accept, by currency. In a currency without
@@ -69,7 +69,7 @@ class Rules:
         return bool(self.alone_max) or not self.close_alone
 
     def limit(self, period: Period, currency: str) -> int | None:
-        """Return the limit of one person in a period, in minor units. Return None if there is no
+        """Return the limit of one person in a period, in minor units, or None if there is no
         limit."""
         stated = self.alone.get(period, {}).get(currency)
         if stated is not None or currency not in self.alone_max:
@@ -79,7 +79,7 @@ class Rules:
         return (self.limit("day", currency) or 0) * DAYS_IN_A_MONTH
 
     def above(self, money: Money) -> str | None:
-        """Return why one person may not accept an amount alone; None if they may."""
+        """Return why one person may not accept an amount alone, or None if one person may."""
         if not self.alone_max or not money.minor:
             return None
         limit = self.alone_max.get(money.currency)
@@ -123,7 +123,7 @@ def _per_million(value: Any) -> int:
 
 
 MOST_PAYERS: Final = 100
-"""Maximum number of payers. A merchant has a handful of providers with some names each."""
+"""Maximum number of payers' names. A merchant has a handful of providers with some names each."""
 
 MOST_METHODS: Final = 100
 """Maximum number of payment methods. A shop offers a dozen, in a few spellings."""
@@ -138,7 +138,7 @@ MOST_WHERE: Final = 300
 
 
 def _where(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the values that a condition allows for each detail. Raises ValueError if the condition
+    """Return the values that a condition allows for each detail. Raise ValueError if the condition
     is invalid."""
     if not isinstance(value, dict) or not value.keys() <= set(DETAILS):
         raise ValueError(f"must be a table with one or more of these details: {', '.join(DETAILS)}")
@@ -225,7 +225,7 @@ class _RuleFile(TomlTable):
 
 
 def read_rules(text: str, *, name: str = "the rules") -> Rules:
-    """Parse a file of rules. Raises ConfigurationError with a line for every mistake."""
+    """Parse a file of rules. Raise ConfigurationError with a line for every mistake."""
     values = read_toml(
         text, _RuleFile, name=name, most_bytes=MAX_BYTES, together=lambda read: [*_amounts(read)]
     )
@@ -273,7 +273,8 @@ def read_rules(text: str, *, name: str = "the rules") -> Rules:
 
 
 def _amounts(values: Values) -> Iterator[TomlMistake]:
-    """Convert amounts to minor units in place. Yield a mistake for invalid or repeated entries."""
+    """Convert amounts to minor units in place. Yield a mistake for each invalid or repeated
+    entry."""
     for name in (
         "tolerance",
         "accept_alone_max",

@@ -1,4 +1,4 @@
-"""Text of matching rules: the settings with examples, and functions that change one setting.
+"""List the settings of matching rules with examples, and change one setting in a text of rules.
 
 A change leaves all other lines unchanged. The new text is parsed to check the change. If the parts
 of a file are not where these functions expect them, a person must change the file.
@@ -20,7 +20,11 @@ from reconcile.money import Money, exponent_of, major_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSetting:
-    """Setting of the rules. `toml` is an example, perhaps of several lines."""
+    """Setting of the matching rules.
+
+    toml   example of the setting, perhaps of several lines
+    means  what the setting does
+    """
 
     toml: str
     means: str
@@ -113,9 +117,10 @@ _BY_HAND: Final = (
 
 
 def with_setting(text: str, name: str, value: str | Sequence[str] | None) -> str:
-    """Return rules with one setting changed, such as `tolerance.KES`; None removes it.
+    """Return rules with one setting changed, such as `tolerance.KES`. The value None removes the
+    setting.
 
-    Raises UsageError if the text has a form that these functions cannot edit.
+    Raise UsageError if this function cannot edit the form of the text.
     """
     table, _, key = name.rpartition(".")
     wanted = tomllib.loads(text, parse_float=Decimal)
@@ -154,13 +159,15 @@ def with_setting(text: str, name: str, value: str | Sequence[str] | None) -> str
 
 
 def with_names(text: str, name: str, *added: str) -> str:
-    """Return rules with names added at the beginning of a list."""
+    """Return rules with names added at the beginning of a list. Raise the errors of
+    `with_setting`."""
     known = tomllib.loads(text).get(name, [])
     return with_setting(text, name, [*added, *known])
 
 
 def known_currency(typed: str) -> str:
-    """Return a currency's code. Raises UsageError for an unknown currency."""
+    """Return the code of the currency that a person typed. Raise UsageError for an unknown
+    currency."""
     code = typed.strip().upper()
     try:
         exponent_of(code)
@@ -172,7 +179,7 @@ def known_currency(typed: str) -> str:
 def with_fees(text: str, blocks: str, *, replaced: Callable[[Mapping[str, Any]], bool]) -> str:
     """Return rules without the replaced fee blocks, and with the new blocks at the end.
 
-    Raises UsageError if the text has a form that this function cannot edit.
+    Raise UsageError if this function cannot edit the form of the text.
 
     blocks    the new [[fee]] blocks as TOML
     replaced  function that returns whether a fee block is to be replaced

@@ -1,7 +1,7 @@
-"""Runs scheduled work while a worker runs.
+"""Run scheduled work while a worker runs.
 
-Work that is due runs in a process of its own (`tallyhook schedule run`). It reads all orders, and
-the reader of the inbox must not wait for it.
+Work that is due runs in a process of its own (`tallyhook schedule run`). Such work reads all
+orders, and the inbox's reader must not wait for it.
 """
 
 import asyncio

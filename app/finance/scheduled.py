@@ -1,4 +1,4 @@
-"""Decides which worker does scheduled work, and stores the results.
+"""Decide which worker does scheduled work, and store the results.
 
     1 due      the last due time of each entry that is not done           app.core.schedule
     2 claim    a row with a lease: one of several workers gets it
@@ -28,22 +28,22 @@ from reconcile.documents import Count, InstantText, Keywords, NextText
 from reconcile.instants import HOUR, MINUTE, TICK, Duration, Instant, format_known
 
 LEASE: Final[Duration] = 30 * MINUTE
-"""Time limit of one try. Afterwards another worker takes over."""
+"""Time limit of one try. Afterwards another worker takes the work over."""
 
 FIRST_PAUSE: Final[Duration] = 5 * MINUTE
-"""Pause before the second try. Each later pause is four times as long as the one before."""
+"""Pause before the second try. Each later pause is four times as long as the pause before."""
 
 LONGEST_PAUSE: Final[Duration] = 6 * HOUR
 
 WAITING_PAUSE: Final[Duration] = MINUTE
-"""Pause while accepted deliveries are not read yet. A running reader needs only seconds."""
+"""Pause while accepted deliveries are not read yet. A running reader process needs only seconds."""
 
 
 async def due_now(
     context: AppContext, entries: Sequence[schedule.ScheduleEntry]
 ) -> list[tuple[schedule.ScheduleEntry, Instant]]:
-    """Return (entry, due time) of all work to do now. Record new and changed entries, which are due
-    from now on."""
+    """Return (entry, due time) for all work to do now. New and changed entries are recorded, and
+    are due from now on."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         newest = await scheduled_store.newest_runs(connection, until=now)
@@ -85,8 +85,8 @@ def _due_of(
 
 
 def _has_passed(until: Instant | None, now: Instant) -> bool:
-    """Return whether a lease or pause has ended. If its end is impossibly late, a clock was ahead
-    when it was set, and it counts as ended."""
+    """Return whether a lease or pause has ended. An impossibly late end counts as ended, because a
+    clock was ahead when the end was set."""
     return until is None or not now < until <= now + LONGEST_PAUSE + CLOCKS_DIFFER
 
 
@@ -96,7 +96,8 @@ _OPEN: Final = ("running", "waiting", "failed")
 async def claim(
     context: AppContext, entry: schedule.ScheduleEntry, *, due_at: Instant, asked: bool
 ) -> scheduled_store.ScheduledRun | None:
-    """Claim one due time; return None if another process claimed or finished it."""
+    """Claim one due time of an entry. Return None if another process claimed or finished this
+    work."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         before = await scheduled_store.run_at(connection, entry.name, due_at)
@@ -133,7 +134,8 @@ async def claim(
 async def claimed_run(
     context: AppContext, name: str, *, due_at: Instant, tries: int
 ) -> scheduled_store.ScheduledRun | None:
-    """Return the row claimed for this try; None if the work ended or was taken over."""
+    """Return the run that was claimed for this try. Return None if the work ended or was taken
+    over."""
     async with context.database.reading() as connection:
         run = await scheduled_store.run_at(connection, name, due_at)
     return run if run is not None and _is_under_way(run, tries) else None
@@ -202,13 +204,14 @@ async def put_off(
 
 
 class LeaseLost(TallyhookError):
-    """Error for work that outlasted its lease and was taken over."""
+    """Error for work that outlasted its lease and was taken over by another process."""
 
 
 async def note(
     context: AppContext, before: scheduled_store.ScheduledRun, run: scheduled_store.ScheduledRun
 ) -> scheduled_store.ScheduledRun:
-    """Store the progress of the work. Raises LeaseLost."""
+    """Store the progress of the work. Raise LeaseLost if another process has taken the work
+    over."""
     async with context.database.writing() as connection:
         if not await scheduled_store.change_run(connection, run, before=before):
             raise LeaseLost(f"another process has taken {run.name} over")
@@ -272,7 +275,7 @@ async def schedule_document(
 
 
 def time_document(run: scheduled_store.ScheduledRun | None) -> LastTimeDocument | None:
-    """Return a document on a scheduled run; None without a run."""
+    """Return a document on a scheduled run, or None without a run."""
     if run is None:
         return None
     again_at = format_known(run.until if run.state in ("failed", "waiting") else None)

@@ -1,7 +1,7 @@
-"""Scheduled runs: one row for each due time of each entry.
+"""Store scheduled runs, one row for each due time of each entry.
 
-A running row has a lease, so that one worker does the work. If this worker dies, another takes over
-when the lease has ended.
+A running row has a lease, so that one worker does the work. If this worker dies, another worker
+takes over when the lease has ended.
 """
 
 import json
@@ -35,7 +35,7 @@ _ADD: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """Delivered file, with its SHA-256 in hex."""
+    """File that was delivered, with its SHA-256 in hex."""
 
     way: str
     file: str
@@ -44,10 +44,12 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledRun:
-    """Due time of one entry.
+    """Run of a schedule's entry at one due time.
 
     due_at       when the run was due, or was requested by a person
-    as_of        the instant of the report, equal at every try
+    asked        whether a person requested the run
+    late         whether the run began late
+    as_of        instant of the report, equal at every try
     until        end of a running run's lease, or time of the next try
     waits_since  when the run began to wait for unread deliveries, or None
     reconciled   number of its reconciliation run
@@ -91,7 +93,8 @@ def _values(run: ScheduledRun) -> dict[str, Any]:
 
 
 async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[str, ScheduledRun]:
-    """Return each entry's newest scheduled run due by an instant, by entry."""
+    """Return the newest scheduled run of each entry that was due by an instant. The keys are the
+    entries' names."""
     newest = _newest_of(and_(_LATER.c.asked == 0, _LATER.c.due_at <= until))
     rows = await connection.execute(
         select(_RUNS).where(_RUNS.c.asked == 0, _RUNS.c.due_at == newest)
@@ -100,7 +103,8 @@ async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[st
 
 
 async def last_runs(connection: AsyncConnection, names: Collection[str]) -> dict[str, ScheduledRun]:
-    """Return the last begun run of each of these entries, scheduled or requested, by entry."""
+    """Return the last begun run of each of these entries, scheduled or requested. The keys are the
+    entries' names."""
     if not names:
         return {}
     newest = _newest_of(_LATER.c.state != "seen")
@@ -135,7 +139,7 @@ async def run_at(connection: AsyncConnection, name: str, due_at: Instant) -> Sch
 
 
 async def add_run(connection: AsyncConnection, run: ScheduledRun) -> bool:
-    """Add a row. Return False if another worker added it first."""
+    """Add a scheduled run. Return False if another worker added it first."""
     found = await connection.execute(text(_ADD), _values(run))
     return found.rowcount == 1
 
@@ -143,7 +147,7 @@ async def add_run(connection: AsyncConnection, run: ScheduledRun) -> bool:
 async def change_run(
     connection: AsyncConnection, run: ScheduledRun, *, before: ScheduledRun
 ) -> bool:
-    """Change a row from `before` to `run`. Returns False if the lease was lost."""
+    """Change a stored run from `before` to `run`. Return False if the lease was lost."""
     found = await connection.execute(
         text(
             "UPDATE scheduled_runs SET state = :state, late = :late, tries = :tries, "
@@ -157,7 +161,7 @@ async def change_run(
 
 
 async def forget_runs(connection: AsyncConnection, *, before: Instant) -> None:
-    """Delete rows due before an instant, except the newest of each entry."""
+    """Delete the runs due before an instant, except the newest run of each entry."""
     await connection.execute(
         text(
             "DELETE FROM scheduled_runs WHERE due_at < :before AND due_at < "
@@ -169,12 +173,13 @@ async def forget_runs(connection: AsyncConnection, *, before: Instant) -> None:
 
 
 async def failed_runs(connection: AsyncConnection, names: Iterable[str]) -> list[ScheduledRun]:
-    """Return the last run of each of these entries, if it failed, by name."""
+    """Return the last run of each of these entries if it failed. The runs are sorted by name."""
     found = await last_runs(connection, list(names))
     return [run for _, run in sorted(found.items()) if run.state == "failed"]
 
 
 async def waiting_runs(connection: AsyncConnection, names: Iterable[str]) -> list[ScheduledRun]:
-    """Return the last run of each of these entries, if it waits for unread deliveries, by name."""
+    """Return the last run of each of these entries if it waits for unread deliveries. The runs are
+    sorted by name."""
     found = await last_runs(connection, list(names))
     return [run for _, run in sorted(found.items()) if run.waits_since is not None]

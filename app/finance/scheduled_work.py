@@ -1,4 +1,4 @@
-"""Does the work of a scheduled entry: reconciles, reports, delivers, and sends checkpoints.
+"""Do the work of a scheduled entry: reconcile, report, deliver, and send checkpoints of the log.
 
 `app.core.schedule` decides when the work is due, and `scheduled` decides which worker does it.
 Every try reports as of the claim's instant.
@@ -49,13 +49,13 @@ from reconcile.reporting.report import Scope
 # --- ways to deliver a report ---------------------------------------------------------------------
 
 LIMIT_S: Final = 60.0
-"""Maximum seconds for one request or one answer of a mail server."""
+"""Maximum number of seconds for one request or one answer of a mail server."""
 
 BYTES_MAX: Final = 20 * 1024 * 1024
-"""Maximum bytes of a mail or of a posted file. Servers commonly accept this size."""
+"""Maximum number of bytes of a mail or of a posted file. Servers commonly accept this size."""
 
 FILE_MODE: Final = 0o640
-"""Mode of delivered files, with which the folder's group can read them."""
+"""Mode of delivered files. It allows the folder's group to read them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +66,7 @@ class ReportParcel:
     span       name of the reported span, such as `2026-10`
     what       kind of the files: a report, or a checkpoint of the log
     merchant   the merchant's name; may be empty
+    late       whether the run began late
     files      contents by file name
     summary    sentences at the beginning of a mail
     """
@@ -80,16 +81,16 @@ class ReportParcel:
     what: Literal["report", "checkpoint"] = "report"
 
     def id_of(self, file: str) -> str:
-        """Return a file's id, equal at every try."""
+        """Return the id of a file, which is equal at every try."""
         name = f"{self.entry}|{self.due_at}|{file}"
         return "rpt_" + sha256(name.encode()).hexdigest()[:24]
 
 
 class Delivers(Protocol):
-    """Interface of a way of delivery."""
+    """Interface of a way to deliver files."""
 
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
-        """Deliver some files of the parcel. Raises DeliveryFailed."""
+        """Deliver some files of the parcel. Raise DeliveryFailed if a file cannot be delivered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,8 @@ class FolderWay:
     folder: Path
 
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
-        """Write files into an existing folder. Raises DeliveryFailed.
+        """Write files into an existing folder. Raise DeliveryFailed if the folder is missing or
+        cannot be written.
 
         A missing folder is not created, because it may be an unmounted disk.
         """
@@ -127,7 +129,8 @@ class MailWay:
     to: Sequence[str]
 
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
-        """Send files in one mail. Raises DeliveryFailed if it is too large."""
+        """Send files in one mail. Raise DeliveryFailed if the mail is too large or cannot be
+        sent."""
         message = self.message(parcel, files)
         if len(message.as_bytes()) > BYTES_MAX:
             raise DeliveryFailed(
@@ -238,7 +241,7 @@ class Schedule:
     ways: Ways
 
     def entry(self, name: str) -> ScheduleEntry:
-        """Return an entry. Raises NotFoundError."""
+        """Return the entry with this name. Raise NotFoundError if there is no such entry."""
         found = next((entry for entry in self.entries if entry.name == name), None)
         if found is None:
             raise NotFoundError(
@@ -248,7 +251,7 @@ class Schedule:
 
 
 def schedule_of(context: AppContext, client: httpx2.AsyncClient) -> Schedule:
-    """Return the schedule. Raises ConfigurationError if the secret for posting files cannot be
+    """Return the schedule. Raise ConfigurationError if the secret for posting files cannot be
     used."""
     reports = context.settings.reports
     ways: dict[Way, Delivers] = {}
@@ -268,15 +271,15 @@ def schedule_of(context: AppContext, client: httpx2.AsyncClient) -> Schedule:
 async def run_claimed(
     context: AppContext, schedule: Schedule, claimed: ScheduledRun
 ) -> ScheduledRun:
-    """Carry out a claimed run. Raises NotFoundError for an unknown entry."""
+    """Carry out a claimed run. Raise NotFoundError for an unknown entry."""
     return await _try(context, schedule, schedule.entry(claimed.name), claimed)
 
 
 async def run_now(
     context: AppContext, schedule: Schedule, name: str, *, by: str | None
 ) -> ScheduledRun:
-    """Run an entry now. Raises UsageError for a missing permission, and NotFoundError for an
-    unknown entry."""
+    """Run an entry now. Raise UsageError for a missing permission, and NotFoundError for an unknown
+    entry."""
     entry = schedule.entry(name)
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -354,8 +357,8 @@ def _parcel(
 async def _checkpoint(
     context: AppContext, schedule: Schedule, entry: ScheduleEntry, run: ScheduledRun
 ) -> ScheduledRun:
-    """Deliver the newest checkpoint of the log at `run.as_of`. The file's name contains a digest:
-    if the log was rewritten, its checkpoint does not replace a file of the earlier log."""
+    """Deliver the newest checkpoint of the log at `run.as_of`. The file's name contains a digest,
+    so that the checkpoint of a rewritten log replaces no file of the earlier log."""
     async with context.database.reading() as connection:
         head = await newest_head(connection, until=run.as_of)
     if head is None:
@@ -430,7 +433,7 @@ async def _deliver(
 
 
 def scope_before(context: AppContext, run: ScheduledRun, *, span: Span) -> tuple[str, Scope]:
-    """Return (name, scope) of the last full day or month before a due time."""
+    """Return (name, scope) for the last full day or month before a due time."""
     calendar = Calendar(context.calendar_zone)
     today = calendar.day_of(run.due_at)
     first = today if span == "day" else f"{today[:7]}-01"

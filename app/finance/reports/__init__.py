@@ -1,1 +1,1 @@
-"""The formats of a report. See README.md."""
+"""Write a report in all its formats. README.md describes them."""

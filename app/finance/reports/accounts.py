@@ -1,5 +1,5 @@
-"""The merchant's accounts: name, code and tax code of each account in the journal, from a file such
-as `FILE`."""
+"""Define the merchant's accounts: the name, code and tax code of each account in the journal. The
+constant FILE is an example of a file that states them."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -105,16 +105,18 @@ class Override:
 
 
 NO_TAX: Final = "Tax Exempt"
-"""Xero's tax rate without tax, in organisations without a country edition."""
+"""Name of Xero's tax rate without tax, in organisations without a country edition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
     """Names of all accounts, and their codes in the merchant's accounting program.
 
+    names      default name of the account for each role
+    overrides  names for some transactions; the first fitting override is used
     codes      code of each account, by its name
-    tax_codes  tax code of each purpose that has one
-    no_tax     tax code of all other purposes
+    tax_codes  tax code of each role that has one
+    no_tax     tax code of all other roles
     revenue    when sales are posted; None for a journal of payments only
     """
 
@@ -129,7 +131,7 @@ class Accounts:
         """Return the name of a posting's account.
 
         If a person named the account, that name is used. Otherwise the first fitting override is
-        used, or else the default. Names of source and sub-account are appended:
+        used, or else the default. The names of source and sub-account are appended:
         `Assets:Wallets:Mpesa:Utility`.
         """
         if posting.account is not None:
@@ -248,7 +250,8 @@ _CONDITIONS: Final = {"source", "currency", "method"}
 
 
 def accounts_of(text: str, *, name: str = "the file of accounts") -> Accounts:
-    """Parse a file of accounts, with defaults for missing ones. Raises ConfigurationError."""
+    """Parse a file of accounts. Accounts that the file does not state have default names. Raise
+    ConfigurationError that lists all mistakes."""
     values = read_toml(text, _AccountFile, name=name, most_bytes=MAX_BYTES, together=_between)
     codes = {role: code for role, code in values["tax_codes"].items() if code is not None}
     no_tax, rates = codes.pop("default", NO_TAX), values["tax_percent"]
@@ -274,9 +277,10 @@ def accounts_of(text: str, *, name: str = "the file of accounts") -> Accounts:
 
 
 def merchant_accounts(settings: ReportsSettings, path: Path | None = None) -> Accounts:
-    """Return the accounts in `path` or TALLYHOOK_REPORTS__ACCOUNTS; else the defaults.
+    """Return the accounts in the file `path` or TALLYHOOK_REPORTS__ACCOUNTS. Without a file, return
+    the default accounts.
 
-    Raises ConfigurationError that lists all mistakes.
+    Raise ConfigurationError that lists all mistakes.
     """
     path = settings.accounts if path is None else path
     if path is None:

@@ -1,4 +1,4 @@
-"""The report as one self-contained HTML page with tables and charts.
+"""Write the report as one self-contained HTML page with tables and charts.
 
 When printed, every sheet has the masthead, and folded tables are left out.
 """
@@ -18,7 +18,8 @@ from reconcile.reporting.tables import Column
 ROWS_MAX: Final = 1_000
 
 LIST_MAX: Final = 100
-"""Maximum lines of a list in the page: the oldest ones. The workbook has all lines."""
+"""Maximum number of lines of a list in the page, which shows the oldest lines. The workbook has all
+lines."""
 
 _SMALL: Final = frozenset({"next_step", "since", "cites"})
 """Columns that are shown in small print below the other columns, because the page is too narrow."""
@@ -49,7 +50,7 @@ def html(report: PeriodReport) -> bytes:
 
 
 def whole(text: str) -> Markup:
-    """Escape a text, and keep its amounts on one line."""
+    """Escape a text for HTML, and keep each of its amounts on one line."""
     found = [
         Markup('<span class="money">{}</span>').format(piece) if place % 2 else escape(piece)
         for place, piece in enumerate(layout.money_apart(text))

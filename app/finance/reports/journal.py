@@ -1,4 +1,4 @@
-"""The payments journal, one transaction at a time in beancount, CSV or JSON. For Xero and
+"""Write the payments journal, one transaction at a time, in beancount, CSV or JSON. For Xero and
 QuickBooks, the file has one journal for each day and currency.
 
 The journal has sales only if `revenue_at` says when they are posted. Texts from outside are in
@@ -54,11 +54,13 @@ async def write_journal(
     accounts: Accounts | None = None,
     progress: Progress = silent,
 ) -> JournalTotals:
-    """Write a period's journal in pieces.
+    """Write a period's journal in pieces, and return its totals.
 
-    accounts  names of the accounts; None for the merchant's
+    write     function to call with each piece
+    accounts  names of the accounts; None for the merchant's accounts
 
-    Raises UsageError for an invalid period, and for Xero and QuickBooks if a rate is missing.
+    Raise UsageError for an invalid period, and for Xero and QuickBooks if an exchange rate is
+    missing.
     """
     if accounts is None:
         accounts = merchant_accounts(context.settings.reports)
@@ -75,8 +77,8 @@ async def write_journal(
 async def journal_prints(
     context: AppContext, scope: Scope, *, accounts: Accounts, progress: Progress
 ) -> dict[str, PrintParts]:
-    """Return a closed month's journal in every format, and its TRANSACTIONS, by name of the stored
-    file."""
+    """Return the files to store for a closed month: its journal in every format, and its
+    TRANSACTIONS. The keys are the files' names."""
     kept = PrintParts()
     prints = {form: PrintParts() for form in JOURNAL_FORMATS}
     rates = merchant_rates(context.settings.reports)
@@ -100,19 +102,19 @@ async def journal_prints(
 
 
 def print_name(form: JournalFormat) -> str:
-    """Return the name of a closed month's journal in this format."""
+    """Return the name under which a closed month's journal is stored in this format."""
     return f"journal.{form}"
 
 
 async def closed_journal(
     context: AppContext, period: str, form: JournalFormat, *, version: int | None = None
 ) -> AsyncGenerator[bytes]:
-    """Yield a closed month's journal: the stored file, or a newly rendered one if this format was
-    not stored.
+    """Yield the parts of a closed month's journal. If this format was not stored at the closing,
+    the journal is rendered anew.
 
     version  version of the closing; None for the closing in force
 
-    Raises NotFoundError for an open month.
+    Raise NotFoundError for an open month.
     """
     async with context.database.reading() as connection:
         closing = await closing_named(connection, period, version=version)
@@ -138,14 +140,13 @@ async def closed_journal(
 
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""Maximum bytes of a journal made in memory: about 100,000 transactions."""
+"""Maximum number of bytes of a journal that is made in memory. This size has about 100,000
+transactions."""
 
 
 async def journal_in(context: AppContext, scope: Scope, form: JournalFormat) -> bytes:
-    """Return a period's journal, as the command does. Raises the errors of `write_journal`.
-
-    Raises UsageError for a journal that is too long.
-    """
+    """Return a period's journal, as the command does. Raise UsageError if the journal is too long,
+    and the errors of `write_journal`."""
     file = io.BytesIO()
 
     def write(part: bytes) -> None:
@@ -167,9 +168,9 @@ async def journal_page(
 
     account   the account; None for no postings
     currency  the currency of these postings
-    most      maximum number of postings; `more` counts the others
+    most      maximum number of postings; `more` counts the postings beyond
 
-    Raises the errors of `write_journal`.
+    Raise the errors of `write_journal`.
     """
     accounts, rates = (
         merchant_accounts(context.settings.reports),
@@ -232,7 +233,8 @@ async def journal_page(
 def own_document(
     balances: Mapping[tuple[str, str], int], converter: Converter
 ) -> OwnBalancesDocument:
-    """Return balances in the merchant's currency, with the remainder from rounding and the rates.
+    """Return balances in the merchant's currency as a document, with the rates and the remainder
+    from rounding.
 
     balances  minor units by account and original currency
     """
@@ -273,10 +275,10 @@ def begun(
 
 
 class JournalText:
-    """Journal in one format: its head, each transaction, its foot.
+    """Text of a journal in one format: its head, each transaction, and its foot.
 
-    The calendar gives each transaction's day. In formats with only the sums of each day, the foot
-    is the whole journal.
+    The calendar gives the day of each transaction. In formats that state only the sums of each day,
+    the foot is the whole journal.
 
     rates  rates to the merchant's currency for Xero and QuickBooks; None for original currencies
     """
@@ -321,7 +323,8 @@ class JournalText:
         )
 
     def transaction(self, transaction: Transaction) -> str:
-        """Return a transaction's text; empty for a format with only the sums of each day."""
+        """Return a transaction's text. The text is empty in a format that states only the sums of
+        each day."""
         self.count += 1
         day = self._calendar.day_of(transaction.at)
         adjusted = "" if transaction.adjusts is None else transaction.adjusts.period
@@ -350,7 +353,7 @@ class JournalText:
         return "" if self._form.foot is None else self._form.foot(self)
 
     def totals(self) -> Iterator[PostedDocument]:
-        """Yield the sum of each account and currency, ordered by role and name."""
+        """Yield the sum of each account and currency, sorted by role and name."""
         sums: Counter[tuple[Role, str, str]] = Counter()
         for (_, _, currency, role, name), minor in self._sums.items():
             sums[role, name, currency] += minor
@@ -363,7 +366,7 @@ class JournalText:
         return None if own is None else own_document(*own)
 
     def balances(self) -> dict[tuple[str, str], int]:
-        """Return debit minus credit by account and currency."""
+        """Return debit minus credit in minor units. The keys are (account, currency)."""
         found: Counter[tuple[str, str]] = Counter()
         for (_, _, currency, _, name), minor in self._sums.items():
             found[name, currency] += minor
@@ -373,7 +376,7 @@ class JournalText:
         """Return balances in the merchant's currency at the rates of their days, with the
         converter.
 
-        Returns None if the merchant has no currency.
+        Return None if the merchant has no currency.
         """
         if self._rates is None:
             return None

@@ -1,4 +1,4 @@
-"""Documents of the payments journal as JSON."""
+"""Define the JSON documents of the payments journal."""
 
 from typing import Annotated, Literal, NotRequired, TypedDict
 

@@ -1,4 +1,5 @@
-"""The formats of the payments journal. Commands, API and console use one record for each format.
+"""Define the formats of the payments journal. Commands, API and console use one record for each
+format.
 
 A new format needs a record in `JOURNAL_FORMS` and a function that writes it. The command line
 imports this module when it starts, so it imports nothing slow.
@@ -48,7 +49,8 @@ if TYPE_CHECKING:
 class DaySum(NamedTuple):
     day: str
     adjusted: str
-    """Closed month that the transactions adjust; empty if they adjust none."""
+    """Closed month that the transactions adjust. The text is empty if they adjust no closed
+    month."""
     role: Role
     account: str
     tax: str
@@ -63,7 +65,7 @@ class DaySum(NamedTuple):
 
 
 class JournalForm(NamedTuple):
-    """Format of a journal. A format that only states the sums of each day has `by_day`; any other
+    """Format of a journal. A format that states only the sums of each day has `by_day`. Any other
     format has `each`."""
 
     title: str
@@ -75,7 +77,7 @@ class JournalForm(NamedTuple):
     columns: tuple[str, ...] = ()
     by_day: Callable[[DaySum], tuple[str, ...]] | None = None
     head: Callable[[Journal], str] | None = None
-    """Function that writes the text before the first transaction; None if the format has
+    """Function that writes the text before the first transaction, or None if the format has
     `columns`."""
     each: Callable[[Journal, Transaction, Posted, str], str] | None = None
     foot: Callable[[Journal], str] | None = None
@@ -345,7 +347,7 @@ COMMAND_WORDS: Final = "; ".join(
 
 
 def api_words(default: str) -> str:
-    """Return the API's description of the formats.
+    """Return the API's description of the journal formats.
 
     default  name of the default format
     """

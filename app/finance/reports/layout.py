@@ -1,6 +1,6 @@
-"""Layout of the report for people: the order of tables, their charts, and the text of cells.
+"""Lay out the report for people: the order of tables, their charts, and the text of cells.
 
-The modules of the formats (page, PDF and workbook) draw it.
+The modules of the formats (page, PDF and workbook) draw this layout.
 """
 
 import re
@@ -38,15 +38,15 @@ from reconcile.reporting.words import (
 )
 
 LISTS: Final = frozenset({"break_lines", "late_lines", "change_lines"})
-"""Tables with a row for each single item. Their length depends on the period."""
+"""Tables with a row for each single item, so that their length depends on the period."""
 
 PROOFS: Final = frozenset({"breaks", "coverage", "matching", "rates", "ties", "unlisted"}) | LISTS
-"""Tables whose details prove figures in other tables. The tables of single items are among them."""
+"""Tables whose details prove figures in other tables. The tables of single items are included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPart:
-    """Table with its rows, and its chart if there is one."""
+    """Table of the report with its rows, and with its chart if there is one."""
 
     table: ReportTable
     rows: Sequence[Any]
@@ -58,14 +58,16 @@ class ReportPart:
 
 
 def parts(report: PeriodReport) -> Iterator[ReportPart]:
-    """Yield the tables of `shown_tables` with their charts."""
+    """Yield the report's tables in reading order, with their charts. Tables without rows and the
+    notes are left out."""
     for table, rows in shown_tables(report):
         drawn = _CHARTS.get(table.name)
         yield ReportPart(table=table, rows=rows, chart=None if drawn is None else drawn(report))
 
 
 def shown_tables(report: PeriodReport) -> Iterator[tuple[ReportTable, Sequence[Any]]]:
-    """Yield every table with rows, except the notes, in reading order."""
+    """Yield the report's tables with their rows, in reading order. Tables without rows and the
+    notes are left out."""
     found = {table.name: (table, rows(report)) for table, rows in SUMMARIES}
     found |= {table.name: (table, table.rows(report)) for table in TABLES}
     for name in _ORDER:
@@ -220,8 +222,8 @@ def _last_day(until: instants.Instant, zone: tzinfo) -> str:
 
 
 def verdict(report: PeriodReport) -> str:
-    """Return a sentence on whether all equations between totals hold. It lists the equations that
-    do not."""
+    """Return a sentence that says whether all equations between totals hold. It lists the equations
+    that do not."""
     broken = [
         tie.name if tie.currency is None else f"{tie.name} ({tie.currency})"
         for tie in report.ties
@@ -236,7 +238,8 @@ def verdict(report: PeriodReport) -> str:
 
 
 def at_risk(report: PeriodReport) -> str:
-    """Return a sentence with the number of unaccepted breaks, and their money at risk by currency.
+    """Return a sentence with the number of unaccepted breaks, and with their money at risk by
+    currency.
 
     Breaks that are caused by a wrong unit are stated separately.
     """
@@ -307,13 +310,15 @@ def word_of(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
 
 
 _SENTENCES: Final = frozenset({"sentence", "because"})
-"""Columns with sentences of the engine. Instants in them are shown in the report's time zone."""
+"""Columns that contain whole sentences. Instants in these sentences are shown in the report's time
+zone."""
 
 _TITLES: Final = {table.name: table.title for table in TABLES}
 
 
 def moment(instant: instants.Instant, zone: tzinfo = UTC) -> str:
-    """Format an instant in the zone as `2026-10-22 23:59`, or as a date at a day's beginning."""
+    """Format an instant in the zone as `2026-10-22 23:59`. If a day begins at the instant, return
+    only its date."""
     instant = wall_clock(instant, zone)
     text = (
         instants.format_instant(instant - instant % instants.MINUTE)
@@ -331,7 +336,7 @@ def shown_columns(table: ReportTable) -> tuple[Column, ...]:
 
 
 def heading_lines(column: Column) -> list[str]:
-    """Return a column's heading, in two lines if it may be wider than its numbers."""
+    """Return a column's heading, in two lines if it may be wider than the column's numbers."""
     words = column.heading
     if column.kind == "text" or len(words) <= 9 or " " not in words:
         return [words]
@@ -356,7 +361,8 @@ def period_words(scope: Scope) -> str:
 
 
 def closed_words(scope: Scope) -> str:
-    """Return who closed the period and when, or that its figures may still change."""
+    """Return who closed the period and when. For an open period, say that its figures may still
+    change."""
     if scope.closed_at is None:
         return "Not a closed report: its figures may still change"
     zone = zone_named(scope.zone)
@@ -382,7 +388,7 @@ def masthead(scope: Scope) -> tuple[str, ...]:
 
 
 def fact_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
-    """Return (name, text) of the facts on the first page."""
+    """Return the facts on the report's first page, each as (name, text)."""
     return (
         ("Period", period_words(scope)),
         ("Closing", closed_words(scope)),
@@ -397,12 +403,13 @@ _MONEY: Final = re.compile(r"(?<!\w)([A-Z]{3} [-−]?[0-9](?:[0-9,]*[0-9])?(?:\.
 
 
 def money_apart(text: str) -> list[str]:
-    """Split a text into text and amounts alternately, so that amounts can stay on one line."""
+    """Split a text so that its amounts can stay on one line. Text and amounts alternate in the
+    result."""
     return _MONEY.split(text)
 
 
 def scope_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
-    """Return (name, text) of the scope's facts, for programs."""
+    """Return the facts of the report's scope for programs, each as (name, text)."""
     closed = scope.closed_at is not None and (
         ("closed by", scope.closed_by),
         ("closed at", instants.format_instant(scope.closed_at)),

@@ -1,4 +1,4 @@
-"""The report as a PDF: a few pages with the essentials. Omitted rows are counted.
+"""Write the report as a PDF, a few pages with the essentials. Rows that are left out are counted.
 
 Typst, which the extra `pdf` installs, makes the pages (`app/core/pages/paper.py`).
 """
@@ -20,7 +20,8 @@ ROWS_MAX: Final = 90
 with subtotals, has 90 rows."""
 
 ROWS_IN_ALL: Final = 320
-"""Maximum number of rows of the whole document. With the charts, it then has eight pages."""
+"""Maximum number of rows of the whole document. With the charts, a document of this length has
+eight pages."""
 
 _CHART_ALONE: Final = frozenset({"times", "delays"})
 
@@ -29,14 +30,14 @@ _LEFT_OUT: Final = frozenset({"next_step", "cites", "source", "severity"})
 """Columns that are left out because a page is too narrow for them."""
 
 _LONG: Final = re.compile(r"(?<=[-_/.:,@])(?=\w)|(?<=\w{14})(?=\w)")
-"""Places where a long reference may wrap."""
+"""Pattern of the places where a long reference may wrap."""
 
 Piece = dict[str, str]
 """Part of a cell's text. Its key is `money` for an amount, which does not wrap, or `text`."""
 
 
 def pdf(report: PeriodReport) -> bytes:
-    """Return the PDF. Raises ImportError without typst."""
+    """Return the report as a PDF. Raise ImportError if typst is not installed."""
     template = pages.TEMPLATES / "report.typ"
     return paper.typeset(template, root=pages.TEMPLATES, given="report", values=document(report))
 

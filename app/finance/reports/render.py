@@ -1,4 +1,4 @@
-"""Renders a report as bytes in any format. Equal reports give equal bytes.
+"""Render a report as bytes in any format. Equal reports give equal bytes.
 
 The module of a format is imported only when needed.
 """
@@ -28,7 +28,7 @@ def check_format(format: ReportFormat) -> None:
 
 
 def render(report: PeriodReport, format: ReportFormat) -> bytes:
-    """Return a report in a format. Raises UsageError if the format's package is not installed."""
+    """Return a report in a format. Raise UsageError if the format's package is not installed."""
     check_format(format)
     module = "text_forms" if format in _TEXTS else f"{format}_form"
     form = getattr(import_module(f"app.finance.reports.{module}"), format)

@@ -1,4 +1,4 @@
-"""The report as text: tables for a terminal, one CSV table, or one JSON document."""
+"""Write the report as text: tables for a terminal, one CSV table, or one JSON document."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -33,10 +33,11 @@ _TEXT: Final = frozenset({"text", "list"})
 
 
 def csv(report: PeriodReport) -> bytes:
-    """Return one CSV table of all report tables; `section` names each row's table.
+    """Return one CSV table of all report tables. Its column `section` names each row's table.
 
     Numbers are plain decimals in major units of `currency`. Text that a spreadsheet would evaluate
-    is marked (`app.core.cells`). The UTF-8 byte order mark keeps spreadsheets from guessing.
+    is marked (`app.core.cells`). The UTF-8 byte order mark keeps spreadsheets from guessing the
+    encoding.
     """
     scope = {name.replace(" ", "_"): text for name, text in layout.scope_lines(report.scope)}
     columns = tuple(dict.fromkeys((*COLUMNS, *scope)))
@@ -57,7 +58,7 @@ def _line(columns: Sequence[str], cells: Mapping[str, str]) -> str:
 
 
 LINES_MAX: Final = 40
-"""Maximum lines of a list, about a screen."""
+"""Maximum number of lines of a list, which fill about a screen."""
 
 _TOO_WIDE: Final = frozenset({"cites", "next_step"})
 
@@ -94,7 +95,8 @@ def table(report: PeriodReport) -> bytes:
 
 
 _HELD: Final = "\ue000"
-"""Character that replaces a blank within an amount while lines are wrapped. No text contains it."""
+"""Character that replaces a blank within an amount while lines are wrapped. No text contains this
+character."""
 
 
 def _held(text: str) -> str:

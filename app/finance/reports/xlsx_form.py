@@ -1,8 +1,8 @@
-"""The report as a workbook: a summary, then a sheet for each table. Codes are shown as words, and
-some tables have a chart.
+"""Write the report as a workbook: a summary, then a sheet for each table. Codes are shown as words,
+and some tables have a chart.
 
-Numbers and dates have their own types; text is never a formula or a link. Rows go into temporary
-files, so that memory use is constant.
+Numbers and dates have their own types, and text is never a formula or a link. Rows go into
+temporary files, so that memory use is constant.
 """
 
 import io
@@ -30,10 +30,10 @@ ROWS_MAX: Final = 1_048_576
 
 _EXACT: Final = 10**15
 """Smallest number that a cell cannot store exactly, because a cell has fifteen digits. This number
-and larger ones are written as text."""
+and larger numbers are written as text."""
 
 _TEXT_MAX: Final = 32_767
-"""Maximum characters of a cell in the format."""
+"""Maximum number of characters that the format allows in a cell."""
 
 _CREATED: Final = datetime(2026, 1, 1)  # the format knows no time zones
 _EPOCH_DAY: Final = 25_569
