@@ -1,4 +1,4 @@
-"""Stages a file for import: its clear rows, sorted, and the problems of all other rows.
+"""Stage a file for import: collect its clear rows, sorted, and the problems of all other rows.
 
     1 open      the file as a table, whatever its format
     2 read      rows as values; an unclear row is a problem
@@ -60,8 +60,7 @@ from reconcile.periods import Calendar
 MAX_PROBLEMS: Final = 100
 
 MAX_FORMAT: Final = 300
-"""Maximum length in characters of the column names by which the format of a bank's table is
-identified."""
+"""Maximum number of characters of the column names that identify the format of a bank's table."""
 
 MONEY: Final = ("minor", "gross", "fee", "net")
 
@@ -84,7 +83,7 @@ class ImportForm:
     opens: presets.OpenTable = opening.open_table
 
     def too_many(self, other: int) -> str:
-        """Return a sentence for a row that repeats the row `other` although the number of
+        """Return a sentence for a row that repeats the row `other`, although the number of
         repetitions is limited."""
         if self.at_most == 1:
             return (
@@ -123,7 +122,7 @@ FORMS: Final[dict[ImportKind, ImportForm]] = {each.name: each for each in (BOOK,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportRequest(presets.ReadingRequest):
-    """Request of a person: a file, how to read it, and what to do with it.
+    """A person's request to import a file: how to read the file, and what to do with it.
 
     account            the bank account of rows that name no account
     accept_difference  the difference of a bank statement that the person proposes to accept, or
@@ -132,7 +131,8 @@ class ImportRequest(presets.ReadingRequest):
     accepted           ids of the proposals that accepted differences, by `Balances.name`
     book               the name of the order book; empty for the preset's name
     days               the first and last covered day, if the file states none
-    accept_good        whether to import the good rows despite problems of others
+    dry_run            whether to report only what an import would do
+    accept_good        whether to import the good rows despite problems of other rows
     rejects            the path for rejected rows; None for a file beside the imported one
     changes            the path of a CSV file for all changed rows, or None
     sha256             the digest that the file must have, or empty
@@ -225,7 +225,7 @@ class Imported(line_version_store.WrittenVersions):
         return [changed_rows.changed_document(self.kind, each) for each in self.changes]
 
     def note(self, problems: Sequence[tables.Problem]) -> None:
-        """Report problems, and count all of them."""
+        """Count the problems, and keep the first MAX_PROBLEMS of them."""
         self.found += len(problems)
         for each in problems:
             key = (each.column, each.word or "")
@@ -234,7 +234,8 @@ class Imported(line_version_store.WrittenVersions):
         self.problems += problems[: MAX_PROBLEMS - len(self.problems)]
 
     def said_of_words(self) -> list[str]:
-        """Return one sentence on all unknown words, so that a person can map them at once."""
+        """Return one sentence that lists all unknown words, so that a person can map them at once.
+        Return an empty list if there are none."""
         said = [
             f"{word} ({counted(rows, 'row')}{f', column {column}' if column else ''})"
             for (column, word), rows in self.words.most_common()
@@ -242,7 +243,10 @@ class Imported(line_version_store.WrittenVersions):
         return [f"Words that the mapping does not know: {', '.join(said)}."] if said else []
 
     def add_up(self, rows: Sequence[tuple[Any, ...]], *, columns: Sequence[str]) -> None:
-        """Add staged rows' money to `sums`."""
+        """Add the money of staged rows to `sums`.
+
+        columns  names of the rows' columns
+        """
         currency = columns.index("currency")
         amounts = [(name, columns.index(name)) for name in MONEY if name in columns]
         for row in rows:
@@ -256,7 +260,7 @@ SHOWN: Final = 5
 
 
 class StagedFile:
-    """File being read: its staged clear rows, and the problems of the other rows."""
+    """File while it is read: its staged clear rows, and the problems of the other rows."""
 
     def __init__(
         self,
@@ -316,8 +320,7 @@ class StagedFile:
             self._count_rejected()
 
     def _sign(self) -> None:
-        """Store the file's digest. Raises RefusedTable if the file has changed while it was
-        read."""
+        """Store the file's digest. Raise RefusedTable if the file has changed while it was read."""
         digest = opening.file_digest(self._request.path)
         if self.done.sha256 not in ("", digest):
             raise tables.RefusedTable(1, "the file changed while it was read: import it again")
@@ -326,7 +329,7 @@ class StagedFile:
     def state_coverage(self, name: str, *, who: str, at: Instant) -> None:
         """Record the days that the file covers, as the file or the request states them.
 
-        name  the source or order book; empty for a bank's file, whose rows name accounts
+        name  the source or order book; empty for a bank file, whose rows name accounts
         """
         days, asked = self._request.days, None
         if days is not None and not self._spans:
@@ -367,7 +370,7 @@ class StagedFile:
         return replace(line, format=self._format, first_day=first_day, last_day=last_day)
 
     def booked_days(self, account: str) -> set[str]:
-        """Return the days of an account's bookings in the file."""
+        """Return the days on which the file has bookings of an account."""
         calendar = Calendar(self._chosen.mapping.zone or UTC)
         of, booked_at = (1 + self._form.STAGED.index(n) for n in ("account", "booked_at"))
         rows = (row for batch in self.staged.in_order() for row in batch if row[of] == account)
@@ -430,8 +433,8 @@ class StagedFile:
         return understanding
 
     def _stage(self, found: line_forms.Understood) -> None:
-        """Stage the rows that are clear. Of the other rows, stage what identifies their lines,
-        because such a row may be a correction that contradicts a clear row."""
+        """Stage the clear rows. Of an unclear row, stage what identifies its line, because the row
+        may be a correction that contradicts a clear row."""
         self.staged.add(found.rows)
         if (place := self._account_place) is not None:
             self._accounts.update([row[place] for row in found.rows])

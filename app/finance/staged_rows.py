@@ -1,4 +1,4 @@
-"""Rows that are sorted or searched before they are used.
+"""Sort and search many rows before they are used.
 
 Many rows are sorted in parts, in one unnamed file under `TMPDIR`. A database would take four times
 as long for a million rows, because it sorts all rows again for each query.
@@ -22,7 +22,7 @@ Row = tuple[Any, ...]
 Rows = list[Row]
 
 IN_MEMORY: Final = 50_000
-"""Maximum number of rows in memory, half a kilobyte each."""
+"""Maximum number of rows in memory. Each row takes half a kilobyte."""
 
 IN_BLOCK: Final = 500
 
@@ -30,7 +30,7 @@ AT_ONCE: Final = 4_000
 
 
 class Staged:
-    """Rows in a fixed order, on disk if there are many.
+    """Rows in a fixed order. If there are many rows, they are on disk.
 
     The columns by which the rows are sorted never contain None. The first column identifies a row.
     """
@@ -48,7 +48,7 @@ class Staged:
         return itemgetter(*map(self._columns.index, names))
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Add rows. Raises StoreUnavailable if the disk is full."""
+        """Add rows. Raise StoreUnavailable if the disk is full."""
         more = iter(rows)
         while part := list(islice(more, IN_MEMORY - len(self._waiting))):
             self._waiting += part
@@ -97,8 +97,9 @@ class Staged:
     def crowded(self, of: Sequence[str], *, at_most: int) -> Iterator[tuple[Any, Any]]:
         """Yield a pair for each row that is in a group of more than `at_most` rows.
 
-        The rows of a group have equal values in these columns, none of which is None. The pair has
-        two values of the first column: that of the group's first row, and that of the row.
+        The rows of a group have equal values, and never None, in the columns `of`. The pair
+        consists of two values of the first column: the value of the group's first row, and the
+        value of the row itself.
         """
         crowd = Staged(("first", "row"), order=("first", "row"))
         with closing(crowd), closing(self._sorted_by(of)) as others:
@@ -121,9 +122,11 @@ class Staged:
         return self._order == (*of, self._columns[0])
 
     def _sorted_by(self, of: Sequence[str]) -> Staged:
-        """Return a copy that has only the first column and these columns. It is sorted by these
-        columns, and lacks rows in which one of them is None. The copy is empty if `self` is already
-        sorted in this way."""
+        """Return a copy that has only the first column and the columns `of`, and is sorted by the
+        columns `of`. Rows with None in one of these columns are left out.
+
+        The copy is empty if `self` is already sorted in this way.
+        """
         found = Staged((self._columns[0], *of), order=(*of, self._columns[0]))
         if not self._lies_by(of):
             rows = map(self._places(found._columns), self._merged())
@@ -131,8 +134,8 @@ class Staged:
         return found
 
     def crowds(self, of: Sequence[str]) -> Iterator[Rows]:
-        """Yield groups of several rows with equal values in these columns. The rows must be sorted
-        by these columns first."""
+        """Yield each group of several rows that have equal values in the columns `of`. The rows
+        must be sorted by these columns first."""
         alike, last, equal = self._places(of), None, Rows()
         for row in self._merged():
             key = alike(row)
@@ -154,8 +157,8 @@ class Staged:
         yield from _batches(row for row in self._merged() if row[place] is not None)
 
     def drop_crowded(self, of: Sequence[str], *, at_most: int) -> None:
-        """Delete groups of more than `at_most` rows with equal values in these columns. The rows
-        must be sorted by these columns first."""
+        """Delete each group of more than `at_most` rows that have equal values in the columns `of`.
+        The rows must be sorted by these columns first."""
 
         def uncrowded() -> Iterator[Row]:
             for _, equal in groupby(self._merged(), key=self._places(of)):
@@ -170,7 +173,7 @@ class Staged:
         self._keep(row for row in self._merged() if row[place] is not None)
 
     def drop(self, numbers: Iterable[int]) -> None:
-        """Delete the rows with these values in the first column."""
+        """Delete the rows that have one of these values in the first column."""
         gone = set(numbers)
         if gone:
             self._keep(row for row in self._merged() if row[0] not in gone)

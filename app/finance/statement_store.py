@@ -1,7 +1,8 @@
-"""Statement lines as known at an instant: all lines sorted by key, or the lines of some orders.
+"""Read statement lines as known at an instant: all lines sorted by key, or the lines of some
+orders.
 
 A line's key is the `match_key` of its order. A line without an order gets the key of its payment's
-order, or "" if events name no order or several.
+order. The key is empty if events name no order or several orders.
 
 A refund or dispute with its own reference belongs to the payment for which events reported it.
 """
@@ -30,15 +31,15 @@ _WALLETS: Final = statement(
 
 
 async def wallet_rows(connection: AsyncConnection, *, as_of: Instant) -> AsyncIterator[Rows]:
-    """Yield changes of wallets as known at an instant, in the form that `Wallets` needs. Undated
-    lines are left out."""
+    """Yield the changes of wallets, a provider's sub-accounts, as known at an instant. The rows
+    have the form that `Wallets` needs. Undated lines are left out."""
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     async for rows in stream(connection, _WALLETS, at_once=AT_ONCE, values=values):
         yield rows
 
 
 AT_ONCE: Final = 4_000
-"""Maximum number of lines in memory, each less than half a kilobyte."""
+"""Maximum number of lines in memory. Each line takes less than half a kilobyte."""
 
 NO_KEY: Final = ""
 
@@ -164,13 +165,14 @@ lines, because it uses no index."""
 _GOING_BACK: Final = ("refund", "returned", "dispute")
 
 _Reported = dict[str, dict[str, set[tuple[str | None, str]]]]
-"""Pairs (payment, order) by the reference of a refund or dispute, and then by source."""
+"""Payments and orders that events report for refunds and disputes. The keys are the reference of
+the refund or dispute, and then the source. The values are pairs (payment, order)."""
 
 
 async def statement_rows(
     connection: AsyncConnection, *, as_of: Instant, first: str = "", beyond: str | None = None
 ) -> AsyncIterator[Rows]:
-    """Yield batches of statement lines as known at an instant, by key.
+    """Yield batches of statement lines as known at an instant, sorted by key.
 
     Rows are (key, line id, payment, order, kind, currency, gross, fee, net, settled_at, payout,
     source, known_at, wallet, refund, details).
@@ -204,7 +206,8 @@ _SETTLED: Final = statement(
 async def settled_payments(
     connection: AsyncConnection, *, since: Instant, until: Instant
 ) -> AsyncIterator[Rows]:
-    """Yield (source, currency, gross, fee, details) of payments settled between two instants."""
+    """Yield (source, currency, gross, fee, details) for each payment settled between two instants,
+    in batches."""
     number = await import_store.newest_published(connection)
     values = {"number": number, "begin": since, "finish": until}
     async for rows in stream(connection, _SETTLED, at_once=AT_ONCE, values=values):
@@ -236,7 +239,7 @@ async def _nameless(connection: AsyncConnection, known: dict[str, Any]) -> Async
 
 def _by_own_name(row: tuple[Any, ...], reported: _Reported) -> tuple[Any, ...]:
     """Return a line with the order and payment that events report for its reference. The line gets
-    no key if no order is reported, or if several orders or payments are."""
+    no key if events report no order, or several orders or payments."""
     of_source = reported.get(row[2], {})
     found = {each for source, some in of_source.items() if row[11] in ("", source) for each in some}
     payments, orders = ({each[part] for each in found} - {None} for part in (0, 1))
@@ -284,7 +287,8 @@ async def statement_lines_of(
     payments: Iterable[str] = (),
     as_of: Instant,
 ) -> list[StatementLine]:
-    """Return the lines that name one of these orders (`match_key`) or one of these payments."""
+    """Return the statement lines that name one of these orders (`match_key`) or one of these
+    payments."""
     subjects = [f"p:{payment}" for payment in payments]
     rows = await lines_known(
         connection, "statement", _KEYED, as_of=as_of, match_key=keys, subject=subjects
@@ -295,7 +299,7 @@ async def statement_lines_of(
 async def statement_lines_named(
     connection: AsyncConnection, names: Iterable[str], *, as_of: Instant
 ) -> list[StatementLine]:
-    """Return statement lines by their subjects (`subject_of`), as known at an instant."""
+    """Return the statement lines with these subjects (`subject_of`), as known at an instant."""
     rows = await lines_known(connection, "statement", _KEYED, as_of=as_of, line=names)
     return [statement_line_of(row) for row in rows]
 
@@ -303,7 +307,7 @@ async def statement_lines_named(
 async def statement_lines_of_payouts(
     connection: AsyncConnection, payouts: Iterable[Payout], *, as_of: Instant, limit: int
 ) -> list[StatementLine]:
-    """Return the first lines of each payout, up to `limit`."""
+    """Return the first statement lines of each payout, up to `limit` lines for each."""
     number = await import_store.newest_published(connection, as_of=as_of)
     found: list[StatementLine] = []
     for payout in payouts:
@@ -322,7 +326,7 @@ async def statement_lines_of_payouts(
 async def payouts_called(
     connection: AsyncConnection, reference: str, *, as_of: Instant
 ) -> list[tuple[str, str]]:
-    """Return (source, currency) of the payouts with this reference."""
+    """Return (source, currency) for each payout with this reference."""
     number = await import_store.newest_published(connection, as_of=as_of)
     values = {"number": number, "payout": reference}
     rows = await connection.execute(text(_CALLED), values)
@@ -330,7 +334,8 @@ async def payouts_called(
 
 
 async def orders_of_lines(connection: AsyncConnection, lines: Iterable[StatementLine]) -> list[str]:
-    """Return the orders that these lines name, or else the orders of their payments."""
+    """Return the orders that these lines name. For a line without an order, return the orders of
+    its payment."""
     found: dict[str, None] = {}
     payments: set[str] = set()
     for line in lines:

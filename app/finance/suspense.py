@@ -1,4 +1,4 @@
-"""Payments that belong, or belonged, to no order, with their money in suspense.
+"""Find payments that belong, or belonged, to no order. Their money is in suspense.
 
 Each payment is folded on its own. Its money, and people's decisions on it, are posted to a suspense
 account. `orders.unallocated` shows these payments to people.
@@ -33,15 +33,15 @@ from reconcile.matching.suspense import PlacedIn, Placement, Suspended, suspende
 AT_ONCE: Final = 500
 
 MOST: Final = 100_000
-"""Maximum number of payments in memory, each about a kilobyte."""
+"""Maximum number of payments in memory. Each payment takes about a kilobyte."""
 
 
 async def suspended_payments(
     connection: Connection, *, policy: Policy, as_of: Instant
 ) -> tuple[Suspended, ...]:
-    """Return every payment that once had money but no order, by source and reference.
+    """Return every payment that once had money but no order, sorted by source and reference.
 
-    Raises UsageError for more than MOST.
+    Raise UsageError for more than MOST payments.
     """
     return await run(connection, _suspended, policy, as_of)
 

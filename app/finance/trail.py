@@ -1,5 +1,5 @@
-"""Follows money from an order through statement lines and payouts to the bank, or back from the
-bank to the order.
+"""Follow money from an order through statement lines and payouts to the bank, or back from the bank
+to the order.
 
 The trail can begin at an order, payment, payout, statement line or bank line. A payout may have
 lines of many orders, so only the first MOST rows of each kind are shown.
@@ -24,7 +24,7 @@ MOST: Final = 200
 
 @dataclass(slots=True, kw_only=True)
 class Trail:
-    """Related orders, lines, payouts and bank lines."""
+    """Orders, lines, payouts and bank lines that are connected with each other."""
 
     orders: dict[str, None] = field(default_factory=dict)
     book: list[BookLine] = field(default_factory=list)
@@ -36,12 +36,12 @@ class Trail:
 FOUND: Final = 20
 
 SHORTEST_WORDS: Final = 3
-"""Minimum length in characters of a text to search for. Shorter texts occur in most lines."""
+"""Minimum number of characters in a text to search for. Shorter texts occur in most lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundMoney:
-    """Payouts and bank lines found by a search.
+    """Payouts and bank lines that a search found.
 
     more    whether there may be more bank lines than FOUND
     before  instant before which lines were not searched; None if all were searched
@@ -55,9 +55,9 @@ class FoundMoney:
 async def find_money(
     context: AppContext, words: str, *, before: Instant | None = None
 ) -> FoundMoney:
-    """Find payouts with this reference, and bank lines that contain the text.
+    """Find the payouts with this reference, and the bank lines that contain the text.
 
-    before  instant from which an earlier search continues; None for a new one
+    before  instant from which an earlier search continues; None for a new search
     """
     sought, now = words.strip(), context.clock.now()
     if len(sought) < SHORTEST_WORDS or looks_like_a_phone(sought):
@@ -84,7 +84,8 @@ async def find_money(
 
 
 async def trail_document(context: AppContext, name: str) -> dict[str, Any]:
-    """Return the trail from this name, as a document. Raises NotFoundError."""
+    """Return, as a document, everything that is connected with an order, payment, payout or line.
+    Raise NotFoundError if nothing has this name."""
     found = await _trail(context, name)
     breaks: list[break_acts.SeenBreak] = []
     for order in list(found.orders)[:MOST]:

@@ -1,5 +1,5 @@
-"""Sums of captures and settlements by quarter of an hour. The sums fit every time zone, because a
-month consists of whole quarters of an hour in each."""
+"""Add up captures and settlements by quarter of an hour. The sums fit every time zone, because a
+month consists of whole quarters of an hour in each zone."""
 
 import json
 from collections.abc import AsyncIterator
@@ -16,12 +16,13 @@ from reconcile.matching.ledger_lines import Taken, ledger_line_in
 QUARTER: Final = 15 * MINUTE
 
 AT_ONCE: Final = 1_000
-"""Maximum number of rows in memory. A row is a group of orders or fees, or an order that is not
-plain."""
+"""Maximum number of rows in memory. A row is a group of orders or fees, or a single order that is
+not plain."""
 
 
 class CapturedSum(NamedTuple):
-    """Captures in one quarter of an hour: all of them, and those that a statement settled."""
+    """Captures in one quarter of an hour: all captures, and the captures that a statement
+    settled."""
 
     source: str
     currency: str
@@ -78,7 +79,8 @@ _FEES: Final = statement(
 async def captured_sums(
     connection: AsyncConnection, *, since: Instant, as_of: Instant
 ) -> AsyncIterator[list[CapturedSum]]:
-    """Yield sums of the captures since an instant, as the last reconciliation has read them."""
+    """Yield sums of the captures since an instant, in batches. Only captures that the last
+    reconciliation read are included."""
     values = {"since": since, "quarter": QUARTER}
     async for rows in stream(connection, _PLAIN, at_once=AT_ONCE, values=values):
         yield [
@@ -123,7 +125,7 @@ def _alone(taken: Taken, settled: set[tuple[str, str]]) -> CapturedSum:
 async def fee_sums(
     connection: AsyncConnection, *, since: Instant, as_of: Instant
 ) -> AsyncIterator[list[FeeSum]]:
-    """Yield sums of payments and fees from statement lines since an instant."""
+    """Yield sums of the payments and fees in statement lines since an instant, in batches."""
     number = await import_store.newest_published(connection, as_of=as_of)
     values = {"since": since, "quarter": QUARTER, "number": number}
     async for rows in stream(connection, _FEES, at_once=AT_ONCE, values=values):

@@ -1,5 +1,5 @@
-"""Trends of twelve months: captures that are settled or open, by source and month, and fees of
-payments by source, method and month.
+"""Compute trends of twelve months: captures that are settled or open, and fees of payments.
+Captures are counted by source and month, fees also by method.
 
     capture month   settled          a statement line names the payment
                     open             statements cover it, but no line names it
@@ -25,8 +25,8 @@ MONTHS: Final = 12
 
 @dataclass(slots=True, kw_only=True)
 class MonthSettled:
-    """Captures of one source in one month: number and minor units of all, of settled ones, and of
-    those that no statement covers."""
+    """Captures of one source in one month, as numbers and in minor units: all captures, the settled
+    ones, and the ones that no statement covers."""
 
     captures: int = 0
     settled_captures: int = 0
@@ -57,8 +57,10 @@ class MonthFees:
 class Trends:
     """Settlement and fees by source, currency and month, the oldest first.
 
-    as_of   when the newest reconciliation read the captures; None without one
-    months  names of the months, such as `2026-10`
+    as_of     when the newest reconciliation read the captures; None without a reconciliation
+    months    names of the months, such as `2026-10`
+    settling  captures by (source, currency) and month
+    fees      payments and fees by (source, currency, method) and month
     """
 
     as_of: Instant | None
@@ -68,7 +70,7 @@ class Trends:
 
 
 async def trends(context: AppContext) -> Trends:
-    """Return the trends of twelve months, of which the current month is the last."""
+    """Return the trends of twelve months. The last of them is the current month."""
     now = context.clock.now()
     calendar = Calendar(context.calendar_zone)
     months = _last_months(calendar, now)
@@ -113,7 +115,7 @@ def _last_months(calendar: Calendar, now: Instant) -> list[str]:
 
 
 def trends_document(found: Trends) -> dict[str, Any]:
-    """Return the trends as a document, with rates in percent, null without money."""
+    """Return the trends as a document. Rates are in percent, and null if there is no money."""
     return {
         "as_of": format_known(found.as_of),
         "months": list(found.months),

@@ -1,4 +1,4 @@
-"""Verifies that closed months still follow from the evidence that they were closed on:
+"""Verify that closed months still follow from the evidence on which they were closed.
 
     1 chain     a closing or reopening is unchanged, and names the previous one and a checkpoint of
                 the sealed log
@@ -54,7 +54,8 @@ class VerificationDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedPeriods:
-    """Result of one step for one closing, or its first difference."""
+    """Result of one step of the verification for one closing. If the step failed, the sentence
+    states the first difference."""
 
     period: str
     version: int
@@ -69,12 +70,12 @@ class VerifiedPeriods:
 async def verify_periods(
     context: AppContext, *, only: str | None, progress: report_period.Progress = silent
 ) -> AsyncIterator[VerifiedPeriods]:
-    """Yield the result of each step for each closing, by month and version.
+    """Yield the result of each step for each closing, sorted by month and version.
 
     only  the only month to verify; None for all
 
-    If a closing was altered, its further steps are skipped. Raises NotFoundError for a month
-    without a closing.
+    If a closing was altered, its further steps are skipped. Raise NotFoundError for a month without
+    a closing.
     """
     async with context.database.reading() as connection:
         made = await period_store.all_closings(connection)
@@ -100,7 +101,8 @@ async def verify_periods(
 async def _chain(
     context: AppContext, closed: period_store.Closed, expected: str | None
 ) -> tuple[closings.Closing | None, VerifiedPeriods]:
-    """Verify that a closing is unchanged and follows `expected`, the digest of the previous one."""
+    """Verify that a closing is unchanged and follows the previous closing or reopening. The digest
+    of the previous one is `expected`."""
     async with context.database.reading() as connection:
         text = await period_store.closing_text(connection, closed.period, version=closed.version)
     written = _digest_of(text)

@@ -1,4 +1,4 @@
-"""Withdraws an import: its lines then count as if they had never been imported.
+"""Withdraw an import, so that its lines count as if they had never been imported.
 
     1 look      find its current lines, their money, and the number of lines in closed months
     2 refuse    an import of another kind, or one that was withdrawn already
@@ -47,7 +47,8 @@ GROUPS: Final[Mapping[import_store.ImportKind, str]] = {
 class Foreseen:
     """Expected effect of withdrawing an import.
 
-    seen       the current lines of the import; `before` counts those in closed months
+    withdrawn  the import itself
+    seen       the current lines of the import; `before` counts the lines in closed months
     unchanged  numbers of later imports that may have stated some of these lines again, unchanged
     named      number of orders to which the import linked payments; the links stay
     because    why one person may not withdraw the import alone, or None
@@ -94,7 +95,7 @@ class Foreseen:
 
     @property
     def moneys(self) -> str:
-        """Return the lines' sums by currency, as text."""
+        """Return the sums of the lines by currency, as text."""
         sums = sorted(self.seen.sums.items())
         return ", ".join(_money(minor, currency) for currency, minor in sums) or "no money"
 
@@ -107,14 +108,14 @@ class Foreseen:
 async def withdrawable(
     context: AppContext, number: int, *, kind: import_store.ImportKind, by: str | None
 ) -> Foreseen:
-    """Return what `withdraw_import` would do now. Raises its errors."""
+    """Return what `withdraw_import` would do now. Raise its errors."""
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action=ACTIONS[kind])
         return await _foreseen(connection, await _withdrawable(connection, number, kind=kind))
 
 
 async def withdrawn_by(context: AppContext, number: int) -> import_store.Import | None:
-    """Return the import that withdrew an import, or None."""
+    """Return the import that withdrew this import, or None."""
     async with context.database.reading() as connection:
         return await import_store.withdrawal_of(connection, number)
 
@@ -140,12 +141,13 @@ async def withdraw_import(
     reason: str,
     seen_as: str = "",
 ) -> Withdrawn | Proposal:
-    """Withdraw an import. Propose the withdrawal if the money is more than one person may accept.
+    """Withdraw an import, or propose the withdrawal if the money is more than one person may
+    accept.
 
     seen_as  the `mark` that the person saw; may be empty
 
-    Raises NotFoundError. Raises UsageError for a missing permission, if the import is already
-    withdrawn, if the mark has changed, or while another import is running.
+    Raise NotFoundError if there is no such import. Raise UsageError for a missing permission, if
+    the import is already withdrawn, if the mark has changed, or while another import is running.
     """
     check_reason(reason, of="an import", countries=context.countries)
     async with context.database.writing() as connection:

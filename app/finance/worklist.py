@@ -1,6 +1,6 @@
-"""Breaks that need a person: the worklist and late money.
+"""List breaks that need a person: the worklist and late money.
 
-The worklist has the breaks of the newest run, filtered, ordered, and summed by currency. Whole
+The worklist has the breaks of the newest run, filtered, sorted, and summed by currency. Whole
 breaks are read only if they are shown.
 
 Late money is money that moved after its order was finished. Each break about late money has a
@@ -28,13 +28,13 @@ TO_DO: Final[tuple[breaks.State, ...]] = ("open", "assigned")
 
 
 AGES: Final[dict[str, int]] = {"week": 7, "month": 30, "older": 1_000_000}
-"""Age groups of breaks, the youngest first, each with the largest age in whole days that belongs to
-it."""
+"""Age groups of breaks, the youngest first. Each value is the largest age in whole days that
+belongs to the group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorklistRow:
-    """Facts about one break for the list."""
+    """Facts about one break that the worklist needs for filtering and sorting."""
 
     name: str
     cause: str
@@ -46,8 +46,8 @@ class WorklistRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorklistRequest:
-    """Filters of the list. None means no filter, except for `state`: without a state, the list has
-    the breaks that need a person."""
+    """Filters of the worklist. None means no filter. If only `state` is None, the list has the
+    breaks that need a person."""
 
     cause: str | None = None
     state: breaks.State | None = None
@@ -64,7 +64,7 @@ class Worklist:
     """Worklist of breaks.
 
     run     the newest run that changed breaks, or None
-    totals  (number, money) by currency, of all breaks that match the filters
+    totals  (number, money) for each currency, of all breaks that match the filters
     causes  number of breaks by cause, ignoring the filter by cause
     states  number of breaks by state, ignoring the filter by state
     shown   the breaks that are shown, in order
@@ -151,12 +151,12 @@ class OpenBreaks:
 
 
 SUMMED: Final = 5_000
-"""Maximum number of breaks whose sums are computed for a page. The page computes them each time it
-is shown, which takes about 20 ms for this many."""
+"""Maximum number of breaks whose sums are computed for a page. The page computes the sums each time
+it is shown, which takes about 20 ms for this number."""
 
 
 async def open_breaks(context: AppContext, *, person: str) -> OpenBreaks | None:
-    """Sum up the breaks that need a person; None without a run."""
+    """Return how many breaks need a person and their sums, or None without a run."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         run = await last_lived(connection)
@@ -209,14 +209,14 @@ LATE: Final[dict[BreakCause, breaks.LateDecision]] = {
 
 
 def proposed_settling(found: break_acts.SeenBreak) -> breaks.LateDecision:
-    """Return the proposed decision on late money: for a canceled order, a refund."""
+    """Return the proposed decision on late money. For a canceled order, this is a refund."""
     if ("why", "canceled") in found.seen.facts:
         return "refund"
     return LATE[found.seen.cause]
 
 
 def settling_state(found: break_acts.SeenBreak) -> breaks.LateStanding:
-    """Return the state of late money: to be decided, waiting for its refund, or settled."""
+    """Return the state of late money: to be decided, waiting for its refund, settled, or closed."""
     life = found.life
     if life.state == "closed":
         return "closed"
@@ -228,11 +228,11 @@ def settling_state(found: break_acts.SeenBreak) -> breaks.LateStanding:
 async def late_items(
     context: AppContext, *, closed: bool, after: str = ""
 ) -> AsyncGenerator[list[break_acts.SeenBreak]]:
-    """Yield late money by id, in batches.
-
-    Leaves out refunds that may have been paid already.
+    """Yield the breaks about late money in batches sorted by id. Refunds that may have been paid
+    already are left out.
 
     closed  whether to include closed breaks
+    after   id after which to begin
     """
     states = breaks.STATES if closed else breaks.STATES[:-1]
     async for found in break_acts.living_breaks(context, causes=LATE, states=states, after=after):
@@ -250,9 +250,10 @@ async def settle_late(
 ) -> break_acts.SeenBreak | Proposal:
     """Decide about late money. If two people are needed, propose the decision.
 
-    seen  as in `act_on_breaks`
+    seen  `mark_of` the break as the person saw it; None for any state
 
-    Raises UsageError for an unknown action or another break, and the errors of `act_on_breaks`.
+    Raise UsageError for an unknown action or for a break that is not about late money, and the
+    errors of `act_on_breaks`.
     """
     if action not in breaks.SETTLINGS:
         raise UsageError(f"--action must be one of: {', '.join(breaks.SETTLINGS)}")

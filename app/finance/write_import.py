@@ -1,4 +1,4 @@
-"""Writes an import: staged rows in many transactions, which become visible all at once.
+"""Write an import: staged rows in many transactions, which become visible all at once.
 
     1 wait       for another import, until it ends or has written nothing for SILENT_S seconds
     2 begin      take over from the other import, and undo what it wrote
@@ -37,8 +37,8 @@ from reconcile.matching.balances import StatementBalances
 from reconcile.money import Money
 
 Write = Callable[..., Awaitable[WrittenVersions]]
-"""Function (connection, rows, number of the import) that writes lines. If the number is None, it
-only counts the lines."""
+"""Function (connection, rows, number of the import) that writes lines. If the number is None, the
+function only counts the lines."""
 
 Progress = Callable[[int, int | None], None]
 """Function called with (rows so far, total rows). The total is None while rows are read."""
@@ -64,10 +64,12 @@ async def write_import(
 ) -> tuple[int, WrittenVersions]:
     """Write and publish staged rows. Return the import's number, and the counts of its rows.
 
-    wanted  the import, with the counts of rows read and rejected
+    wanted    the import, with the counts of rows read and rejected
+    covers    days that the file covers
+    balances  balances of the file's bank statements
 
-    Raises StoreUnavailable if the store fails, or if another import has taken over. Raises
-    UsageError if another format of a bank account was imported for these days.
+    Raise StoreUnavailable if the store fails, or if another import has taken over. Raise UsageError
+    if another format of a bank account was imported for these days.
     """
     await _wait_for_others(context)
     async with context.database.writing() as connection:

@@ -1,4 +1,4 @@
-"""Backs up, checks, prunes and exports stored data, and erases personal data on request."""
+"""Back up, check, prune and export stored data, and erase personal data on request."""
 
 __all__ = (
     "backup",

@@ -1,7 +1,7 @@
-"""Backup and restore: copies the database while it is served, and puts a copy in its place.
+"""Back up the database while it is served, and restore a backup in its place.
 
-SQLite only. For PostgreSQL, use its own tools, which are better than a command of ours. The steps
-of a restore:
+This is for SQLite only. For PostgreSQL, use its own tools, which are better than a command of ours.
+The steps of a restore:
 
     1 lock     the database, so that nobody serves or writes
     2 copy     the backup to a file beside the database; check that it is sound, of this environment
@@ -64,7 +64,7 @@ _OURS: Final = (
 
 
 async def rewrite(context: AppContext) -> None:
-    """Rewrite an SQLite file without the remains of deleted rows. Raises UsageError for
+    """Rewrite an SQLite file without the remains of deleted rows. Raise UsageError for
     PostgreSQL."""
     if context.database.shared:
         raise UsageError(
@@ -81,7 +81,9 @@ async def back_up(
     replace: bool,
     progress: backup_store.Progress,
 ) -> backup_store.Contents:
-    """Copy the database to `target`, which appears only when complete.
+    """Copy the database to `target`, which appears only when the copy is complete.
+
+    replace  whether an existing file may be replaced
 
     Raise UsageError if `target` may not be replaced, and ConfigurationError for another
     environment's database.
@@ -104,7 +106,7 @@ async def back_up(
 def file_of(url: str, *, instead: str) -> Path:
     """Return the path of the database's file. Raise UsageError for PostgreSQL.
 
-    instead  the error's message, on what to use instead
+    instead  the error's message, which says what to use instead
     """
     if not is_sqlite(url):
         raise UsageError(instead)
@@ -130,8 +132,8 @@ def _check_target(source: Path, target: Path, *, replace: bool) -> None:
 async def in_thread(
     work: Callable[[backup_store.Progress], Result], progress: backup_store.Progress
 ) -> Result:
-    """Run blocking work in a thread. If the caller is canceled, the work ends at its next call of
-    `progress`."""
+    """Run blocking work in a thread and return its result. If the caller is canceled, the work ends
+    at its next call of `progress`."""
     ended = False
 
     def watched(done: int, total: int) -> None:
@@ -153,7 +155,7 @@ _RESTORED_BY_POSTGRESQL: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class People:
-    """Names of tokens and of operators."""
+    """Names of API tokens and of operators."""
 
     tokens: tuple[str, ...]
     operators: tuple[str, ...]
@@ -254,7 +256,14 @@ class Followed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """Result of a restore: the new contents, the accepted gap, and the former database's path."""
+    """Result of a restore.
+
+    contents  contents of the restored database
+    kept      path of the former database, or None
+    followed  changes before the first start
+    erased    erasures that were carried out again
+    gap       accepted loss of later data, or None
+    """
 
     contents: backup_store.Contents
     kept: Path | None
@@ -358,15 +367,16 @@ async def follow_on(
 ) -> Followed:
     """Prepare a restored database for its first start, in one transaction.
 
-    1 numbers    revisions continue beyond every number ever published; the shop's statements since
-                 the backup are recorded as lost
-    2 sessions   every session and invitation ends; people sign in again
-    3 people     operators and tokens are compared with those in the replaced database
-    4 log        the log gets a new origin if it lacks the last leaf of the replaced log
-    5 server     the server and its timeline are recorded, so that `doctor` accepts the restore
-    6 audit      an entry in the trail says what was done, and by whom
+    1 numbers   revisions continue beyond every number ever published; the shop's statements since
+                the backup are recorded as lost
+    2 sessions  every session and invitation ends; people sign in again
+    3 people    operators and tokens are compared with those in the replaced database
+    4 log       the log gets a new origin if it lacks the last leaf of the replaced log
+    5 server    the server and its timeline are recorded, so that `doctor` accepts the restore
+    6 audit     an entry in the trail says what was done, and by whom
 
-    files  names for the trail: the backup (`file`), and the former database if kept (`kept`)
+    replaced  facts of the replaced database; None if it could not be read
+    files     names for the trail: the backup (`file`), and the former database if kept (`kept`)
     """
     async with database.writing() as connection:
         given = 0 if replaced is None else replaced.head
@@ -399,9 +409,11 @@ async def _log(
     environment: str | None,
     at: Instant,
 ) -> FollowedLog:
-    """Return how the transparency log continues after a restore. It keeps its origin only if it
-    contains the last leaf of the replaced log. Otherwise it gets a new origin, because others may
-    know different leaves under the old one."""
+    """Return how the transparency log continues after a restore.
+
+    The log keeps its origin only if it contains the last leaf of the replaced log. Otherwise it
+    gets a new origin, because others may know different leaves under the old origin.
+    """
     known = await log_store.identity(connection)
     if known is None:
         return FollowedLog(leaves=0)
@@ -421,8 +433,8 @@ async def _log(
 async def adopt_inbox(
     settings: Settings, *, clock: Clock, accepts: str | None
 ) -> tuple[int, FoundGap | None]:
-    """Make the database continue with the inbox file in its folder. Return unread records and the
-    gap.
+    """Make the database continue with the inbox file in its folder. Return the number of unread
+    records, and the gap if there is one.
 
     Stored deliveries are skipped. The remains of a lost file are kept. No process may serve the
     database meanwhile.

@@ -1,4 +1,4 @@
-"""Copies of an SQLite database: taken while it is served, and checked before they get their name.
+"""Copy an SQLite database while it is served. A copy is checked before it gets its name.
 
     1 lock    the temporary file beside the target, so that two copies cannot mix
     2 copy    one snapshot, page by page, by SQLite's own backup; writers go on meanwhile
@@ -51,8 +51,8 @@ PAGES_AT_ONCE: Final = 1_000
 take about 5 ms."""
 
 COMPANIONS: Final = ("-journal", "-wal", "-shm")
-"""Suffixes of files that SQLite may leave beside a database. SQLite would apply such a file to
-another database that is put in the old one's place."""
+"""Suffixes of files that SQLite may leave beside a database. If another database is put in the
+database's place, SQLite would apply such a file to it."""
 
 _LOCKS: Final = (".serving", ".writing", ".waiting", ".reading", MADE)
 
@@ -137,7 +137,7 @@ def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[
 
 
 def put_in_place(part: Path, target: Path) -> None:
-    """Rename a finished copy to its final name, in place of an earlier file."""
+    """Rename a finished copy to its final name. The copy replaces an earlier file of this name."""
     os.replace(part, target)
     sync_folder(target)
 
@@ -200,8 +200,8 @@ def _locked(part: Path) -> int:
     """Create the temporary file for this user only, lock it, and return its descriptor. The
     descriptor must stay open until SQLite has closed the file. A leftover file is used again.
 
-    Raises UsageError if another process is writing the file, or if a leftover file belongs to
-    another user, who could read it, or has a hard link.
+    Raise UsageError if another process is writing the file. Also raise it if a leftover file has a
+    hard link or belongs to another user, who could read the file.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
@@ -247,7 +247,7 @@ def _require_whole_pages(source: Path) -> None:
 
 @contextmanager
 def _unread_beside(source: Path) -> Iterator[sqlite3.Connection | None]:
-    """Yield a snapshot of the inbox beside a database; None without an inbox file."""
+    """Yield a snapshot of the inbox beside a database, or None without an inbox file."""
     path = path_of(source)
     if not path.exists():
         yield None
@@ -311,7 +311,7 @@ _ORIGINS: Final = "SELECT name, value FROM meta WHERE name IN (?, ?)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InForce:
-    """Credentials in force: tokens as (name, hash), operators as (name, role)."""
+    """Credentials that are in force: tokens as (name, hash), operators as (name, role)."""
 
     tokens: frozenset[tuple[Any, ...]]
     operators: frozenset[tuple[Any, ...]]
@@ -319,8 +319,9 @@ class InForce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """Readable facts of the database that a backup replaces.
+    """Facts of the database that a backup replaces.
 
+    in_force     tokens and operators in force
     head         number of its last revision
     last_commit  when it was last written
     log          number of leaves in its log, and the last leaf's hash; None without a log
@@ -336,8 +337,8 @@ class Replaced:
 
 @asynccontextmanager
 async def alone(database: Path) -> AsyncIterator[None]:
-    """Keep other processes from serving or writing. Raise ConfigurationError while a service
-    runs."""
+    """Keep other processes from serving or writing the database inside the `with` block. Raise
+    ConfigurationError while a service runs."""
     database.parent.mkdir(parents=True, exist_ok=True)
     serving, writing = ServiceLock(database), WriteLock(database)
     serving.serve()
@@ -391,7 +392,8 @@ _IDENTITY: Final = "SELECT value FROM meta WHERE name = 'id'"
 
 
 def in_place(part: Path, database: Path, *, keep_as: str) -> Path | None:
-    """Give the copy the database's name. Return the former database's new path, or None."""
+    """Give the copy the database's name. Return the former database's new path, or None if there
+    was no database."""
     _sync_whole(part)
     with closing(reading(part)) as connection:
         ((identity,),) = connection.execute(_IDENTITY).fetchall()
@@ -429,7 +431,7 @@ async def in_force(connection: AsyncConnection, *, now: Instant) -> InForce:
 
 
 def replaced_by(database: Path, *, now: Instant) -> Replaced | None:
-    """Read the facts of the database that a restore replaces; None if it is missing or
+    """Return the facts of the database that a restore replaces, or None if it is missing or
     unreadable."""
     if not database.exists():
         return None
@@ -492,8 +494,9 @@ def _set_aside(database: Path, kept: Path) -> None:
 
 
 def _checkpoint_log(database: Path) -> bool:
-    """Checkpoint the log into the database file. Return False if the database is damaged. Raise
-    StoreUnavailable if another process reads the file, or if the checkpoint fails otherwise."""
+    """Checkpoint the write-ahead log into the database file. Return False if the database is
+    damaged. Raise StoreUnavailable if another process reads the file, or if the checkpoint fails
+    otherwise."""
     try:
         with closing(sqlite3.connect(database, timeout=BUSY_TIMEOUT_MS / 1000)) as connection:
             (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

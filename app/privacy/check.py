@@ -1,4 +1,4 @@
-"""Checks that the stored data agree with each other. There is a deep and a quick check.
+"""Check that the stored data agree with each other. There is a deep and a quick check.
 
     1 the file    SQLite's own check passes, and the schema is as the migrations make it; all other
                   checks need a database that can be read
@@ -16,8 +16,9 @@
 A deep check covers all of this. The quick check does step 6 for a sample of deliveries, cannot find
 excess rows in the index, and only counts the entries of the file's indexes.
 
-The check runs on one snapshot while the service runs. Due orders are not compared: their ledgers
-are known to be outdated. If orders were folded by another policy, this is reported as one problem.
+The check runs on one snapshot while the service runs. Due orders are not compared, because their
+ledgers are known to be outdated. If orders were folded by another policy, this is reported as one
+problem.
 """
 
 import asyncio
@@ -82,8 +83,8 @@ def waits_after(context: AppContext, now: Instant) -> Instant:
 
 
 async def check_orders(context: AppContext, orders: history_store.Range) -> tuple[int, list[str]]:
-    """Fold every order of a range. Return their number, and a sentence for each differing
-    ledger."""
+    """Fold every order of a range into its ledger, and compare the results with the stored ledgers.
+    Return the number of orders, and a sentence for each ledger that differs."""
     checking = OrderComparison(context)
     async with context.database.reading() as connection:
         await checking.compare_all(connection, history_store.scan(connection, orders))
@@ -92,7 +93,7 @@ async def check_orders(context: AppContext, orders: history_store.Range) -> tupl
 
 @dataclass(slots=True)
 class OrderComparison:
-    """Comparison of orders with their histories, which adds mismatches to `problems`."""
+    """Comparison of orders with their histories. Each mismatch adds a sentence to `problems`."""
 
     context: AppContext
     count: int = 0
@@ -101,8 +102,8 @@ class OrderComparison:
     async def compare_all(
         self, connection: Any, histories: AsyncIterator[Sequence[History]]
     ) -> None:
-        """Compare the orders with their histories. Report an unreadable row as a problem, and stop
-        there."""
+        """Compare the orders with their histories. If a row is unreadable, report this as a problem
+        and stop."""
         try:
             async for several in histories:
                 await self.compare(connection, several)
@@ -111,7 +112,8 @@ class OrderComparison:
             self.problems.append(f"orders are not compared, because a row cannot be read: {error}")
 
     async def compare(self, connection: Any, histories: Sequence[History]) -> None:
-        """Compare orders that are not due. Ledgers of due orders are known to be outdated."""
+        """Compare orders with their histories, except orders that are due for a fold. Ledgers of
+        due orders are known to be outdated."""
         orders = [history.order for history in histories]
         marks = {mark.order: mark for mark in await due_store.marks_of(connection, orders)}
         cached = await consistency_store.cached_rows(connection, orders)
@@ -165,7 +167,8 @@ class OrderComparison:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilder:
-    """Functions for worker processes: `read` reads deliveries again, `fold` folds orders again."""
+    """Functions that rebuild data for a check, here or in worker processes. `read` reads deliveries
+    again, and `fold` folds orders again."""
 
     read: Callable[[Sequence[RawDelivery]], Awaitable[list[index_store.Reread]]]
     fold: Callable[[history_store.Range], Awaitable[tuple[int, list[str]]]]
@@ -176,7 +179,7 @@ async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuil
     """Yield functions that read deliveries and fold orders again, in `jobs` processes or in this
     one.
 
-    Raises UnreachableError if a process died.
+    Raise UnreachableError if a process died.
     """
     environment = context.database.environment
     if jobs == 1:
@@ -215,8 +218,7 @@ async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuil
 
 @cache
 def _sources() -> Mapping[str, Source]:
-    """Compile the sources. This is done at the first use, because an error raised there reaches the
-    caller."""
+    """Compile the sources at the first use, because an error raised then reaches the caller."""
     settings, _ = begun_with[0]
     return compile_sources(settings, phone_key=read_phone_key(settings.phone_key_path))
 
@@ -259,7 +261,7 @@ AT_ONCE: Final = 500
 """Number of deliveries whose bodies are in memory at a time."""
 
 MAX_PROBLEMS: Final = 50
-"""Maximum number of listed problems. Others are counted."""
+"""Maximum number of problems that are listed. Further problems are only counted."""
 
 _READ: Final = frozenset(("stored", "duplicate_with_different_body", "not_ours"))
 """Verdicts that count as equal when a second reading is compared with the first. The order of the
@@ -280,7 +282,7 @@ class CheckReport:
     deep     whether bodies were read and orders folded again
     seed     number that chose the sample of deliveries; None if all were read again
     sampled  number of deliveries in the sample
-    unread   why no body was read again
+    unread   why no body was read again; None if bodies were read
     """
 
     deep: bool = False
@@ -308,7 +310,7 @@ class CheckReport:
         return f"{looked} {checked}{gone}: {verdict}"
 
     def add(self, problems: Iterable[str]) -> None:
-        """Count problems, and keep the first ones."""
+        """Count the problems, and keep the first MAX_PROBLEMS of them."""
         for problem in problems:
             self.found += 1
             if len(self.problems) < MAX_PROBLEMS:
@@ -323,12 +325,12 @@ async def check_database(
     progress: Callable[[int], None],
     ahead: Callable[[int], None] = lambda rows: None,
 ) -> CheckReport:
-    """Check the store. Raise ConfigurationError if a deep check lacks a delivery's source.
+    """Check the stored data. Raise ConfigurationError if a deep check lacks a delivery's source.
 
     deep      number of processes that read every body and fold every order; None checks a sample
     seed      number that chooses the sample; None for a new one
-    progress  called with the number of rows since its last call
-    ahead     called once with the approximate number of rows, before the first
+    progress  function to call with the number of rows since its last call
+    ahead     function to call once with the approximate number of rows, before the first row
     """
     return await _Check(context, deep, seed, progress, ahead, CheckReport(deep=bool(deep))).run()
 

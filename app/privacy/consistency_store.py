@@ -1,10 +1,11 @@
-"""Compares derived rows with rows that are built again, for a check that changes nothing.
+"""Compare derived rows with rows that are built again, for a check that changes nothing.
 
 The index is built in a scratch database by the code of `reindex`, without bodies. For a sample,
-stored links and contests are copied first, because other deliveries may have made them.
+stored links and contests are copied first, because deliveries outside the sample may have made
+them.
 
 If several orders contest evidence, it is stored under the order that came first. Histories do not
-depend on that, so the orders of one contest count as equal here.
+depend on this, so the orders of one contest count as equal here.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -30,11 +31,11 @@ from app.receiving.delivery_log_store import DigestRange
 from reconcile.instants import EARLIEST
 
 AT_ONCE: Final = 1_000
-"""Number of rows compared at a time."""
+"""Number of rows that are compared at a time."""
 
 
 class Derived(NamedTuple):
-    """Rows that are computed from others.
+    """Kind of rows that are computed from other data.
 
     name     text that names a row in sentences, with placeholders for its columns
     columns  names of the columns
@@ -50,7 +51,8 @@ class Derived(NamedTuple):
     mend: str = ""
 
     def compare(self, stored: Iterable[Sequence[Any]], built: Iterable[Sequence[Any]]) -> list[str]:
-        """Return a sentence for each difference of stored and rebuilt rows, by key."""
+        """Return a sentence for each difference between the stored and the rebuilt rows. Rows with
+        an equal key are compared."""
         there = {row[self.key]: row for row in stored}
         wanted = {row[self.key]: row for row in built}
         if there == wanted:
@@ -77,6 +79,7 @@ class IndexTable(NamedTuple):
     """Table of the index.
 
     place  position of the column by which rows are selected
+    rows   columns and key of the table's rows
     """
 
     table: str
@@ -89,7 +92,7 @@ class IndexTable(NamedTuple):
         return statement(_SELECT, columns=columns, table=self.table, which=which)
 
     async def same(self, connection: AsyncConnection, rows: Rows) -> Rows:
-        """Return the rows of this database that have the same keys as the given rows."""
+        """Return the rows of this database that have the keys of the given rows."""
         found = statement("{column} IN ({})", column=self.rows.columns[self.place])
         values = {row[self.place] for row in rows}
         keys = {row[self.rows.key] for row in rows}
@@ -192,7 +195,7 @@ async def differences(
 ) -> AsyncIterator[Sequence[str]]:
     """Yield sentences on differences between the stored and the rebuilt index.
 
-    progress  called with the number of rows since its last call
+    progress  function to call with the number of rows since its last call
     digests   the sample, whose stored links are not compared; None for all events
     """
     stored, contests = await _contests(connection), await _contests(scratch)
@@ -338,11 +341,12 @@ _LEDGERS: Final = statement(
 async def cached_rows(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> dict[str, tuple[Any, ...]]:
-    """Return the cached rows of these orders, with the columns of LEDGERS."""
+    """Return the cached ledger rows of these orders, with the columns of LEDGERS. The keys are
+    orders."""
     rows = await select_in(connection, sql=_LEDGERS, values=orders)
     return {row[0]: row for row in rows}
 
 
 async def ledgers_without_history(connection: AsyncConnection) -> list[str]:
-    """Return orders with a cached ledger but no evidence now."""
+    """Return the orders that have a cached ledger but no evidence now."""
     return list(await connection.scalars(text(WITHOUT_HISTORY)))
