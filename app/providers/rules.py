@@ -1,8 +1,8 @@
-"""Kinds of values that a key of a profile file may have, for `sections.py`.
+"""Kinds of values that a key of a profile file may have. The module `sections` uses them.
 
 Each kind is a function that returns the value or raises ValueError. The function compiles the value
-as the engine does. So a file that loads also works later. Leaves out rules between keys
-(`rules_together`).
+as the engine does later, so a file that loads also works. Rules between several keys are in
+`rules_together`.
 """
 
 import re
@@ -18,20 +18,22 @@ from reconcile.money import EXPONENTS
 T = TypeVar("T")
 
 MAX_ANSWER: Final = 1_000
-"""Maximum number of characters of an acknowledgement. Providers want a word or two."""
+"""Maximum number of characters of the acknowledgement that a provider expects. Providers want a
+word or two."""
 
 MAX_NOTE: Final = 300
 """Maximum number of characters of a sentence that is shown to people."""
 
 MAX_EVENT: Final = 100
-"""Maximum number of characters in an event's name at a provider."""
+"""Maximum number of characters of an event's name at a provider."""
 
 MOST_EVENTS: Final = 60
 MOST_NOTES: Final = 12
 
 
 class Free(NamedTuple):
-    """Section whose keys the file chooses. `read` takes (key, value)."""
+    """Rule for a section whose keys are chosen by the file. `read` takes a pair of key and
+    value."""
 
     read: Callable[[tuple[str, Any]], Any]
 
@@ -67,7 +69,8 @@ def one_of(known: Iterable[str]) -> Callable[[Any], str]:
 
 
 def compiled(compile_text: Callable[[str], object]) -> Callable[[Any], str]:
-    """Return a rule that accepts texts that `compile_text` can compile."""
+    """Return a rule that accepts every text that `compile_text` can compile. Other texts make it
+    raise ValueError."""
 
     def read(value: Any) -> str:
         compile_text(text(value))
@@ -77,7 +80,7 @@ def compiled(compile_text: Callable[[str], object]) -> Callable[[Any], str]:
 
 
 def integer(least: int, most: int) -> Callable[[Any], int]:
-    """Return a rule that accepts a whole number from `least` to `most`."""
+    """Return a rule that accepts a whole number from `least` to `most`, both included."""
 
     def read(value: Any) -> int:
         if type(value) is not int or not least <= value <= most:
@@ -88,7 +91,12 @@ def integer(least: int, most: int) -> Callable[[Any], int]:
 
 
 def listed(read_one: Callable[[Any], T], most: int | None = None) -> Callable[[Any], tuple[T, ...]]:
-    """Return a rule that accepts one value, or a list of one to `most` values."""
+    """Return a rule that accepts one value, or a list of one to `most` values. The result is always
+    a tuple.
+
+    read_one  rule for each value
+    most  maximum length of the list; None for no maximum
+    """
 
     def read(value: Any) -> tuple[T, ...]:
         given = value if type(value) is list else [value]
@@ -114,7 +122,8 @@ def _one_line(value: str) -> str:
 
 
 def mac(value: Any) -> str:
-    """Check the name of a scheme: one of SCHEMES, `none`, or `named:` and a module of `named/`."""
+    """Check the name of a signature scheme: a key of SCHEMES, `none`, or `named:` and a module of
+    `named/`."""
     if type(value) is str and value.startswith("named:"):
         if kit.named_scheme(value) is None:
             raise ValueError(f"must be named: plus one of {', '.join(kit.names_of('SCHEME'))}")
@@ -142,14 +151,14 @@ def zone(value: Any) -> str:
 
 
 def note(value: Any) -> str:
-    """Check that a sentence is one line that a terminal can show."""
+    """Check that a sentence is short, and is one line that a terminal can show."""
     if len(text(value)) > MAX_NOTE or not value.isprintable():
         raise ValueError(f"must be one line of at most {MAX_NOTE} printable characters")
     return str(value)
 
 
 def event_name(value: Any) -> str:
-    """Check the name of an event, written exactly as on the provider's page."""
+    """Check the name of an event, which must be written exactly as on the provider's page."""
     if not re.fullmatch(r"[!-~]+", text(value)) or len(value) > MAX_EVENT or "*" in value:
         raise ValueError(
             f"must be an exact name of at most {MAX_EVENT} ASCII characters, without blanks or *"
@@ -158,7 +167,8 @@ def event_name(value: Any) -> str:
 
 
 def answer_text(value: Any) -> str:
-    """Check the text of an answer: short and on one line. An empty text means an empty answer."""
+    """Check the text of an answer, which must be short and on one line. An empty text means an
+    empty answer."""
     if type(value) is not str or len(value) > MAX_ANSWER:
         raise ValueError(f"must be a text of at most {MAX_ANSWER} characters")
     return _one_line(value)
@@ -169,14 +179,14 @@ def media_type(value: Any) -> str:
 
 
 def calling_code(value: Any) -> str:
-    """Check a country's calling code (ITU-T E.164)."""
+    """Check a country's calling code (ITU-T E.164), such as `254`."""
     if not re.fullmatch(r"[1-9][0-9]{0,2}", text(value)):
         raise ValueError('must be a calling code of one to three digits, such as "254"')
     return str(value)
 
 
 def claims(pair: tuple[str, Any]) -> str:
-    """Check the claim of a provider's word, which may end in `*`."""
+    """Check the claim that a provider's word stands for. The word may end in `*`."""
     word, meaning = pair
     if "*" in word[:-1]:
         raise ValueError("may have a * only at its end")
@@ -184,7 +194,7 @@ def claims(pair: tuple[str, Any]) -> str:
 
 
 def kinds(value: Any) -> str:
-    """Check the name of a kind of events. A final `*` matches a prefix."""
+    """Check the name of a kind of events. A final `*` matches every kind with this beginning."""
     if "*" in words(value)[:-1]:
         raise ValueError("may have a * only at its end")
     return str(value)
@@ -198,7 +208,7 @@ def credential_note(pair: tuple[str, Any]) -> str:
 
 
 def header(pair: tuple[str, Any]) -> str:
-    """Check the name and value of a header that we send."""
+    """Check the name and value of a header that we send to the provider."""
     name, value = pair
     header_values(name)  # raises where it is not a header name in lower case
     return words(value)
@@ -213,7 +223,8 @@ def decimals(pair: tuple[str, Any]) -> int:
 
 
 def days_of(most: int) -> Callable[[tuple[str, Any]], int]:
-    """Return a rule that accepts a payment method's name with 0 to `most` days."""
+    """Return a rule that accepts a pair of a payment method's name and a number of days, from 0 to
+    `most`."""
 
     def read(pair: tuple[str, Any]) -> int:
         method, value = pair
@@ -225,7 +236,7 @@ def days_of(most: int) -> Callable[[tuple[str, Any]], int]:
 
 
 def constants(pair: tuple[str, Any]) -> Any:
-    """Check a value: one or several locations, or a constant number or boolean."""
+    """Check a member of an answer: one or several locations, or a constant number or boolean."""
     name, value = pair
     _one_line(name)
     if type(value) in (int, bool):
@@ -234,7 +245,8 @@ def constants(pair: tuple[str, Any]) -> Any:
 
 
 def options(pair: tuple[str, Any]) -> Any:
-    """Check the type of a named verifier's option. The verifier checks the value."""
+    """Check the type of an option for a verifier in `named/`. The verifier itself checks the
+    value."""
     _, value = pair
     if type(value) is list:
         return listed(text)(value)

@@ -1,4 +1,4 @@
-"""Rules between keys of a profile file, and defaults that depend on other keys."""
+"""Rules between several keys of a profile file, and defaults that depend on other keys."""
 
 import re
 from collections.abc import Iterable, Set
@@ -15,8 +15,8 @@ from reconcile.ledger.events import PART_KINDS
 
 _WHOLE_BODY: Final = frozenset({"body", "body_or_query", "form_received", "form_joined"})
 _WHOLE_QUERY: Final = frozenset({"url"})
-"""References that cover the whole query. `body_or_query` is not one of them, because it leaves out
-the query if the request has a body."""
+"""Names of template references that cover the whole query. `body_or_query` is not included, because
+it leaves out the query if the request has a body."""
 _PREFIXES: Final = frozenset({"compact", "canonical"})
 _OF_BODY: Final = frozenset({"json", "root", "form", "digest"})
 _OF_ITEM: Final = frozenset({"json", "digest"})
@@ -32,12 +32,12 @@ PRICES: Final[dict[str, tuple[str, ...]]] = {
 
 
 class SignatureCoverage:
-    """Parts of a request that one profile signs.
+    """The parts of a request that a profile's signature covers.
 
-    signed    template of the signed content; None if a named verifier covers the body
-    items     path of the events in the body; empty if the body is the event
+    signed  template of the signed content; None if a verifier in `named/` covers the body
+    items  path of the events in the body; None if the body is the event
     per_item  whether each event has its own signature
-    beside    what a named verifier covers besides the body: `query`, `header:NAME`
+    beside  parts that a verifier in `named/` covers besides the body: `query`, `header:NAME`
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class SignatureCoverage:
         )
 
     def covers(self, location: str) -> bool:
-        """Return whether every change at this location makes the signature invalid."""
+        """Return whether every change of the value at this location makes the signature invalid."""
         if "{" in location:
             named = template.references(template.read_template(location))
             return all(self._covers(each.name, each.argument) for each in named)
@@ -111,8 +111,8 @@ class SignatureCoverage:
 
 
 def what_counts(values: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Yield the keys, with their locations, that decide what an event means and how much money it
-    moves."""
+    """Yield the keys of a profile which decide what an event means and how much money it moves.
+    Each key comes with its locations."""
     for key in ("kind", "order", "session", "payment", "movement", "capture", "agreement"):
         yield f"event.{key}", values["event"][key]
     for amount, currencies in PRICES.items():
@@ -134,7 +134,8 @@ _NOT_DIGITS_FIRST: Final = frozenset({"path", "url"})
 
 
 class FieldBoundaries:
-    """Checker of field boundaries in the signed content, which must be unambiguous.
+    """Checker for boundaries between the fields in the signed content. A boundary must be
+    unambiguous, so that nobody can move characters from one field to the next.
 
     values  values of the whole profile file
     """
@@ -155,8 +156,8 @@ class FieldBoundaries:
         self._counting = counting
 
     def ambiguous(self, signed: str) -> str | None:
-        """Return the first two neighbouring fields with an ambiguous boundary; None if all are
-        clear."""
+        """Return a text with the first two neighbouring fields whose boundary is ambiguous. Return
+        None if all boundaries are clear."""
         tokens = template.read_template(signed)
         for each in template.references(tokens):
             if each.name == "form_joined":  # the names and ends of its fields are not signed
@@ -190,10 +191,11 @@ def _collect_neighbours(
     before: set[template.TemplateReference],
     found: list[tuple[template.TemplateReference, template.TemplateReference]],
 ) -> set[template.TemplateReference]:
-    """Collect all pairs of references that may be adjacent, which have no literal between them.
-    Return the references that may come last.
+    """Collect all pairs of references that may be adjacent, because no literal text stands between
+    them. Return the references that may come last.
 
     before  references that may precede the first token
+    found  list to which the pairs are added
     """
     for token in tokens:
         if isinstance(token, str):
@@ -215,8 +217,8 @@ _AUTH: Final = re.compile(r"none|bearer|basic|oauth|header:[a-z0-9-]{1,100}")
 
 
 def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
-    """Check that the host is fixed, the credential is named, and the answer has every needed
-    field."""
+    """Yield the mistakes in the section [fetch_back]. Its host must be fixed, its credential named,
+    and the answer must have every needed field."""
     rule = values["fetch_back"]
     if (rule is None) != (values["confirm"] is None):
         yield TomlMistake("fetch_back", 'must be given if confirm = "fetch_back", and only then')
@@ -267,8 +269,8 @@ def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
 
 
 def _signed_for_us(values: Values, key: str) -> bool:
-    """Return whether the signature covers this reference and is made for this merchant only. The
-    provider then wrote the reference for us."""
+    """Return whether the signature covers this reference and is made for this merchant only. If so,
+    the provider wrote the reference for us."""
     return (
         values["signature"]["key"] == "merchant"
         and all(map(_coverage(values).covers, values["event"][key]))
@@ -304,7 +306,8 @@ def _reference_fault(text: str, *, credentials: bool = False) -> str | None:
 
 
 def slow_claims_are_pending(values: Values) -> Iterable[TomlMistake]:
-    """Check that [slow] names only pending claims, with a window for each."""
+    """Yield the mistakes in the section [slow]. It may name only words whose claim is pending, and
+    needs a window for slow payments."""
     slow, rule = values["slow"], values["fetch_back"]
     claims = dict((rule and rule["claims"]) or values["claims"])
     for word in slow["claims"]:
@@ -323,7 +326,8 @@ def slow_claims_are_pending(values: Values) -> Iterable[TomlMistake]:
 
 
 def setup_is_of_this_profile(values: Values) -> Iterable[TomlMistake]:
-    """Check that [setup] describes only credentials and secrets that this profile has."""
+    """Yield the mistakes in the section [setup]. It may describe only credentials and secrets that
+    this profile has."""
     setup, rule = values["setup"], values["fetch_back"]
     if setup["secret"] and values["signature"]["mac"] == schemes.UNSIGNED:
         yield TomlMistake(
@@ -345,7 +349,7 @@ _BASIC: Final = {"where": "header:authorization", "format": "scheme", "prefix": 
 
 
 def settle(values: Values) -> None:
-    """Fill in the defaults that depend on other keys."""
+    """Fill in the defaults that depend on other keys of the profile."""
     with suppress(KeyError):
         signature, scheme = values["signature"], schemes.SCHEMES.get(values["signature"]["mac"])
         if signature["mac"] == "basic":
@@ -593,7 +597,7 @@ def _coverage(values: Values) -> SignatureCoverage:
 
 
 def covers(values: Values, location: str) -> bool:
-    """Return whether a profile's signature covers a location."""
+    """Return whether a profile's signature covers the value at a location."""
     return _coverage(values).covers(location)
 
 
@@ -626,7 +630,8 @@ _TOGETHER: Final = (
 
 
 def check_together(values: Values) -> list[TomlMistake]:
-    """Return every mistake in the combination of keys that are each valid alone."""
+    """Return every mistake that lies in the combination of several keys. Each key alone is
+    valid."""
     settle(values)
     mistakes: list[TomlMistake] = []
     for rule in _TOGETHER:

@@ -1,5 +1,5 @@
 """Cryptography of signatures, which are computed from content and a key. SCHEMES has one entry for
-each scheme."""
+each signature scheme."""
 
 import hashlib
 import hmac
@@ -24,17 +24,20 @@ AnyPrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519
 Half = TypeVar("Half", bound=AnyPrivateKey)
 
 LEAST_RSA_BITS: Final = 1024
-"""Smallest RSA modulus in bits. A provider in service still publishes this size (Woovi)."""
+"""Minimum size of an RSA modulus in bits. One provider in service still publishes a key of this
+size (Woovi)."""
 
 _P = 2**255 - 19
 _ORDER_8 = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
 _SMALL_ORDER_Y: Final = frozenset({0, 1, _P - 1, _ORDER_8, _P - _ORDER_8})
-"""The y coordinates of the eight points of edwards25519 whose order divides 8. With such a key, one
-signature fits every message (RFC 8032, section 8.9; "Taming the many EdDSAs", 2020)."""
+"""The y coordinates of the eight points of edwards25519 whose order divides 8. If a key is one of
+these points, one signature fits every message (RFC 8032, section 8.9; "Taming the many EdDSAs",
+2020)."""
 
 
 class KeyPair(NamedTuple):
-    """A key as configured. `private` is None if only the public half was given."""
+    """An asymmetric key as it is configured. `private` is None if only the public half was
+    given."""
 
     public: AnyPublicKey
     private: AnyPrivateKey | None
@@ -47,7 +50,8 @@ times at a start."""
 
 @lru_cache(maxsize=KEYS_REMEMBERED)
 def load_key(material: bytes) -> KeyPair:
-    """Load the key in `material`. Raises ValueError, whose message reveals nothing of the key."""
+    """Load the public or private key in these bytes. Raise ValueError if there is none; the message
+    reveals nothing of the key."""
     try:
         key = _parse(material)
     except (ValueError, TypeError, RecursionError, UnsupportedAlgorithm):
@@ -94,18 +98,19 @@ def _parse(material: bytes) -> object:
 
 
 MOST_SIGNATURES: Final = 16
-"""Maximum number of signatures that are tried with one key. While a key is being replaced,
-a genuine request has two. A hostile request could have 200."""
+"""Maximum number of signatures that are tried with one key. While a key is being replaced, a
+genuine request has two. A malicious request could have 200."""
 
 
 class AsymmetricKey(ABC):
-    """One asymmetric key prepared for one scheme; the counterpart of `HmacKey`."""
+    """One asymmetric key prepared for one signature scheme. `HmacKey` is the same for shared
+    secrets."""
 
     secret = b""
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """Return whether this key made one of the first MOST_SIGNATURES signatures. Never
-        raises."""
+        """Return whether this key made one of the signatures. Only the first few signatures are
+        tried. No error is raised."""
         for signature in signatures[:MOST_SIGNATURES]:
             try:
                 self._verify(signature, content)
@@ -121,11 +126,13 @@ class AsymmetricKey(ABC):
 
     @abstractmethod
     def sign(self, content: bytes) -> bytes:
-        """Sign with this key. Raises ConfigurationError if only the public half is known."""
+        """Return the content's signature by this key. Raise ConfigurationError if only the public
+        half is known."""
 
 
 class RsaKey(AsymmetricKey):
-    """Key for RSA signatures (RFC 8017). Raises ValueError for any other key."""
+    """Key for RSA signatures (RFC 8017). Creating it raises ValueError for any other kind of
+    key."""
 
     def __init__(
         self,
@@ -148,9 +155,11 @@ class RsaKey(AsymmetricKey):
 
 
 class EcdsaKey(AsymmetricKey):
-    """Key for ECDSA over one curve (FIPS 186-5). Raises ValueError for any other key.
+    """Key for ECDSA signatures over one curve (FIPS 186-5). Creating it raises ValueError for any
+    other kind of key.
 
-    raw  whether r and s are concatenated at the curve's length (RFC 9421), instead of DER
+    raw  whether the numbers r and s stand side by side at the curve's length (RFC 9421), and not in
+         DER
     """
 
     def __init__(
@@ -184,8 +193,8 @@ class EcdsaKey(AsymmetricKey):
 
 
 class Ed25519Key(AsymmetricKey):
-    """Key for Ed25519 (RFC 8032). Raises ValueError for another type, or for a key of small
-    order."""
+    """Key for Ed25519 signatures (RFC 8032). Creating it raises ValueError for any other kind of
+    key, or for a key of small order."""
 
     def __init__(self, material: bytes) -> None:
         public, private = load_key(material)
@@ -229,19 +238,20 @@ ASYMMETRIC_SCHEMES: Final[Mapping[str, Callable[[bytes], AsymmetricKey]]] = {
 
 
 class Key(Protocol):
-    """One secret prepared for one scheme.
+    """One secret or key prepared for one signature scheme.
 
-    secret  the shared secret's bytes, for `{secret}`; empty without a shared secret
+    secret  bytes of the shared secret, for templates with `{secret}`; empty if there is no shared
+            secret
     """
 
     secret: bytes
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """Return whether this key made one of the signatures of `content`. Never raises."""
+        """Return whether this key made one of the signatures of `content`. No error is raised."""
         ...
 
     def sign(self, content: bytes) -> bytes:
-        """Return this key's signature of `content`."""
+        """Return the content's signature by this key."""
         ...
 
 
@@ -254,7 +264,7 @@ def _equals_any(expected: bytes, signatures: Sequence[bytes]) -> bool:
 
 
 class HmacKey:
-    """Key for a keyed hash (RFC 2104). The shared secret both signs and verifies."""
+    """Key for a keyed hash (HMAC, RFC 2104). The shared secret both signs and verifies."""
 
     __slots__ = ("_begun", "secret")
 
@@ -272,7 +282,8 @@ class HmacKey:
 
 
 class HashKey:
-    """Key for a plain hash of content that contains the secret. Weaker than HMAC, but in use."""
+    """Key for a plain hash of content that contains the secret. It is weaker than HMAC, but some
+    providers use it."""
 
     __slots__ = ("_algorithm", "secret")
 
@@ -288,7 +299,7 @@ class HashKey:
 
 
 class TokenKey:
-    """Static secret that the request itself contains. Proves nothing about the body."""
+    """Static secret that the request itself contains. It proves nothing about the body."""
 
     __slots__ = ("secret",)
 
@@ -304,12 +315,12 @@ class TokenKey:
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """One way to sign.
+    """One signature scheme.
 
-    make        return a key from the secret's bytes, or raise ValueError
-    covers      whether the signature covers content. If not, the request contains the secret itself
+    make  function that returns a key from the secret's bytes, or raises ValueError
+    covers  whether the signature covers content. If not, the request contains the secret itself
     asymmetric  whether the secret is a public key
-    encoding    encoding of the signature if the profile states none
+    encoding  name of the signature's encoding if the profile states none
     """
 
     make: Callable[[bytes], Key]

@@ -1,7 +1,7 @@
-"""Profiles: descriptions of providers' webhooks, as frozen data read from TOML files.
+"""Profiles: descriptions of providers' webhooks, read from TOML files as frozen data.
 
-Each section is a class, and each key an attribute annotated with its allowed values. README.md
-explains every key. Leaves out: rules between keys and dependent defaults (`rules_together`).
+Each section is a class. Each key is an attribute annotated with its allowed values. README.md
+explains every key. Rules between keys and dependent defaults are in `rules_together`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ counts."""
 FreeKeys = tuple[tuple[str, Any], ...]
 
 Claims = Annotated[tuple[tuple[str, ClaimKind], ...], Free(rules.claims)]
-"""Pairs (the provider's word, the claim that it means), in the order of the file."""
+"""Pairs of a provider's word and the claim that the word stands for, in the order of the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,14 +29,13 @@ class SetupRule:
     """Section [setup]: facts that a person needs to connect the provider. A fact is empty if the
     provider does not document it.
 
-    where        the provider's page on which the address is registered
-    secret       what the source's secret is, and where the provider shows it
-    events       the exact names of the events to subscribe to
-    fields       the field in which the shop must send the order's reference when it starts a
-                 payment
-    traps        known mistakes, one sentence each
-    silence      the likely reason why no events arrive
-    credentials  the name and meaning of each credential that is needed to ask the provider
+    where  the provider's page on which the address is registered
+    secret  what the source's secret is, and where the provider shows it
+    events  exact names of the events to subscribe to
+    fields  field in which the shop must send the order's reference when it starts a payment
+    traps  known mistakes, one sentence each
+    silence  likely reason if no events arrive
+    credentials  name and meaning of each credential that is needed to ask the provider
     """
 
     where: Annotated[str | None, rules.note] = None
@@ -50,7 +49,8 @@ class SetupRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlsoRule:
-    """Section [signature.also]: a second scheme, distinguished by its label and its secrets."""
+    """Section [signature.also]: a second signature scheme. Its label and the prefixes of its
+    secrets distinguish it from the first scheme."""
 
     mac: Annotated[str, rules.mac]
     label: Annotated[str, rules.words]
@@ -59,7 +59,8 @@ class AlsoRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignatureRule:
-    """Section [signature]: the scheme, where and how the signature is written, and what it covers.
+    """Section [signature]: the signature scheme, where and how the signature is written, and what
+    it covers.
 
     key  `merchant` if the key belongs to this account, `provider` if all merchants share it; None
          if nothing is signed
@@ -81,10 +82,11 @@ class SignatureRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountRule:
-    """Section [account]: where an event names its account, if the key alone does not determine it.
+    """Section [account]: where an event names its account. It is needed if the key alone does not
+    determine the account.
 
-    where         member that names the provider's account or entity
-    connected     whether events name an account only if it is not the account of the key
+    where  member of the event that names the provider's account or entity
+    connected  whether events name an account only if it is not the key's own account
     undocumented  whether no such member is known, so that no event counts by itself
     """
 
@@ -97,8 +99,9 @@ class AccountRule:
 class SecretRule:
     """Section [secret]: how a secret is written in the configuration, and how long it must be.
 
-    key_id        place in the request that names one of the source's secrets; None if any may match
-    never_begins  prefixes of the provider's other credentials. No secret begins with one of them
+    key_id  place in the request that names the secret which was used; None if any secret may match
+    never_begins  prefixes of the provider's other credentials. A secret that begins with one was
+                  confused with such a credential
     """
 
     encoding: Annotated[str, one_of(encodings.SECRET_ENCODINGS)] = ""
@@ -112,7 +115,8 @@ _TOLERANCE_S = integer(1, 7 * 24 * 3600)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimestampRule:
-    """Section [timestamp], absent if the provider signs no time. Tolerances are in seconds."""
+    """Section [timestamp]: the signed time of a request. The section is absent if the provider
+    signs no time. `past_s` and `future_s` are tolerances in seconds."""
 
     where: Annotated[str, rules.timestamp_place]
     unit: Annotated[str, one_of(dates.UNITS)] = "s"
@@ -122,7 +126,7 @@ class TimestampRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRule:
-    """Section [request]: HTTP methods, and the form of the body."""
+    """Section [request]: the HTTP methods of deliveries, and the form of their body."""
 
     methods: Annotated[tuple[str, ...], listed(one_of(("POST", "PUT", "GET")))] = ("POST",)
     body: Annotated[str, one_of(("json", "form"))] = "json"
@@ -130,12 +134,12 @@ class RequestRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcknowledgementRule:
-    """Section [acknowledgement]: the answer that ends the provider's redeliveries.
+    """Section [acknowledgement]: the answer after which the provider does not redeliver.
 
-    status           HTTP status, 200 to 299
+    status  HTTP status, 200 to 299
     redelivery_days  number of days after which the provider certainly redelivers no more
-    body             constant text of media type `type`; None for our own JSON
-    fields           members of a JSON object sent instead of `body`, each a location or a constant
+    body  constant text of media type `type`; None for our own JSON
+    fields  members of a JSON object that is sent instead of `body`, each a location or a constant
     """
 
     status: Annotated[int, integer(200, 299)] = 200
@@ -149,16 +153,17 @@ class AcknowledgementRule:
 class EventRule:
     """Section [event]: the locations of an event's own fields.
 
-    items          path of the events in the body, with `[*]`, or of the single event
-    zone           offset from UTC for dates that state none
-    capture        id of the capture that a success reports, if a payment may have several
-    respond_by     deadline for the shop's answer to a dispute, written like `occurred_at`
-    further_ids    ids that people find on a receipt, such as a charge's; all present ones are used
-    agreement      subscription or billing agreement that a payment renews
-    suggested      order that the event only suggests, read if `order` is absent
-    own_reference  kinds of events in which `order` is the merchant's reference of the movement; may
-                   end in `*`
-    standalone     kinds of refunds and payouts that belong to no payment; may end in `*`
+    items  path of the events in the body, with `[*]`, or of the single event
+    zone  offset from UTC for dates that state none
+    capture  id of the capture that a success reports, if a payment may have several
+    respond_by  deadline for the shop's answer to a dispute, written like `occurred_at`
+    further_ids  ids that people find on a receipt, such as a charge's. All ids that are present are
+                 used
+    agreement  subscription or billing agreement that a payment renews
+    suggested  order that the event only suggests, read if `order` is absent
+    own_reference  kinds of events in which `order` is not the order, but the merchant's reference
+                   of the refund or payout; may end in `*`
+    standalone  kinds of refunds and payouts that belong to no payment; may end in `*`
     """
 
     items: Annotated[str | None, rules.items_path] = None
@@ -183,12 +188,12 @@ class EventRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerRule:
-    """Section [customer]: identifiers of the customer.
+    """Section [customer]: the locations of data that identify the customer.
 
-    Only keyed digests are stored. The phone number is shown masked, on demand.
+    Only keyed digests of these data are stored. The phone number is shown masked, on demand.
 
-    country  calling code of numbers that begin with a single zero
-    card     a card's number or its shown part; the last four digits count
+    country  calling code of phone numbers that begin with a single zero
+    card  a card's number or the visible part of it; the last four digits count
     """
 
     phone: Locations = ()
@@ -200,21 +205,21 @@ class CustomerRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionRule:
-    """Section [transaction]: facts in events that the shop needs to answer a dispute.
+    """Section [transaction]: the locations of facts that the shop needs to answer a dispute.
 
-    They are not stored, but read from the stored body when needed.
+    The facts are not stored separately. They are read from the stored body when they are needed.
 
-    network      the card network that processed the payment
-    reason_code  the network's code of a dispute
-    arn          the acquirer reference number
-    network_id   the network's own id of the transaction
-    credential   stand-in for the card's number, equal for all its payments
-    descriptor   the text on the customer's bank statement
-    sold         what was sold
-    billing      the billing address: a text, or an object whose members form the address
-    shipping     the shipping address, in the same form
-    ip, device   the address and device from which the customer bought
-    account      the customer's account at the shop
+    network  card network that processed the payment
+    reason_code  the network's code for the reason of a dispute
+    arn  acquirer reference number
+    network_id  the network's own id of the transaction
+    credential  stand-in for the card's number, equal for all payments with the card
+    descriptor  text on the customer's bank statement
+    sold  what was sold
+    billing  billing address: a text, or an object whose members form the address
+    shipping  shipping address, in the same form
+    ip, device  network address and device from which the customer bought
+    account  the customer's account at the shop
     avs, cvv, three_ds  results of the checks of address, card code and cardholder
     """
 
@@ -237,11 +242,12 @@ class TransactionRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentRule:
-    """Section [environment]: the location, and the provider's words for both environments.
+    """Section [environment]: the location of an event's environment, and the provider's words for
+    sandbox and live.
 
-    either        word that marks an event as valid in both
+    either  word that marks an event as valid in both environments
     sandbox_keys  prefixes of the sandbox's secrets, for events that state no environment
-    live_keys     prefixes of the live secrets
+    live_keys  prefixes of the live secrets, for the same purpose
     """
 
     where: Locations = ()
@@ -252,7 +258,8 @@ class EnvironmentRule:
     live_keys: Annotated[tuple[str, ...], listed(rules.words)] = ()
 
     def of_keys(self, secrets: Iterable[str]) -> str | None:
-        """Return the common environment of these secrets, or None if they do not show it."""
+        """Return the environment to which all these secrets belong. Return None if they do not show
+        it, or if they differ."""
         found = {
             "sandbox"
             if secret.startswith(self.sandbox_keys)
@@ -266,22 +273,19 @@ class EnvironmentRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmountsRule:
-    """Section [amounts]: the unit, and the locations of each amount and its currency.
+    """Section [amounts]: the unit of amounts, and the locations of each amount and its currency.
 
-    refunded_total     the sum of all refunds of the payment up to the event
-    won                the part of `refund` that a won dispute returns to the shop; the rest was
-                       lost
-    base               the part of `payment` that pays the price; the customer pays the rest in
-                       addition to the price
-    tip … shipping     the parts of `payment` that exceed the price; a part counts only up to the
-                       amount by which `payment` exceeds the price
-    discount           the discount that the shop gave at the provider
-    financed_discount  the discount that the provider gave and pays to the shop
-    presented          `payment` as the customer saw it, if that was in another currency
-    parts_currency     the currency of `base` … `presented`, if it may differ from
-                       `payment_currency`
-    decimals           each currency whose minor unit at the provider differs from ISO 4217, with
-                       its number of decimals
+    refunded_total  sum of all refunds of the payment up to the event
+    won  part of `refund` that a won dispute returns to the shop; the rest was lost
+    base  part of `payment` that pays the price; the customer pays the rest in addition to the price
+    tip … shipping  parts of `payment` that exceed the price; a part counts only up to the amount by
+    which `payment` exceeds the price
+    discount  discount that the shop gave at the provider
+    financed_discount  discount that the provider gave and pays to the shop
+    presented  `payment` as the customer saw it, if that was in another currency
+    parts_currency  currency of `base` … `presented`, if it may differ from `payment_currency`
+    decimals  currencies whose minor unit at the provider differs from ISO 4217, each with its
+              number of decimals
     """
 
     unit: Annotated[str, one_of(amounts.AMOUNT_UNITS)] = ""
@@ -313,20 +317,22 @@ _BUSINESS_DAYS = Free(rules.days_of(40))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowRule:
-    """Section [slow]: payment methods that take days, and when the provider should know the result.
+    """Section [slow]: payment methods that take days, and the time by which the provider should
+    know the result.
 
     If the profile has `confirm`, the locations are in the provider's answer, because an unconfirmed
     event must not extend a deadline.
 
-    claims     the words of [claims] for a slow payment that was started and has no result yet
-    method     the location of the provider's word for the method
-    since      the date at which the window begins, if this is not the event's own date
-    expires    the date until which a voucher can be paid; an event that states this date is slow
-    dates      the format of `since` and `expires`
-    windows    the methods and their windows in business days. A method that is not slow has 0. A
-               method that is not listed gets the longest window
-    vouchers   the methods and the number of business days after the voucher's expiry
-    revocable  the methods and the calendar days in which the customer can revoke a captured payment
+    claims  words of [claims] for a slow payment that was started and has no result yet
+    method  location of the provider's word for the method
+    since  date at which the window begins, if this is not the event's own date
+    expires  date until which a voucher can be paid. An event that states this date is slow
+    dates  format of `since` and `expires`
+    windows  methods with their windows in business days. A method that is not slow has 0. A method
+             that is not listed gets the longest window
+    vouchers  voucher methods with the number of business days to wait after the voucher's expiry
+    revocable  methods with the number of calendar days in which the customer can revoke a captured
+               payment
     """
 
     claims: Annotated[tuple[str, ...], listed(rules.words)] = ()
@@ -347,32 +353,26 @@ _CLIENT_CREDENTIALS = "grant_type=client_credentials"
 class FetchBackRule:
     """Section [fetch_back]: how the provider itself is asked about an event.
 
-    url, sandbox_url  the addresses, with a fixed host. The path and query may contain {id} {order}
+    url, sandbox_url  addresses with a fixed host. The path and query may contain {id} {order}
                       {session} {payment} {capture} {movement}. The question goes to the first
                       address whose references are all in the event
-    credential        the name of the credential in the source's configuration; None without `auth`
-    headers           the further headers of every request; {credential:NAME} is replaced by a
-                      credential
-    token_method, token_body
-                      the method and body of the request for the access token of `oauth`
-    account           the location of the answer's account; empty if the credentials determine the
-                      account
-    kind … currency   the locations in the answer. `amount` may be left out only if the question
-                      contains the amount
-    occurred_at       the date of an answer that is the event itself, written like the event's own
-                      date
-    dated_as_event    whether the answer gets the date of the event that was asked about
-    environment       the location of the environment, in the words of section [environment]; an
-                      answer of the other environment is refused
-    refund            the amount of a refund or dispute, if it differs from `amount`
-    claims            the meaning of the answer's words; empty if they are the profile's [claims]
-    again             the kinds of answers that are final but may change, so that the provider is
-                      asked once more
-    states_captured, states_refunded, states_charged_back
-                      the locations of sums that the answer states as of its time; a later answer
-                      may state smaller sums
-    zero_if_absent    which of the sums `refunded` and `charged_back` are zero if the answer lacks
-                      them
+    credential  name of the credential in the source's configuration; None without `auth`
+    headers  further headers of every request; {credential:NAME} is replaced by a credential
+    token_method, token_body  method and body of the request for the access token of `oauth`
+    account  location of the answer's account; empty if the credentials determine the account
+    kind … currency  locations in the answer. `amount` may be left out only if the question contains
+    the amount
+    occurred_at  date of an answer that is the event itself, written like the event's own date
+    dated_as_event  whether the answer gets the date of the event that was asked about
+    environment  location of the environment, in the words of section [environment]. An answer of
+                 the other environment is refused
+    refund  amount of a refund or dispute, if it differs from `amount`
+    claims  claims that the answer's words stand for; empty to use the profile's [claims]
+    again  kinds of answers that are final but may change, so that the provider is asked once more
+    states_captured, states_refunded, states_charged_back  locations of sums that the answer states
+                                                           as of its time. A later answer may state
+                                                           smaller sums
+    zero_if_absent  sums of `refunded` and `charged_back` that are zero if the answer lacks them
     """
 
     method: Annotated[str, one_of(("GET", "POST"))] = "GET"
@@ -410,7 +410,8 @@ class FetchBackRule:
 
     @property
     def states(self) -> bool:
-        """Return whether the answers state the position of the payment."""
+        """Return whether the provider's answers state how much of the payment was captured,
+        refunded or charged back."""
         return bool(self.states_captured or self.states_refunded or self.states_charged_back)
 
 
@@ -419,10 +420,10 @@ MARKS = ("official-sdk", "official-doc", "third-party", "general-knowledge")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestsOnRule:
-    """Section [rests_on]: the sources from which the facts in the profile file come.
+    """Section [rests_on]: the sources of information from which the facts in the profile file come.
 
-    mark    kind of these sources
-    source  the sources
+    mark  kind of these sources of information
+    source  the sources of information
     """
 
     mark: Annotated[str, one_of(MARKS)]
@@ -433,9 +434,9 @@ class RestsOnRule:
 class Profile:
     """Description of how one provider signs, names, dates and prices its events.
 
-    code           name of the module in `named/` with the rules that the file cannot express
+    code  name of the module in `named/` that does what the file cannot express
     verifies_only  whether no event of the provider moves money
-    confirm        `fetch_back` if an event counts only after the provider was asked
+    confirm  `fetch_back` if an event counts only after the provider was asked
     """
 
     name: str
@@ -461,7 +462,7 @@ class Profile:
 
     @property
     def particulars(self) -> kit.Particulars:
-        """The particulars in the profile's module of `named/`."""
+        """The functions of the profile's module in `named/`."""
         found = kit.particulars(self.code)
         assert found is not None, "the rule of `code` found it"
         return found

@@ -1,4 +1,4 @@
-"""Sends our own posts, signed as a provider signs its deliveries."""
+"""Sender of our own POST requests, signed as a provider signs its deliveries."""
 
 from collections.abc import Mapping
 
@@ -20,10 +20,12 @@ async def post_signed(
     limit_s: float,
     more: Mapping[str, str] | None = None,
 ) -> Exchange:
-    """Post a JSON document. The result reports network failures, too.
+    """Post a JSON document to a URL, signed. The result also reports network failures, so no error
+    is raised.
 
     event_id  id that is equal at every attempt, so that the receiver recognizes a repeat
-    more      further headers
+    limit_s  maximum seconds to wait for the answer
+    more  further headers
     """
     signed = signer.sign(body, event_id=event_id, now=now)
     return await exchange(

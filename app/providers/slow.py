@@ -1,4 +1,4 @@
-"""Slow payment methods of a profile: which claims are slow, and by when the provider should know
+"""Slow payment methods of a profile: which payments are slow, and by when the provider should know
 the result.
 
 A bank debit takes days, and a voucher is paid when the customer finds the time. The window is
@@ -16,11 +16,11 @@ from reconcile.ledger.events import UNKNOWN_METHOD, ClaimKind
 
 
 class SlowPayment(NamedTuple):
-    """Statements of an event about a slow payment; all None if it is not slow.
+    """What an event states about a slow payment. All values are None if the payment is not slow.
 
-    method          payment method
-    expected_by     when the provider should know the result
-    revocable_days  days in which the customer can revoke the captured payment
+    method  payment method
+    expected_by  time by which the provider should know the result
+    revocable_days  number of days in which the customer can revoke the captured payment
     """
 
     method: str | None = None
@@ -32,7 +32,7 @@ NOT_SLOW: Final = SlowPayment()
 
 
 class SlowMethods:
-    """Section [slow] of one profile, compiled once.
+    """The section [slow] of one profile, compiled once.
 
     zone  offset from UTC for dates that state none
     """

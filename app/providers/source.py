@@ -1,4 +1,5 @@
-"""A source: one provider account that sends to us. Other packages mainly use the class `Source`."""
+"""A source, which is one provider account that sends deliveries to us. Other packages mainly use
+the class `Source`."""
 
 import base64
 import json
@@ -44,7 +45,8 @@ Acknowledge = Callable[[Incoming], ProviderReply]
 
 
 def compile_acknowledgement(profile: Profile) -> Acknowledge | None:
-    """Compile the provider's own acknowledgement; return None if the provider accepts any body."""
+    """Compile the acknowledgement that the provider expects. Return None if the provider accepts
+    any body."""
     rule = profile.acknowledgement
     if rule.body is None and not rule.fields:
         return None
@@ -80,7 +82,7 @@ def _found(find: fields.Find, data: fields.EventData) -> Any:
 
 
 def _data_of(profile: Profile, incoming: Incoming) -> fields.EventData:
-    """Return the data of the whole request. If the body cannot be read, it counts as empty."""
+    """Return the fields of the whole request. If the body cannot be read, it counts as empty."""
     try:
         document = DOCUMENTS[profile.request.body](profile.request, incoming.body)
     except Unreadable:
@@ -98,7 +100,8 @@ ALL_ENDED: Final = Refusal(
 
 
 class ExpiringVerifiers:
-    """Verifiers of a source whose secrets expire, one for each group of secrets valid together.
+    """Verifiers of a source whose secrets expire. There is one verifier for each set of secrets
+    that are valid at a time.
 
     The class has slots, so that no repr shows the secrets.
     """
@@ -117,7 +120,7 @@ class ExpiringVerifiers:
         self._verifiers: dict[tuple[str, ...], NamedVerifier] = {}
 
     def verifier_at(self, now: Instant) -> NamedVerifier | None:
-        """Return a verifier with the secrets valid at `now`; None if there is none."""
+        """Return a verifier with the secrets that are valid at `now`; None if there are none."""
         valid = tuple(s for s in self._secrets if now < self._ends.get(s, now + 1))
         if not valid:
             return None
@@ -132,38 +135,39 @@ UNSHOWN: Final = "(secret)"
 
 
 class Source:
-    """A source's name, profile and secrets (newest first, or by key id), compiled once.
+    """A source's name, profile and secrets, compiled once. Secrets are listed newest first, or
+    named by key id.
 
-    asks                    whether the provider is asked about events before they count
-    answers_with_event      whether the provider's answer is the event itself, which never changes
-    acknowledgement_status  the HTTP status that the provider expects
-    methods                 the HTTP methods of the source's deliveries
-    private_headers         the headers whose value is the secret itself
-    unsigned                whether the provider signs nothing, so that anyone may send events
-    signs_address           whether the signature covers the address, so that `address` is needed
-    private_query           whether the query contains the secret itself
-    address                 the scheme and host under which the provider knows us, which are put
-                            before every `url` that is only a path
-    strict                  whether secrets must be as long as the profile says and have no blanks
-                            around them; False for published examples of secrets
-    phone_key               the key for digests of customers' phone numbers; None to make no digests
-    accounts                the accounts whose events count. The profile must know the member with
-                            the account. If all merchants share the key, an event of another account
-                            is foreign. If the key belongs to one account, such an event belongs to
-                            another shop
-    only                    the locations by which our shop is recognized, each with its values
-    own_orders              whether the source's orders are kept apart: see `fields.order_named`
-    links                   whether an event that names an order links its payment to the order;
-                            otherwise the order is only suggested
-    ends                    the expiry of each secret that was replaced
-    captures                the payment methods that capture by themselves
-    webhook                 the `user:password` pairs that the provider may send in addition to its
-                            signature; without a pair, a payment's unsigned method does not count
-    addresses               the last parts of the paths to which deliveries are sent, newest first,
-                            each with its expiry; empty if the source's name is the last part
+    asks  whether the provider is asked about events before they count
+    answers_with_event  whether the provider's answer is the event itself, which never changes
+    acknowledgement_status  HTTP status that the provider expects
+    methods  HTTP methods of the source's deliveries
+    private_headers  headers whose value is the secret itself
+    unsigned  whether the provider signs nothing, so that anyone may send events
+    signs_address  whether the signature covers the address, so that `address` is needed
+    private_query  whether the query contains the secret itself
+    address  scheme and host under which the provider knows us. They are put before every `url` that
+             is only a path
+    strict  whether secrets must be as long as the profile says and have no blanks around them;
+            False for published examples of secrets
+    phone_key  key for digests of customers' phone numbers; None to make no digests
+    accounts  accounts whose events count. The profile must say where an event names its account. If
+              all merchants share the key, an event of another account is foreign. If the key
+              belongs to one account, such an event belongs to another shop
+    only  locations by which our shop is recognized, each with its values
+    own_orders  whether the source's orders are kept apart from all other orders; see
+                `fields.order_named`
+    links  whether an event that names an order links its payment to the order; otherwise the order
+           is only suggested
+    ends  expiry of each secret that was replaced
+    captures  payment methods that are captured without a further event
+    webhook  `user:password` pairs that the provider may send in addition to its signature. Without
+             a pair, a payment's unsigned method does not count
+    addresses  last parts of the paths to which deliveries are sent, newest first, each with its
+               expiry; empty if the source's name is the last part
 
-    Raises ConfigurationError if there is no secret, or if a secret is blank, malformed or too
-    short.
+    Creating a source raises ConfigurationError if there is no secret, or if a secret is blank,
+    malformed or too short.
     """
 
     def __init__(
@@ -245,17 +249,17 @@ class Source:
 
     @property
     def path(self) -> str:
-        """Path to which the provider must send. It may be a secret."""
+        """Path to which the provider must send deliveries. It may be a secret."""
         return f"/webhooks/{next(iter(self.addresses))}"
 
     @property
     def shown_path(self) -> str:
-        """Path for people, with a secret part masked."""
+        """Path to which the provider must send, for people. A secret part of it is masked."""
         return self.path if self.name in self.addresses else f"/webhooks/{UNSHOWN}"
 
     def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
         """Check a request that arrived at `now`. Return None if it is genuine, otherwise the
-        refusal. Never raises."""
+        refusal. No error is raised."""
         verifier = self._verifier if self._ending is None else self._ending.verifier_at(now)
         return (
             ALL_ENDED if verifier is None else verifier.verify(incoming.at(self._address), now=now)
@@ -263,22 +267,23 @@ class Source:
 
     @property
     def tokens(self) -> list[bytes]:
-        """The allowed values of the private headers."""
+        """Allowed values of the headers that contain a secret."""
         return [*(each.encode("utf-8") for each in self._tokens.listed), *self._vouchers]
 
     @property
     def vouchers(self) -> list[str]:
-        """Values of the header `authorization` that the provider sends, in their stored form."""
+        """Values of the header `authorization` that the provider sends, as they are stored: with
+        digests instead of the secrets."""
         return [left_out(each).decode("ascii") for each in self._vouchers]
 
     def acknowledge(self, incoming: Incoming) -> ProviderReply | None:
-        """Return the provider's own acknowledgement of a stored delivery; None if any 2xx is
-        accepted."""
+        """Return the acknowledgement that the provider expects for a stored delivery. Return None
+        if any answer 2xx is accepted."""
         return None if self._acknowledge is None else self._acknowledge(incoming)
 
     def greet(self, incoming: Incoming) -> ProviderReply | None:
         """Return the answer to a genuine request that asks for an echo before events are delivered.
-        Return None for a delivery. Never raises."""
+        Return None for a delivery. No error is raised."""
         if self._greeting is None:
             return None
         document = _data_of(self.profile, incoming).document
@@ -288,15 +293,15 @@ class Source:
         return ProviderReply(200, ((b"content-type", b"text/plain"),), echo.encode("ascii"))
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:
-        """Read the events of a genuine request. Raises Unreadable.
+        """Return the events in a genuine request. Raise Unreadable if they cannot be read.
 
         digest  SHA-256 of the body, 64 hex digits
         """
         return self._reader.read(self._verifier.payload(incoming), incoming, digest=digest)
 
     def belonging(self, incoming: Incoming) -> Belonging:
-        """Read a genuine request's account, shop and environment, if the profile expects them.
-        Never raises."""
+        """Return the account, the shop and the environment that a genuine request states, if the
+        profile expects them. No error is raised."""
         try:
             payload = self._verifier.payload(incoming)
         except Unreadable:
@@ -305,43 +310,50 @@ class Source:
 
     @property
     def vouches(self) -> bool:
-        """Return True if verification proves that the provider sent a request: it is signed, and
-        needs no confirmation."""
+        """Return True if verification proves that the provider sent a request. The request must be
+        signed, and need no confirmation."""
         return not (self.unsigned or self.profile.unconfirmed)
 
     def orders_named(self, incoming: Incoming, *, digest: str | None = None) -> set[str]:
-        """Return the orders that a request names, even if it is unreadable. Never raises."""
+        """Return the orders that a request names, even if its events cannot be read. No error is
+        raised.
+
+        digest  digest of the single event to read; None to read all events
+        """
         return self._reader.orders_named(self.payload(incoming), incoming, digest=digest)
 
     def payload(self, incoming: Incoming) -> bytes:
-        """Return the body, decrypted or unwrapped; if that fails, return the body as received."""
+        """Return the body of a request, decrypted or unwrapped. If this fails, return the body as
+        it was received."""
         try:
             return self._verifier.payload(incoming)
         except Unreadable:
             return incoming.body
 
     def phones(self, incoming: Incoming) -> list[str]:
-        """Return the customers' phone numbers in a genuine request, as E.164 digits.
-
-        Raises Unreadable.
-        """
+        """Return the customers' phone numbers in a genuine request, as E.164 digits. Raise
+        Unreadable if it cannot be read."""
         return self._reader.phones(self._verifier.payload(incoming), incoming)
 
     def respond_by(self, incoming: Incoming) -> Instant | None:
-        """Return the deadline for answering the dispute in a genuine request; None if it states no
-        deadline. Raises Unreadable."""
+        """Return the deadline for answering the dispute in a genuine request. Return None unless
+        exactly one is stated. Raise Unreadable if it cannot be read."""
         return self._reader.respond_by(self._verifier.payload(incoming), incoming)
 
     def transaction(self, incoming: Incoming, *, digest: str) -> dict[str, str]:
-        """Return what a genuine request's event states about a payment, as
-        `EventReader.transaction` does. Raises Unreadable."""
+        """Return the facts that one event of a genuine request states about its payment. The keys
+        are the facts' names. Raise Unreadable if the body cannot be read.
+
+        digest  digest of the event to read; needed in a body with several events
+        """
         return self._reader.transaction(self._verifier.payload(incoming), incoming, digest=digest)
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """Read the provider's answer to a question. Raises Unreadable.
+        """Return the event that a provider's stored answer states. Raise Unreadable if it cannot be
+        read.
 
-        kept         bytes from `fetched.keep_answer`
-        digest       SHA-256 of `kept`, 64 hex digits
+        kept  stored bytes, as `fetched.keep_answer` returns them
+        digest  SHA-256 of these bytes, 64 hex digits
         environment  environment of this instance; None to read answers of both environments
         """
         if self._answers is None:
@@ -352,8 +364,8 @@ class Source:
         """Return the headers with which the provider would send `body`, signed with the newest
         secret.
 
-        Raises ValueError for an id that cannot occur in a request. Raises ConfigurationError if the
-        signature is in the body or the address; then call `signed`.
+        Raise Unreadable for an id that cannot occur in a request. Raise ConfigurationError if the
+        signature belongs into the body or the address; then call `signed`.
         """
         signed = self.signed(body, event_id=event_id, now=now)
         if signed.body != body or signed.url:
@@ -369,15 +381,15 @@ class Source:
         method: str = "POST",
         url: str = "",
     ) -> Signed:
-        """Build the request that the provider itself would send. Raises the errors of `sign`, and
-        ConfigurationError without a private key."""
+        """Build the request that the provider itself would send. Raise Unreadable for an id that
+        cannot occur in a request, and ConfigurationError if this cannot be signed."""
         checked = fields.event_id(event_id, "event_id")
         return self._verifier.sign(body, event_id=checked, now=now, method=method, url=url)
 
 
 class ProfileReader:
-    """Reader of requests that uses only a profile, and no secrets. Raises ConfigurationError if
-    bodies are wrapped."""
+    """Reader of requests that knows only a profile, and no secrets. Creating it raises
+    ConfigurationError if the profile's bodies are encrypted or wrapped."""
 
     def __init__(
         self,
@@ -407,11 +419,20 @@ class ProfileReader:
         )
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:
-        """Read the events of a request. Raises Unreadable."""
+        """Return the events in a request. Raise Unreadable if they cannot be read.
+
+        digest  SHA-256 of the body, 64 hex digits
+        """
         return self._reader.read(incoming.body, incoming, digest=digest)
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """Read the provider's answer to a question. Raises Unreadable."""
+        """Return the event that a provider's stored answer states. Raise Unreadable if it cannot be
+        read.
+
+        kept  stored bytes, as `fetched.keep_answer` returns them
+        digest  SHA-256 of these bytes, 64 hex digits
+        environment  environment of this instance; None to read answers of both environments
+        """
         if self._answers is None:
             raise Unreadable("the profile does not say how to read the provider's answers")
         return self._answers.read(kept, digest=digest, environment=environment)

@@ -1,8 +1,8 @@
-"""Build the content that a signature covers: a template of literals and references, filled with the
-bytes as received.
+"""The content that a signature covers, built from a template of literal texts and references.
+References are filled with the bytes as received.
 
-`{header:webhook-id}.{ts}.{body}` is Standard Webhooks. REFERENCES has one entry for each kind of
-reference. Leaves out: signing.
+For example, `{header:webhook-id}.{ts}.{body}` is the template of Standard Webhooks. REFERENCES has
+one entry for each kind of reference. Other modules compute the signature.
 """
 
 import base64
@@ -41,7 +41,7 @@ FILTERS: Final[Mapping[str, Filter]] = {
 
 
 def compile_filters(names: tuple[str, ...]) -> tuple[Filter, ...]:
-    """Return the filters with these names. Raises ValueError for an unknown name."""
+    """Return the filters with these names. Raise ValueError for an unknown name."""
     for name in names:
         if name not in FILTERS:
             raise ValueError(f"has an unknown filter; known are {', '.join(FILTERS)}; {ELSE}")
@@ -55,7 +55,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class TemplateReference:
-    """A reference, written `{name:argument?|filter|filter}`.
+    """A reference in a template, written `{name:argument?|filter|filter}`.
 
     optional  whether an absent value counts as empty
     """
@@ -67,13 +67,13 @@ class TemplateReference:
 
     @property
     def text(self) -> str:
-        """Name and argument as written in the profile, such as `json:data.id`."""
+        """Name and argument as they are written in the profile, such as `json:data.id`."""
         return f"{self.name}:{self.argument}" if self.argument else self.name
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateGroup:
-    """Tokens that are left out together if a reference among them is absent."""
+    """Part of a template that is left out as a whole if one of its references is absent."""
 
     tokens: tuple[str | TemplateReference, ...]
 
@@ -82,7 +82,8 @@ Token = str | TemplateReference | TemplateGroup
 
 
 def read_template(text: str) -> tuple[Token, ...]:
-    """Split a template into tokens. Raises ValueError if it is malformed."""
+    """Split a template into literal texts, references and groups. Raise ValueError if it is
+    malformed."""
     tokens: list[Token] = []
     group: list[str | TemplateReference] | None = None
     for match in _TOKEN.finditer(text):
@@ -110,7 +111,7 @@ def read_template(text: str) -> tuple[Token, ...]:
 
 
 def references(tokens: tuple[Token, ...]) -> list[TemplateReference]:
-    """Return every reference in order, including those in groups."""
+    """Return every reference of a template in order, including the references in groups."""
     found: list[TemplateReference] = []
     for token in tokens:
         inner = token.tokens if isinstance(token, TemplateGroup) else (token,)
@@ -124,7 +125,8 @@ Piece = Callable[[Request], bytes | Refusal]
 class Meaning(NamedTuple):
     """Rule for compiling one kind of reference.
 
-    argument  whether it has an argument: `no`, `must` or `may`
+    make  function that compiles the reference from its argument
+    argument  whether the reference has an argument: `no`, `must` or `may`
     """
 
     make: Callable[[str], Piece]
@@ -186,8 +188,8 @@ def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Pi
 
 
 def _fields(order: Callable[[Pairs], Pairs], write: Callable[[Pairs], bytes]) -> Any:
-    """Return a function that compiles references to the whole form. If a reference has the argument
-    `-NAME`, the field NAME is left out."""
+    """Return a function that compiles references to the whole form. A reference with the argument
+    `-NAME` leaves out the field NAME."""
 
     def make(argument: str) -> Piece:
         if argument and not argument.startswith("-"):
@@ -223,18 +225,18 @@ REFERENCES: Final[Mapping[str, Meaning]] = {
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Compiled template. `references` are those inside its braces."""
+    """A compiled template, with the references that it contains."""
 
     pieces: tuple[Piece, ...]
     references: tuple[TemplateReference, ...]
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of the references, without arguments: `body`, `ts`."""
+        """Names of the references without their arguments, such as `body` and `ts`."""
         return frozenset(reference.name for reference in self.references)
 
     def fill(self, request: Request) -> bytes | Refusal:
-        """Build the signed content of a request, or a refusal if a part is missing."""
+        """Return the signed content of a request, or a refusal if a part of it is missing."""
         contents = []
         for piece in self.pieces:
             content = piece(request)
@@ -245,7 +247,7 @@ class Template:
 
 
 def compile_template(text: str) -> Template:
-    """Compile a template. Raises ValueError for an unknown reference or a stray brace."""
+    """Compile a template. Raise ValueError for an unknown reference or a stray brace."""
     tokens = read_template(text)
     pieces = tuple(_piece(token) for token in tokens)
     return Template(pieces=pieces, references=tuple(references(tokens)))
@@ -277,8 +279,8 @@ def _filtered(piece: Piece, transform: Filter) -> Piece:
 
 
 def _vanishing(pieces: tuple[Piece, ...]) -> Piece:
-    """Join pieces to one piece, which is empty if one of its parts is absent. A repeated part is
-    still refused."""
+    """Join pieces to one piece, which is empty if one of them is absent from the request. A
+    repeated part is still refused."""
     group = Template(pieces, ())
 
     def piece(request: Request) -> bytes | Refusal:

@@ -1,10 +1,11 @@
-"""Verify signatures over the bytes as received, in numbered steps. Also sign requests.
+"""Verification of signatures over the bytes as received, in numbered steps, and signing of
+requests.
 
 The profile is compiled once, before the first request. The body is parsed only if the profile signs
-its members. The parser is strict: an invalid body has no members.
+members of it. The parser is strict: an invalid body has no members.
 
 Signing builds the provider's own request, with the newest key. A covered header or query field gets
-the event's id as its value. Leaves out: the cryptography (`schemes`).
+the event's id as its value. The cryptography is in `schemes`.
 """
 
 from collections.abc import Iterator
@@ -92,13 +93,13 @@ class Verifier(kit.NamedVerifier):
         )
 
     def request(self, incoming: Incoming) -> Request:
-        """Return the parts of the request that a signature may cover."""
+        """Return the parts of a received request that a signature may cover."""
         headers, body, method, url = incoming[:4]
         return Request(headers, body, method=method, url=url)
 
     def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
-        """Check a request. Return None if it is genuine and recent, otherwise the refusal. Never
-        raises."""
+        """Check a received request. Return None if it is genuine and recent, otherwise the refusal.
+        No error is raised."""
         request = self.request(incoming)
         if self._items is None:
             return self._verify_one(request, now)
@@ -138,7 +139,7 @@ class Verifier(kit.NamedVerifier):
 
     def _compare(self, request: Request, values: list[bytes], template: Template) -> Refusal | None:
         """Compare every key with every signature. A signature that does not match does not end the
-        comparison, because another one may match."""
+        comparison, because another signature may match."""
         content = b"" if self._needs_secret else template.fill(request)
         if isinstance(content, Refusal):
             return content
@@ -194,7 +195,8 @@ def _mismatch_sentence(rule: SignatureRule, keys: int) -> str:
 
 
 class Draft:
-    """Headers, body and address, with values put at places that a profile names."""
+    """A request that is being built: headers, body and address. Values can be put at places that a
+    profile names."""
 
     def __init__(self, body: bytes, *, method: str, url: str) -> None:
         self.headers: list[tuple[str, str]] = []
@@ -203,7 +205,8 @@ class Draft:
         self.url = url
 
     def put(self, place: str, value: bytes) -> None:
-        """Put or replace a value at a place. Raises ConfigurationError if it cannot be there."""
+        """Put a value at a place, and replace an earlier value. Raise ConfigurationError if no
+        value can be there."""
         kind, _, name = place.partition(":")
         if kind == "header":
             name = name.partition(",")[0]
@@ -219,15 +222,15 @@ class Draft:
             self.body = paths.compact(document).encode("utf-8")
 
     def document(self) -> Any:
-        """Parse the body with numbers as written. Raises ConfigurationError if the body is not
-        JSON."""
+        """Return the body's JSON, with numbers as they were written. Raise ConfigurationError if
+        the body is not JSON."""
         try:
             return parse_written(self.body)
         except Unreadable as error:
             raise ConfigurationError([f"this cannot be signed: {error}"]) from None
 
     def request(self) -> Request:
-        """Return the parts of the draft that a signature may cover."""
+        """Return the parts of the built request that a signature may cover."""
         headers = [(name.encode(), value.encode("latin-1")) for name, value in self.headers]
         return Request(headers, self.body, method=self.method, url=self.url)
 
@@ -242,7 +245,8 @@ def _with_field(pairs: bytes, name: str, value: bytes) -> bytes:
 
 
 def insert(document: Any, path: paths.JsonPath, value: bytes) -> None:
-    """Put a text at a path of names, and create missing objects on the way."""
+    """Put a text at a path of names in a JSON document, and create missing objects on the way.
+    Raise ConfigurationError if there is no place for it."""
     *parents, last = path
     for step in parents:
         document = document.setdefault(step, {}) if type(document) is dict else None
@@ -252,13 +256,13 @@ def insert(document: Any, path: paths.JsonPath, value: bytes) -> None:
 
 
 class Declared(Verifier):
-    """Scheme that the profile file describes in full, for verifying and signing."""
+    """Signature scheme that the profile file describes completely, for verifying and signing."""
 
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a signed request. Raises ConfigurationError if the profile or the body cannot be
-        signed."""
+        """Build a signed request from the body. Raise ConfigurationError if the profile or the body
+        does not allow this."""
         draft, also = Draft(body, method=method, url=url), self._profile.signature.also
         for place in self._made_up():
             if not paths.compile_place(place).values(draft.request()):
@@ -340,8 +344,8 @@ def signs_address(profile: Profile) -> bool:
 def compile_verifier(
     source: str, profile: Profile, secrets: kit.Secrets, *, strict: bool
 ) -> kit.NamedVerifier:
-    """Compile the verifier that the profile's mac names. Raises ConfigurationError with every
-    problem."""
+    """Compile the verifier that the profile's `mac` names. Raise one ConfigurationError that lists
+    every problem."""
     mac = profile.signature.mac
     if mac == UNSIGNED:
         return Unsigned()

@@ -1,4 +1,5 @@
-"""Receiving of deliveries: guard, endpoint, verification, inbox, reader, and the delivery log."""
+"""The receiving of deliveries: guard, endpoint, verification, inbox, the inbox's reader process,
+and the delivery log."""
 
 __all__ = (
     "append_store",

@@ -1,18 +1,20 @@
-"""Append a batch of arrivals in one transaction: verdicts, rows, links and due marks.
+"""Storing a batch of arrived deliveries in one transaction, with verdicts, links to orders, and
+orders due for a fold.
 
 Each step reads or writes for the whole batch at once:
 
-1. load known event ids and links
+1. load the known event ids and links
 2. decide the verdict on each arrival
 3. find the order of each new event
 4. write all rows
-5. set orders due for folding
+5. mark the orders as due for a fold
 
-Only one process at a time can append, because it holds the lock LINKING until its commit. On
+Only one process at a time can store a batch, because it holds the lock LINKING until its commit. On
 PostgreSQL, the deliveries are written before the lock is taken, with assumed results of steps 1 and
-2. If another process has appended one of the events meanwhile, the deliveries are written again.
+2. If another process has stored one of the events in the meantime, the deliveries are written
+again.
 
-Leaves out: reading the requests.
+The requests have been read before, in other modules.
 """
 
 from collections import Counter
@@ -50,7 +52,7 @@ ACCEPTED: Final[tuple[StoredVerdict, ...]] = get_args(StoredVerdict)
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Body of a request that brought several events, and its SHA-256."""
+    """Body of a request that brought several events, with the body's SHA-256."""
 
     digest: str
     body: bytes
@@ -59,16 +61,17 @@ class Envelope:
 class Arrival(NamedTuple):
     """One verified delivery that is to be stored.
 
-    headers      the headers without credentials, as `name: value` lines in Latin-1
-    event        the event in the body; None if the body could not be read
-    problem      a sentence on why the body could not be read
-    whole        the whole body, if the request had several events and `body` is one of them
+    headers  headers without credentials, as lines `name: value` in Latin-1
+    event  event in the body; None if the body could not be read
+    problem  sentence that says why the body could not be read; None if it could
+    whole  the whole body, if the request had several events and `body` is one of them
     asked_about  whether the provider is asked about an unconfirmed event
-    customer     the keyed digests by which the event's customer is found, as in `Reading`
-    values       the values in an unreadable body, any of which may name an order; empty if anyone
-                 could have sent it
-    peer         the kind of the sender's address, only for the log; empty if unknown
-    lane         the sender's lane for questions to the provider (see `lane_of`)
+    customer  keyed digests by which the event's customer is found, as in `Reading`
+    values  values in an unreadable body, any of which may name an order; empty if anyone could have
+            sent the body
+    peer  kind of the sender's address, only for the log; empty if unknown
+    lane  number of the group to which the sender's network belongs. Questions to the provider are
+          shared out fairly between these groups
     """
 
     delivery_id: str
@@ -90,18 +93,20 @@ class Arrival(NamedTuple):
 NewEvent = tuple[Event, tuple[Any, ...]]
 
 Bodies = dict[str, tuple[str | None, str | None]]
-"""Known bodies of one event id, by digest. Each has two orders: the order under which the body is
-stored, and the order that it names."""
+"""Known bodies of one event id. The keys are the bodies' digests. Each value has the order under
+which the body is stored, and the order that the body names."""
 
 
 @dataclass(slots=True)
 class KnownEvents:
-    """Known bodies of each event id: stored bodies, and bodies appended in this transaction."""
+    """Known bodies of each event id: bodies that are stored, and bodies of the present
+    transaction."""
 
     bodies: dict[tuple[str, str], Bodies] = field(default_factory=dict)
 
     def load(self, connection: PlainConnection, events: Sequence[Event]) -> bool:
-        """Load the stored bodies with the ids of these events. Return whether there are any."""
+        """Load the stored bodies that have the ids of these events. Return whether there are
+        any."""
         rows = select_rows(
             connection,
             sql="SELECT event_id, source, digest, order_key, order_ref FROM events "
@@ -113,7 +118,7 @@ class KnownEvents:
         return bool(rows)
 
     def judge(self, event: Event, linking: Linking) -> StoredVerdict:
-        """Return the verdict on an arrival of an event. Add the event to the known events."""
+        """Return the verdict on an arrived event, and add it to the known events."""
         key = (event.source, event.event_id)
         bodies = self.bodies.get(key)
         if bodies is None:
@@ -126,18 +131,18 @@ class KnownEvents:
         return "duplicate_with_different_body"
 
     def order_of(self, event: Event) -> str | None:
-        """Return the order under which an earlier body with this event id is stored."""
+        """Return the order under which an earlier body with this event id is stored, or None."""
         bodies = self.bodies.get((event.source, event.event_id), {})
         return next((key for key, _ in bodies.values() if key is not None), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """Arrivals with their verdicts, and the rows to write for them.
+    """Arrived deliveries with their verdicts, and the rows to write for them.
 
-    fresh   the events that were not known before
-    pruned  the ids of redeliveries whose first delivery has no body any more, because it was pruned
-            or erased
+    fresh  events that were not known before
+    pruned  ids of redeliveries whose first delivery has no body any more, because it was pruned or
+            erased
     """
 
     arrivals: Sequence[Arrival]
@@ -149,8 +154,11 @@ class Judged:
 
 
 class Ready(NamedTuple):
-    """Content of one inbox row or suspect. The content is appended before the row is deleted. `row`
-    is None if the content comes from neither."""
+    """What was read from one row of the inbox. It is stored before the row is deleted.
+
+    row  row of the inbox; a Suspect for a record that is read alone after failed readings; None if
+         the content comes from neither
+    """
 
     row: Unread | Suspect | None
     arrivals: Sequence[Arrival]
@@ -158,8 +166,8 @@ class Ready(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """Arrivals that were not stored before, their verdicts, and the links that the commit will
-    store."""
+    """Deliveries that were not stored before, their verdicts, and the links to orders that the
+    commit will store."""
 
     arrivals: Sequence[Arrival]
     verdicts: list[StoredVerdict]
@@ -169,7 +177,7 @@ class Appended(NamedTuple):
 def append_ready(
     connection: PlainConnection, ready: Sequence[Ready], *, memory: LinkMemory, ring: RejectionRing
 ) -> Appended:
-    """Append the content of inbox rows, and delete the rows."""
+    """Store what was read from rows of the inbox, and delete these rows."""
     if connection.spread or any(each.rejections or isinstance(each.row, Suspect) for each in ready):
         take_lock(connection, LINKING)  # before any rows that others lock while they hold it
     if any(each.rejections for each in ready):
@@ -204,8 +212,8 @@ def append_ready(
 def append_ahead(
     connection: PlainConnection, ready: Sequence[Ready], *, memory: LinkMemory
 ) -> Links:
-    """Store the content of inbox rows as deliveries before the rows are deleted. `append_ready`
-    later deletes the rows and writes all due marks.
+    """Store what was read from rows of the inbox as deliveries, before the rows are deleted.
+    `append_ready` later deletes the rows, and marks orders as due for a fold.
 
     This is for databases that store deliveries on several nodes. In such a database, the
     coordinator sees a commit earlier than the nodes do.
@@ -216,9 +224,9 @@ def append_ahead(
 
 
 def _mark_ahead(connection: PlainConnection, arrivals: Sequence[Arrival]) -> Appended:
-    """Set orders due and write seal marks for deliveries that are stored already. The process that
-    stored them may have ended before it did so. Raises StoreUnavailable if some of the deliveries
-    are not visible yet."""
+    """Mark orders as due for a fold, and deliveries as unsealed, if the deliveries are stored
+    already. The process that stored them may have ended before it did this. Raise StoreUnavailable
+    if some deliveries are not visible yet."""
     settle(connection)
     given = [each.delivery_id for each in arrivals]
     found: dict[str, StoredVerdict] = dict(select_rows(connection, sql=_VERDICTS, values=given))
@@ -255,8 +263,8 @@ Came = TypeVar("Came", Arrival, Rejection)
 
 
 def _unknown(connection: PlainConnection, came: Sequence[Came]) -> list[Came]:
-    """Return the arrivals whose ids are not stored yet, each id once. After a restore, or when a
-    rejected delivery is verified again, an arrival may already be stored. It is then no
+    """Return the arrivals whose ids are not stored yet, each id once. An arrival may be stored
+    already after a restore, or if a rejected delivery is verified again. It does not count as a
     redelivery."""
     if not came:
         return []
@@ -282,7 +290,7 @@ _MORE_ARRIVALS: Final = (
 def count_arrivals(
     connection: PlainConnection, arrivals: Sequence[Arrival], rejections: Sequence[Rejection]
 ) -> None:
-    """Count arrivals by minute and source, and delete old counts. Unknown sources are counted
+    """Count arrivals for each minute and source, and delete old counts. Unknown sources are counted
     together, because anybody can choose their names."""
     taken = Counter((each.received_at // MINUTE, each.source) for each in arrivals)
     refused = Counter[tuple[int, str]]()
@@ -302,8 +310,8 @@ def count_arrivals(
 
 
 def accepted_of(appended: Appended) -> list[Accepted]:
-    """Return the latest accepted and the latest readable arrival of each source, for
-    `note_sources`."""
+    """Return for each source when the latest delivery and the latest readable delivery were
+    accepted. `note_sources` takes this result."""
     latest: dict[tuple[str, bool], Instant] = {}
     for arrival, verdict in zip(appended.arrivals, appended.verdicts, strict=True):
         key = arrival.source, verdict != "unreadable"
@@ -316,7 +324,7 @@ READ: Final = "read "
 shop duplicate`."""
 
 READ_END: Final = "read!"
-"""Upper end of the range of names that begin with READ. In this range, `!` is the character after
+"""Upper end of the range of names that begin with `read `. The character `!` comes directly after
 the blank."""
 
 
@@ -324,7 +332,8 @@ def count_read(connection: PlainConnection, appended: Appended) -> None:
     """Count the deliveries that were read. Call this last in a transaction, because it locks the
     counters' rows until the commit.
 
-    On SQLite, also reset the counter STARTS, because this reader has now appended something.
+    On SQLite, also reset the counter of reader starts, because this reader has now stored
+    something.
     """
     counted = Counter(
         f"{READ}{arrival.source} {verdict}"
@@ -342,12 +351,12 @@ def count_read(connection: PlainConnection, appended: Appended) -> None:
 
 
 STARTS: Final = "reader starts"
-"""Counter of readers that were started since a reader last appended something. It is only used on
-SQLite."""
+"""Name of the counter of readers that were started since a reader last stored something. It is only
+used on SQLite."""
 
 
 def read_counts(connection: PlainConnection) -> dict[tuple[str, str], int]:
-    """Return how many deliveries were read, by source and verdict."""
+    """Return how many deliveries were read. The keys are source and verdict."""
     rows = connection.ask(
         "SELECT name, value FROM counters WHERE name >= ? AND name < ?", (READ, READ_END)
     )
@@ -361,7 +370,8 @@ def read_counts(connection: PlainConnection) -> dict[tuple[str, str], int]:
 def append(
     connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory
 ) -> Appended:
-    """Write the arrivals in the caller's transaction. The caller must then cache the links."""
+    """Store the arrivals in the caller's transaction. After the commit, the caller must cache the
+    links that are returned."""
     mark_unsealed(connection, DELIVERY, [arrival.delivery_id for arrival in arrivals])
     judged = _stored(connection, arrivals, memory)
     named = _keep_unread(connection, arrivals)
@@ -371,7 +381,8 @@ def append(
 
 
 def _stored(connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory) -> Judged:
-    """Decide verdicts and store the arrivals. The caller must write seal marks and due marks."""
+    """Decide the verdicts and store the arrivals. The caller must mark deliveries as unsealed, and
+    orders as due for a fold."""
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
     linking, known = Linking(memory), KnownEvents()
     guessed, any_known = None, False
@@ -427,7 +438,7 @@ def judge_all(
 ) -> tuple[list[StoredVerdict], list[NewEvent]]:
     """Return the verdict on each event, and the events that were new.
 
-    came  event, delivery id and time of each arrival
+    came  event, delivery id and time of each arrival; the event is None if the body was unreadable
     """
     verdicts: list[StoredVerdict] = []
     fresh: list[NewEvent] = []
@@ -470,7 +481,7 @@ def _keep_unread(connection: PlainConnection, arrivals: Sequence[Arrival]) -> se
 async def keep_arrivals(
     connection: AsyncConnection, arrivals: Sequence[Arrival]
 ) -> list[StoredVerdict]:
-    """Write arrivals in the caller's transaction. Return their verdicts."""
+    """Store arrivals in the caller's transaction. Return their verdicts."""
     return (await run(connection, append, arrivals, LinkMemory())).verdicts
 
 
@@ -503,7 +514,7 @@ _LEFT_AS_IT_IS = "ON CONFLICT (digest) DO NOTHING"
 
 def _keep_whole(connection: PlainConnection, arrivals: Sequence[Arrival]) -> None:
     """Store each body that contains several events, once. A body that was deleted is stored again
-    only if one of its events can be read now. A redelivery therefore does not restore an unreadable
+    only if one of its events can be read now, so that a redelivery does not restore an unreadable
     body."""
     bodies = {a.whole.digest: a.whole.body for a in arrivals if a.whole is not None}
     read = {a.whole.digest for a in arrivals if a.whole is not None and a.event is not None}
@@ -578,7 +589,7 @@ def _delivery_row(arrival: Arrival, verdict: StoredVerdict, *, pruned: bool) -> 
 
 
 def write_index(connection: PlainConnection, linking: Linking, fresh: Sequence[NewEvent]) -> None:
-    """Write new events, their links to orders, and changes of links to the index."""
+    """Store new events, their links to orders, and changes of earlier links."""
     if fresh:
         orders = linking.orders
         insert_rows(
@@ -591,10 +602,11 @@ def write_index(connection: PlainConnection, linking: Linking, fresh: Sequence[N
 
 
 def mark_due(connection: PlainConnection, due: dict[str, Instant]) -> None:
-    """Set orders due because of new evidence. A running fold does not clear these marks.
+    """Mark orders as due for a fold because of new evidence. A fold that is running does not clear
+    these marks.
 
-    An order that is already due keeps its earlier time. Orders are always marked in the order of
-    their keys, here and in publishing, so that two transactions cannot deadlock.
+    An order that is already due keeps its earlier time. Here and in publishing, orders are marked
+    in the sequence of their keys, so that two transactions cannot deadlock.
     """
     if due:
         insert_rows(
