@@ -1,10 +1,9 @@
-"""Wait until accepted deliveries are read. Also find the age of the oldest unread delivery.
+"""Functions that wait until accepted deliveries are read, and that find the age of the oldest
+unread delivery.
 
 A delivery counts as unread if it was accepted before the question and is still unread two seconds
-later. So a question about one order waits up to two seconds. Lists and pages do not wait. Actions
-that cannot be undone are refused while deliveries are unread.
-
-Leaves out: reading.
+later. A question about one order therefore waits up to two seconds. Lists and pages do not wait.
+Actions that cannot be undone are refused while deliveries are unread.
 """
 
 import asyncio
@@ -15,8 +14,8 @@ from app.core.errors import NotAllRead
 from reconcile.instants import MILLISECOND, SECOND, Duration, Instant, format_duration
 
 READ_WITHIN_S: Final = 2.0
-"""Maximum seconds for which a question waits until accepted deliveries are read. A delivery that is
-still unread after this time makes an answer incomplete."""
+"""Maximum seconds for which a question waits until accepted deliveries are read. If a delivery is
+still unread after this time, the answer is incomplete."""
 
 SOON_S: Final = 0.1
 """Maximum seconds for which a call that stores a fact waits until deliveries are read. It must not
@@ -24,29 +23,30 @@ wait until the end of a burst."""
 
 FAR_BEHIND: Final = 200 * MILLISECOND
 """Maximum age of the oldest unread delivery for which a `short` call still waits. If the delivery
-is older, the reader will not catch up within SOON_S."""
+is older, the reader process will not catch up soon enough."""
 
 COPY_LATE: Final[Duration] = 10 * SECOND
 """Age of a standby's newest commit from which data counts as missing. It is two heartbeats, so the
-primary has certainly made a commit in the meantime."""
+primary has certainly committed something in the meantime."""
 
 _PAUSE_S: Final = 0.02
 
 _COPY_PAUSE_S: Final = 0.1
 
 Patience = Literal["long", "short", "none"]
-"""Maximum wait of a question. It is READ_WITHIN_S for `long`, SOON_S for `short`, and nothing for
-`none`. With `none`, a delivery counts as unread only when it is older than READ_WITHIN_S."""
+"""How long a question waits for unread deliveries: `long` up to two seconds, `short` up to a tenth
+of a second, `none` not at all. With `none`, a delivery counts as unread only once it is older than
+two seconds."""
 
 
 async def behind_s(
     context: AppContext, *, as_of: Instant | None = None, patience: Patience = "long"
 ) -> int:
-    """Return the age of the oldest unread delivery in seconds, at least 1; 0 if all are read.
+    """Return the age in seconds of the oldest unread delivery, at least 1; 0 if all are read.
 
-    A standby that lags behind its primary returns the age of its newest data instead.
+    On a standby that lags behind its primary, return the age of the standby's newest data instead.
 
-    as_of  instant of the question; None for now. Later arrivals are ignored
+    as_of  time of the question; None for now. Later arrivals are ignored
     """
     loop = asyncio.get_running_loop()
     ends = loop.time() + (READ_WITHIN_S if patience == "long" else SOON_S)
@@ -76,8 +76,8 @@ async def behind_s(
 
 
 async def _copy_behind_s(context: AppContext, asked: Instant) -> int:
-    """Wait until a standby has all data up to `asked`, and return 0. After COPY_LATE, return the
-    age of its newest data in seconds."""
+    """Wait until a standby has all data up to the time `asked`, and return 0. If this takes too
+    long, return the age in seconds of the standby's newest data."""
     ends = asyncio.get_running_loop().time() + COPY_LATE / SECOND
     while context.database.shared:
         copied = (await context.inbox.backlog()).copied_up_to
@@ -91,9 +91,9 @@ async def _copy_behind_s(context: AppContext, asked: Instant) -> int:
 
 async def must_have_read(context: AppContext, *, as_of: Instant | None = None) -> None:
     """Raise NotAllRead if a delivery that arrived up to `as_of` is unread. On a standby, first wait
-    for all data up to then.
+    for all data up to this time.
 
-    as_of  last instant; None for now
+    as_of  time of the question; None for now
     """
     asked = context.clock.now() if as_of is None else as_of
     behind = await _copy_behind_s(context, asked) or await behind_s(context, as_of=as_of)
@@ -107,12 +107,18 @@ async def must_have_read(context: AppContext, *, as_of: Instant | None = None) -
 
 
 def spoken_age(behind: int) -> str:
-    """Return an age in seconds as text for people."""
+    """Return an age as text for people.
+
+    behind  age in seconds
+    """
     return format_duration(behind * SECOND)
 
 
 def unread_notice(behind: int) -> str:
-    """Return the sentence that warns that an answer may lack unread deliveries."""
+    """Return the sentence which warns that an answer may lack unread deliveries.
+
+    behind  age in seconds of the oldest unread delivery
+    """
     return (
         f"Deliveries up to {spoken_age(behind)} old may not have been read yet: this answer may "
         "lack them, and missing orders may have arrived. Try again later."

@@ -1,18 +1,18 @@
-"""Claims on inbox rows, so that no two readers read the same row.
+"""Claims on inbox rows, so that no two reader processes read the same row.
 
     look   find rows and suspects that are free        in a snapshot
     claim  mark them in a transaction of its own       then read them, outside of any transaction
     ...    append deletes the rows still claimed       inbox_store.take_out
     back   release what was not read, at a normal end
 
-A claim is a mark in the row. An append deletes only rows with the mark of its own reader. So if a
-claim expires, its reader has worked in vain, but nothing is appended twice. For other readers, a
-claim expires when they have seen it unchanged for CLAIM_S. It expires at once if its process has
-ended on this machine. A reader that could not look for some time starts to count again, because the
-other readers may have been stopped, too. Claims depend neither on the time of day nor on
-connections.
+A suspect is a record that is read alone after failed readings. A claim is a mark in the row.
+Storing deletes only rows with the mark of the reader that stores. If a claim has expired, its
+reader has worked in vain, but nothing is stored twice.
 
-Leaves out: reading and appending.
+For other readers, a claim expires when they have seen it unchanged for 45 seconds. It expires at
+once if its process has ended on this machine. A reader that could not look for some time starts to
+count again, because the other readers may have been stopped, too. Claims depend neither on the time
+of day nor on connections.
 """
 
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ from app.database.statements import PlainConnection, statement
 from app.receiving.inbox_store import SUSPECT_COLUMNS, Suspect, Unread, items_of, suspect_of
 
 CLAIM_S: Final = 45.0
-"""Seconds after which a claim expires. It is three times the longest append on a busy machine, so
-that no claim expires while its reader is appending. Such an append takes up to 15 s: 10 s to wait
-for other transactions, and 5 s for itself."""
+"""Seconds after which a claim expires. This is three times the longest time for storing on a busy
+machine, so that no claim expires in the meantime. Storing takes up to 15 s: 10 s to wait for other
+transactions, and 5 s for itself."""
 
 LOOKS_S: Final = 3.0
-"""Longest time in seconds between two looks of a reader at the claims. After a longer time, the
+"""Maximum seconds between two times that a reader looks at the claims. After a longer time, the
 reader measures the age of all claims from the beginning."""
 
 MOST_SEEN: Final = 1_000
@@ -47,7 +47,8 @@ HEADS: Final = 512
 
 
 class Head(NamedTuple):
-    """An inbox row or suspect as listed. `taken_by` is empty if no reader has claimed the row."""
+    """An inbox row, or a record that is read alone, as it is listed for claiming. `taken_by` is
+    empty if no reader has claimed it."""
 
     seq: int
     records: int
@@ -56,7 +57,8 @@ class Head(NamedTuple):
 
 
 class Claimant:
-    """Reader that claims inbox rows. Remembers which claims of other readers it has seen."""
+    """Reader process that claims inbox rows. It remembers which claims of other readers it has
+    seen."""
 
     def __init__(self, *, alone: bool = False) -> None:
         """Start without claims.
@@ -80,13 +82,13 @@ class Claimant:
         return f"{self._name}{self._claims}"
 
     def ran_out(self, head: Head) -> bool:
-        """Return whether another reader let its claim on this row or suspect expire. Pass only
-        heads from `free`."""
+        """Return whether another reader has let its claim on this row or suspect expire. Pass only
+        heads that `free` has returned."""
         return bool(head.taken_by) and not head.taken_by.startswith(self._name)
 
     def free(self, heads: Sequence[Head]) -> list[Head]:
-        """Return the heads that may be claimed: heads without a claim, with a claim of this reader,
-        or with an expired claim."""
+        """Return the rows or suspects that may be claimed. They have no claim, a claim of this
+        reader, or an expired claim."""
         now = monotonic()
         if now - self._looked_at > LOOKS_S:
             self._seen.clear()
@@ -107,7 +109,8 @@ class Claimant:
 
 
 def heads_of_rows(connection: PlainConnection, *, after: int = 0) -> list[Head]:
-    """Return heads of the inbox table's rows with a number above `after`, oldest first."""
+    """Return the inbox rows whose number is above `after`, oldest first, as they are listed for
+    claiming."""
     return [Head(*row) for row in connection.ask(_ROWS, (after, HEADS))]
 
 
@@ -129,10 +132,11 @@ _SUSPECTS: Final = (
 def claim_rows(
     connection: PlainConnection, claimant: Claimant, *, limit: int, most_bytes: int
 ) -> list[Unread]:
-    """Claim the oldest free rows on PostgreSQL, without waiting for another reader's claim.
+    """Claim the oldest free rows on PostgreSQL, without waiting for another reader's claim, and
+    return them.
 
-    The first free row is always claimed. Further rows are claimed up to `limit` records and
-    `most_bytes` in total.
+    The first free row is always claimed. Further rows are claimed until the total reaches `limit`
+    records or `most_bytes`.
     """
     mark, after = claimant.next_mark(), 0
     while heads := heads_of_rows(connection, after=after):
@@ -165,12 +169,13 @@ UPDATE inbox SET taken_by=?, tries=inbox.tries + free.ran_out FROM (
 ) AS free WHERE inbox.seq = free.seq
 RETURNING inbox.seq, inbox.count, inbox.received_at, inbox.records, inbox.tries
 """
-"""SQL that claims listed rows. It skips rows that have changed since they were listed, and rows
-that are locked."""
+"""SQL statement that claims listed rows. It skips rows that have changed since they were listed,
+and rows that are locked."""
 
 
 def claim_suspect(connection: PlainConnection, claimant: Claimant, head: Head) -> Suspect | None:
-    """Claim a free suspect. Return None if another reader was faster."""
+    """Claim a free record that is to be read alone, and return it. Return None if another reader
+    was faster."""
     rows = connection.ask(
         _CLAIM_SUSPECT,
         (claimant.next_mark(), int(claimant.ran_out(head)), head.seq, head.taken_by),
@@ -198,7 +203,7 @@ _GIVE_BACK: Final = (
 
 
 def failed_alone(connection: PlainConnection, one: Suspect) -> None:
-    """Count one more failed reading of a suspect, and release the suspect."""
+    """Count one more failed reading of a record that is read alone, and release the record."""
     connection.ask(
         "UPDATE suspects SET tries=tries + 1, taken_by=NULL WHERE seq=? AND taken_by=?",
         (one.seq, one.taken_by),

@@ -1,9 +1,9 @@
-"""Asks providers about events that no signature covers, and stores their answers.
+"""Task that asks providers about events that no signature covers, and stores the answers.
 
     due confirmation ──ask──▶ answer ──store as a delivery──▶ event, `fetched` ──▶ settled or later
 
-Leaves out: the meaning of an answer, which is folded like any other delivery. Until there is an
-answer, the ledger stays `pending`, and states why.
+The meaning of an answer is decided later, when it is folded like any other delivery. Until there is
+an answer, the order's ledger stays `pending`, and states why.
 """
 
 import asyncio
@@ -32,7 +32,8 @@ from reconcile.ledger.outcome_attempts import LONGEST_WINDOW
 from reconcile.ledger.positions import REPEATED_AFTER
 
 AT_ONCE: Final = 8
-"""Maximum concurrent questions to one provider. Every provider's rate limit allows this."""
+"""Maximum number of questions to one provider at a time. Every provider's rate limit allows
+this."""
 
 MAX_WAITING: Final = 10_000
 """Maximum number of a source's events that wait for a further question. If there are more, the
@@ -40,20 +41,21 @@ events that were asked about most often are given up. The receiver limits the nu
 were never asked about."""
 
 LEASE: Final[Duration] = 2 * MINUTE
-"""Time for which a process reserves the confirmations that it has taken. Asking takes at most 20
-seconds."""
+"""Time for which a process reserves the events that it has taken for a question. Asking takes at
+most 20 seconds."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = HOUR
-"""Maximum pause between two questions about one event. The pause doubles until it reaches this."""
+"""Maximum pause between two questions about one event. The pause doubles until it reaches this
+length."""
 
 ASK_FOR: Final[Duration] = LONGEST_WINDOW + 5 * DAY
-"""Time for which a provider is asked about an event. The slowest payment method reaches its final
-state earlier."""
+"""Time for which a provider is asked about an event. Payments by the slowest method reach their
+final state earlier."""
 
 ASK_AGAIN: Final[tuple[Duration, ...]] = (10 * SECOND, MINUTE, 10 * MINUTE, HOUR)
 """Pauses before the provider is asked the same question again. An unchanged answer may come from an
-outdated copy at the provider, and a changed answer must be confirmed by a second one."""
+outdated copy at the provider. A changed answer must be confirmed by a second answer."""
 
 SURE_NOT_FOUND: Final = 5
 """Number of `not found` answers after which they are believed. Some providers know an event only
@@ -62,10 +64,11 @@ after some time."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmer:
-    """Sources and clients with which providers are asked.
+    """The sources, and the clients that ask their providers.
 
-    sources  the sources by name
-    askers   client of each source whose provider is asked, by the source's name
+    sources  sources. The keys are the sources' names
+    askers  clients of the sources whose providers are asked. The keys are the sources' names
+    unanswered  counter of missing answers, so that each is not logged
     """
 
     context: AppContext
@@ -75,7 +78,8 @@ class Confirmer:
 
 
 async def confirm_due(confirmer: Confirmer, source: str) -> int:
-    """Ask about up to AT_ONCE due events of one source. Return how many events were due."""
+    """Ask the provider about the due events of one source, at most eight at a time. Return how many
+    events were due."""
     context = confirmer.context
     now = context.clock.now()
     asking = confirmation_store.Asking(source=source, now=now, lease=LEASE, longest=DAY)
@@ -137,10 +141,11 @@ async def _confirm(confirmer: Confirmer, due: confirmation_store.Confirmation) -
 
 
 def ask_again_after(answer: Event, known: Sequence[Event], *, tries: int) -> Duration | None:
-    """Return the pause before the provider is asked about the payment's position again; None if the
-    answer is final.
+    """Return the pause before the provider is asked again what happened to the payment's money;
+    None if the answer is final.
 
-    known  the payment's latest stored positions, newest first
+    known  latest stored answers about the payment, newest first
+    tries  number of earlier questions
     """
     repeats = bool(known) and known[0].key != answer.key
     changed = len(known) > 1 and known[0].states != known[1].states  # and not repeated yet
@@ -219,12 +224,12 @@ async def _store(
 
 
 def says_nothing_new(answer: Event, known: Sequence[Event]) -> bool:
-    """Return whether an answer only repeats the latest position.
+    """Return whether an answer only repeats the latest stored answer about the payment.
 
     A repetition some time after a change counts as new, because it may confirm that money was taken
     back.
 
-    known  the payment's latest stored positions, newest first
+    known  latest stored answers about the payment, newest first
     """
     if not known or _position_of(answer) != _position_of(known[0]):
         return False
@@ -255,9 +260,9 @@ def _read(
 async def _later(
     context: AppContext, due: confirmation_store.Confirmation, asked: Duration, *, answered: bool
 ) -> None:
-    """Postpone the next question about an event. The pause doubles each time, or it is the pause
-    that the provider `asked` for if that is longer. It is at most LONGEST_PAUSE. After ASK_FOR
-    without a final answer, give the event up."""
+    """Postpone the next question about an event. The pause doubles each time, up to an hour. A
+    longer pause that the provider `asked` for counts instead. If there is no final answer for too
+    long, the event is given up."""
     now = context.clock.now()
     if now - due.asked_since > ASK_FOR:
         await _give_up(context, due, f"the provider gave no final answer in {ASK_FOR // DAY} days")
@@ -277,20 +282,20 @@ async def _give_up(context: AppContext, due: confirmation_store.Confirmation, wh
 
 MOST_ASKED_BEFORE: Final = 200
 """Maximum number of events about which providers are asked before a month is closed. Asking about
-so many takes 10 s. Further events count as unanswered."""
+this number takes 10 s. Further events count as unanswered."""
 
 PATIENCE_S: Final = 15.0
-"""Seconds to wait for the answers before a month is closed. Events without an answer by then count
-as unanswered."""
+"""Seconds to wait for answers before a month is closed. Events without an answer by then count as
+unanswered."""
 
 _LOOK_S: Final = 0.2
 
 
 async def ask_before(context: AppContext, *, until: Instant) -> list[confirmation_store.Waiting]:
-    """Ask again about every unfinished event that arrived before `until`. Return the events that
-    got no answer in time, oldest first.
+    """Have providers asked again about every unfinished event that arrived before `until`. Return
+    the events without an answer in time, oldest first.
 
-    If no service is running, no event gets an answer.
+    The running service asks. If no service is running, no event gets an answer.
     """
     async with context.database.reading() as connection:
         if not await confirmation_store.any_since(connection, until=until):
@@ -316,7 +321,7 @@ async def unanswered_by(
     """Return the unfinished events that arrived before `until` and got no answer between `until`
     and `as_of`.
 
-    The provider is not asked, because a report as of a past instant cannot use a later answer.
+    The provider is not asked, because a report as of a past time cannot use a later answer.
     """
     async with context.database.reading() as connection:
         waiting = await confirmation_store.waiting_before(
@@ -334,8 +339,8 @@ second."""
 
 
 def confirming(confirmer: Confirmer) -> TaskGroup:
-    """Build one task for each source. The task keeps asking the source's provider about due
-    events."""
+    """Build one background task for each source. The task keeps asking the source's provider about
+    due events."""
     return TaskGroup(
         [
             PeriodicTask(

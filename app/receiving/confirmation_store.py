@@ -1,16 +1,15 @@
-"""Events that are unconfirmed, and when to ask their provider next.
+"""Events that are unconfirmed, and the times at which to ask their providers next.
 
 An unconfirmed event has no effect until the provider confirms it. Every arrival of such an event
 writes its row, even if the event is repeated. If an event only says that something has changed, its
-repetition may report another change. A caller reserves the row for a while before it asks. A final
-answer deletes the row, unless the event arrived again meanwhile.
+repetition may report another change. A caller reserves the row for a while before asking. A final
+answer deletes the row, unless the event has arrived again in the meantime.
 
-Events with a reference known from the shop or from a checkout session come first. Then come the
-events that were asked about least often, alternating between groups of senders (`LANES`). If the
-process that reserved a row dies, or a fast clock postponed the row too far, the row becomes due
-again.
+Events with a reference that is known from the shop or from a checkout session come first. Then come
+the events that were asked about least often, alternating between groups of senders. If the process
+that reserved a row dies, or if a fast clock postponed the row too far, the row becomes due again.
 
-Leaves out: asking.
+Other modules ask the providers.
 """
 
 import zlib
@@ -72,9 +71,9 @@ _ADD_UNSETTLED = statement(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """One event to ask about.
+    """One event about which the provider is to be asked.
 
-    tries        number of earlier questions to the provider
+    tries  number of earlier questions to the provider
     taken_until  end of the reservation. Without a result by then, the event becomes due again
     """
 
@@ -85,7 +84,8 @@ class Confirmation:
 
 
 class ToAsk(NamedTuple):
-    """One event to ask about, with the time of its arrival and the lane of its sender."""
+    """One event about which the provider is to be asked, with the time of its arrival and the
+    number of its sender's group."""
 
     event: Event
     received_at: Instant
@@ -93,12 +93,13 @@ class ToAsk(NamedTuple):
 
 
 def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> None:
-    """Make these events due now. If an event already waits, its pauses start again from the
-    shortest.
+    """Make these events due for a question now. If an event already waits, its pauses start again
+    from the shortest.
 
-    An event gets the next position of its lane, but no lower position than the events that already
-    wait. So a sender of many events does not delay the events of other senders. Each known
-    reference has its own lane. The numbers of these lanes are above those of the senders' lanes.
+    Senders are divided into groups, and an event gets the next position in its group. The position
+    is never before the events that already wait. A sender of many events therefore does not delay
+    the events of other senders. Each known reference has its own group, whose number is above the
+    numbers of the senders' groups.
     """
     if not events:
         return
@@ -136,7 +137,7 @@ def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> 
 def put_named_first(connection: PlainConnection, links: Mapping[tuple[str, str, str], str]) -> None:
     """Move waiting events to the front if a record has now linked their reference to an order.
 
-    links  orders by (reference, kind, source)
+    links  orders. The keys are reference, kind and source
     """
     for reference, kind, source in links:
         if connection.ask(_ANY_UNNAMED, (source,)):
@@ -166,9 +167,9 @@ _LAST_TURN: Final = "SELECT max(turn) FROM confirmations WHERE source=? AND lane
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """Source whose provider is to be asked, with its time limits.
+    """A source whose provider is to be asked, with the time limits.
 
-    lease    how long a taken event stays reserved
+    lease  time for which a taken event stays reserved
     longest  longest pause between two questions
     """
 
@@ -178,10 +179,10 @@ class Asking:
     longest: Duration
 
     def due(self) -> sa.ColumnElement[bool]:
-        """Return the SQL condition for due rows of `confirmations`.
+        """Return the SQL condition for events that are due.
 
-        A row that is due later than any lease and pause allow was written with a fast clock. It
-        counts as due now.
+        If an event is due later than any reservation and pause allow, the time was written by a
+        fast clock. The event then counts as due now.
         """
         leased = self.now + self.lease
         return sa.and_(
@@ -203,14 +204,15 @@ async def any_due(connection: AsyncConnection, asking: Asking) -> bool:
 async def take_due(
     connection: AsyncConnection, asking: Asking, *, limit: int
 ) -> list[Confirmation]:
-    """Take up to `limit` due events. Each becomes due again when the lease ends.
+    """Take up to `limit` due events, so that the caller can ask about them. Each becomes due again
+    when the reservation ends.
 
     Events with a known reference come first. Then come the events that were asked about least
-    often, alternating between lanes.
+    often, alternating between groups of senders.
 
     Only one question about a payment runs at a time, because simultaneous answers could contradict
-    each other. So processes of one source take events one after another, and skip payments about
-    which a question is running.
+    each other. Processes of one source therefore take events one after another, and skip payments
+    about which a question is running.
     """
     await run(connection, take_lock_of, ASKING, asking.source)
     held = sa.and_(_MARKS.taken_until > asking.now, _MARKS.taken_until <= asking.now + asking.lease)
@@ -262,9 +264,10 @@ async def put_off(
     until: Instant,
     answered: Instant | None = None,
 ) -> None:
-    """Postpone the next question about an event to `until`, unless it arrived again meanwhile.
+    """Postpone the next question about an event to `until`, unless the event has arrived again in
+    the meantime.
 
-    answered  when the provider answered; None if it did not
+    answered  time of the provider's answer; None if there was no answer
     """
     await connection.execute(
         sa.update(_CONFIRMATIONS)
@@ -282,7 +285,7 @@ async def put_off(
 
 
 async def settle(connection: AsyncConnection, taken: Confirmation) -> None:
-    """Stop asking about this event, unless it arrived again meanwhile."""
+    """Stop asking about this event, unless it has arrived again in the meantime."""
     await connection.execute(
         sa.delete(_CONFIRMATIONS).where(_is(taken.event), _MARKS.due_at == taken.taken_until)
     )
@@ -311,7 +314,8 @@ class Waiting(NamedTuple):
 async def waiting_before(
     connection: AsyncConnection, *, until: Instant, limit: int
 ) -> list[Waiting]:
-    """Return events that arrived before `until` and wait for an answer, oldest first."""
+    """Return events that arrived before `until` and wait for an answer, oldest first, at most
+    `limit`."""
     found = await connection.execute(
         sa.select(*(_MARKS[name] for name in _KEY), _NAMED_PAYMENT)
         .join_from(_CONFIRMATIONS, EVENTS, _OF_EVENT)
@@ -325,8 +329,8 @@ async def waiting_before(
 async def make_due(
     connection: AsyncConnection, *, now: Instant, until: Instant, limit: int
 ) -> list[Waiting]:
-    """Make every waiting event that arrived before `until` due now, except events about which a
-    question is running. Return all of them, like `waiting_before`."""
+    """Make waiting events that arrived before `until` due now, except those about which a question
+    is running. Return all these waiting events, oldest first, at most `limit`."""
     waiting = await waiting_before(connection, until=until, limit=limit)
     for each in waiting:
         free = sa.or_(_MARKS.taken_until.is_(None), _MARKS.taken_until <= now)
@@ -345,7 +349,7 @@ async def unanswered(
     since: Instant,
     until: Instant = LATEST,
 ) -> list[Waiting]:
-    """Return the events without an answer between `since` and `until`."""
+    """Return those of the events that got no answer between `since` and `until`."""
     key = sa.tuple_(*(_MARKS[name] for name in _KEY))
     found = await connection.execute(
         sa.select(*(_MARKS[name] for name in _KEY)).where(
@@ -358,10 +362,10 @@ async def unanswered(
 
 
 async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int) -> int:
-    """Stop asking about all but `keep` events of a source, and return how many were dropped.
+    """Stop asking about all but `keep` events of a source. Return how many were dropped.
 
-    Events that were asked about most often are dropped first, and events with a known reference
-    last. Events that were never asked about are not dropped.
+    Events that were asked about most often are dropped first. Events with a known reference are
+    dropped last. Events that were never asked about are not dropped.
     """
     key = [_MARKS[name] for name in _KEY]
     most = (
@@ -387,8 +391,8 @@ async def await_again(
     """Mark all events that still need a final answer as waiting. Call this after the index was
     rebuilt.
 
-    not_known  kind of the final answer that the provider does not know the payment
-    never      sources whose providers are never asked
+    not_known  kind of the final answer which says that the provider does not know the payment
+    never  sources whose providers are never asked
     """
     await connection.execute(sa.text(_DROP_SETTLED), {"unconfirmed": UNCONFIRMED})
     await connection.execute(
@@ -409,7 +413,7 @@ async def unasked(connection: AsyncConnection, source: str, *, over: int) -> boo
 
 
 async def asked_count(connection: AsyncConnection, source: str) -> int:
-    """Count the events of a source that were asked about and still wait for an answer."""
+    """Return how many events of a source were asked about and still wait for an answer."""
     waiting = "SELECT count(*) FROM confirmations WHERE source=:source AND tries > 0"
     found = await connection.execute(sa.text(waiting), {"source": source})
     return int(found.scalar_one())
@@ -420,7 +424,7 @@ def _is(event: Event) -> sa.ColumnElement[bool]:
 
 
 async def is_known(connection: AsyncConnection, event: Event) -> bool:
-    """Return whether an event with this key is stored."""
+    """Return whether an event with the same source, id and digest is stored."""
     found = await connection.execute(
         sa.text(
             "SELECT 1 FROM events WHERE event_id=:event_id AND source=:source AND digest=:digest"
@@ -433,8 +437,8 @@ async def is_known(connection: AsyncConnection, event: Event) -> bool:
 async def named_references(
     connection: AsyncConnection, sources: Sequence[str], *, since: Instant, limit: int
 ) -> list[tuple[str, str]]:
-    """Return source and reference of sessions and payments that records have named since an
-    instant, oldest first.
+    """Return the sessions and payments that records have named since a given time, oldest first, as
+    pairs of source and reference.
 
     Only the latest `limit` records are used.
     """
@@ -458,7 +462,8 @@ _NAMED: Final = (
 
 
 async def last_positions(connection: AsyncConnection, event: Event) -> list[Event]:
-    """Return the payment's two latest answers that state its position, newest first."""
+    """Return the two latest answers which state what happened to the payment's money, newest
+    first."""
     found = await connection.execute(
         sa.select(*EVENTS.c)
         .where(
@@ -473,8 +478,8 @@ async def last_positions(connection: AsyncConnection, event: Event) -> list[Even
 
 
 async def gap_since_answer(connection: AsyncConnection, event: Event) -> bool:
-    """Return whether deliveries may have been lost after the provider last stated the position.
-    This is so if a person accepted a gap later."""
+    """Return whether deliveries may have been lost since the provider last stated what happened to
+    the payment's money. This is true if a person has accepted a gap since then."""
     found = await connection.execute(
         sa.text(_GAP_SINCE_ANSWER), {"source": event.source, "payment": event.payment}
     )

@@ -1,10 +1,9 @@
 """Limits on the number of open connections, and on the time that each may take.
 
-A connection costs memory and a file descriptor before a byte of it is verified. So the number of
-connections is limited, both in total and for each address. Stalled connections are closed. They are
-checked once a second, because a timer for each request would slow every delivery.
-
-Leaves out: parsing (`guard`).
+A connection costs memory and a file descriptor before a byte of it is verified. The number of
+connections is therefore limited, both in total and for each address. Stalled connections are
+closed. They are checked once a second, because a timer for each request would slow every delivery.
+The module `guard` parses the requests.
 """
 
 import ipaddress
@@ -24,12 +23,13 @@ a second."""
 class GateLimits:
     """Limits of connections. The description of each setting gives the reason.
 
-    receive_deadline_s  seconds for the whole request, from its first byte or the opening of the
-                        connection
-    send_deadline_s     seconds for the client to read bytes that wait in this process's memory
-    connections         maximum number of open connections
-    per_address         maximum number of open connections from one address that is not a proxy
-    max_head_bytes      maximum number of bytes of a request without its body
+    receive_deadline_s  maximum seconds for a whole request, from its first byte or from the opening
+                        of the connection
+    send_deadline_s  maximum seconds for the client to read bytes that wait in this process's memory
+    connections  maximum number of open connections
+    per_address  maximum number of open connections from one address that is not a proxy
+    max_head_bytes  maximum bytes of a request without its body
+    proxies  networks of trusted proxies
     """
 
     receive_deadline_s: float
@@ -41,11 +41,13 @@ class GateLimits:
 
 
 class Guarded(Protocol):
-    """Interface of a connection that ConnectionLimits can limit."""
+    """Interface of a connection that can be limited."""
 
     def overdue(self, now: float) -> str | None:
-        """Return why the connection must be closed at `now`, the event loop's time; None to keep it
-        open."""
+        """Return the reason why the connection must be closed; None to keep it open.
+
+        now  present time of the event loop
+        """
         ...
 
     def abort(self) -> None:
@@ -54,7 +56,8 @@ class Guarded(Protocol):
 
 
 class ConnectionLimits:
-    """Admission of connections to one server, and closing of stalled ones."""
+    """The open connections of one server. New connections are admitted or refused, and stalled
+    connections are closed."""
 
     def __init__(self, limits: GateLimits) -> None:
         self.limits = limits
@@ -66,7 +69,7 @@ class ConnectionLimits:
         self._proxies = [ipaddress.ip_network(network) for network in limits.proxies]
 
     def admits(self, connection: Guarded, address: str) -> bool:
-        """Return whether the connection may open. If so, count it until `leaves` is called."""
+        """Return whether the connection may open. If so, it is counted until `leaves` is called."""
         if len(self.open) >= self.limits.connections:
             self.refused["too_many_connections"] += 1
             return False
@@ -79,7 +82,7 @@ class ConnectionLimits:
         return True
 
     def leaves(self, connection: Guarded) -> None:
-        """Remove a closed connection from the count, if it was admitted."""
+        """Stop counting a connection that was closed. Do nothing if it was never admitted."""
         network = self.open.pop(connection, None)
         if network is not None:
             self._of_address[network] -= 1
@@ -94,7 +97,10 @@ class ConnectionLimits:
         return any(found in network for network in self._proxies)
 
     def sweep(self, now: float) -> None:
-        """Close overdue connections. `now` is the event loop's time."""
+        """Close the connections that have exceeded a deadline.
+
+        now  present time of the event loop
+        """
         for connection in list(self.open):
             reason = connection.overdue(now)
             if reason is not None:

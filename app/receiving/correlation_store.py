@@ -1,13 +1,13 @@
 """Links from payments and sessions to orders, and the events that wait for a link.
 
 An event that names no order belongs to the order of its payment or session. If there is no link
-yet, the event waits as an orphan. The transaction that creates the link then adopts the orphan: it
-assigns the orphan to the order. The first link of a reference never changes. If a second order
-names the reference, the two orders are contested: the history of each includes the other's events
-with this reference.
+yet, the event waits as an orphan. The transaction that creates the link then adopts the orphan,
+which means that it assigns the orphan to the order. The first link of a reference never changes. If
+a second order names the reference, the two orders are contested: the history of each includes the
+other order's events with this reference.
 
-If a payment belongs to another shop, its events name an order of that shop. They are treated as if
-they named no order.
+If a payment belongs to another shop, its events name an order of this other shop. They are treated
+as if they named no order.
 
 An event about returned money creates no link. Its order is only stored with the references. If the
 payment is later linked to another order, both orders are contested.
@@ -15,7 +15,7 @@ payment is later linked to another order, both orders are contested.
 An unconfirmed event may come from anyone. It is assigned to its order, but does not link, adopt or
 contest anything.
 
-Leaves out: which order an event counts for in the end. The fold decides that.
+The fold decides later which order an event counts for in the end.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,17 +31,17 @@ from reconcile.ledger.events import UNCONFIRMED, Event
 from reconcile.ledger.placing import may_link
 
 LinkKey = tuple[str, str, str]
-"""Reference, kind and source."""
+"""A reference that can be linked to an order, as a tuple of reference, kind and source."""
 
 Links = dict[LinkKey, str]
 
 RETURNED: Final = "_returned"
-"""Suffix of a link's kind, as in `payment_returned`. An event about returned money stored
-the link."""
+"""Suffix of a link's kind, as in `payment_returned`, for a link that an event about returned money
+has stored."""
 
 LINKS_REMEMBERED = 20_000
 """Maximum number of links in the cache, which take about 7 MB. The cache is cleared before it would
-have more."""
+contain more."""
 
 ORPHANS = (
     'SELECT "row", source, event_id, payment, session, standing FROM events '
@@ -63,11 +63,12 @@ _BROUGHT = (
 )
 
 Orphan = tuple[int, str, str, str | None, str | None, str]
-"""Event that waits for an order: its row, source, id, payment, session and standing."""
+"""Event that waits for an order, as a tuple of its row, source, id, payment, session and
+standing."""
 
 
 class LinkMemory:
-    """Cache of committed links, which never change."""
+    """Cache of committed links. It never becomes outdated, because the links never change."""
 
     def __init__(self) -> None:
         self.orders: Links = {}
@@ -79,18 +80,18 @@ class LinkMemory:
         self.orders.update(links)
 
     def forget(self) -> None:
-        """Clear the cache. Call this after the database was unreachable, because it may have been
-        rebuilt."""
+        """Clear the cache. Call this after the database was unreachable, because the database may
+        have been rebuilt."""
         self.orders.clear()
 
 
 @dataclass(slots=True)
 class Linking:
-    """Links that one transaction found or created, and the events that they affect.
+    """Links that one transaction has found or created, and the events that they affect.
 
-    orders   order of each new event that has one, by the event's key
-    torn     events whose stored bodies may belong to several orders, as (source, event id)
-    loose    keys of unconfirmed events that name their order
+    orders  orders of the new events that have one. The keys are the events' keys
+    torn  events whose stored bodies may belong to several orders, as pairs of source and event id
+    loose  keys of unconfirmed events that name their order
     orphans  whether any stored event waits for its order
     """
 
@@ -105,25 +106,28 @@ class Linking:
     orphans: bool = True
 
     def contest(self, one: str | None, other: str | None) -> None:
-        """Record that two orders share a reference or event id. The history of each then includes
-        the other order's events with this reference or id."""
+        """Record that two orders share a reference or event id. The history of each order then
+        includes the other order's events with this reference or id. Do nothing if an order is None,
+        or if they are equal."""
         if one is not None and other is not None and one != other:
             self.contested |= {(one, other), (other, one)}
 
     def touched(self) -> Iterable[str]:
-        """Yield each order that a link has changed, because an event was adopted or orders were
-        contested."""
+        """Yield each order whose events have changed because of a link: an event was adopted, or
+        orders were contested."""
         yield from self.adopted.values()
         for one, _ in self.contested:
             yield one
 
     def load_of(self, connection: PlainConnection, events: Sequence[Event]) -> None:
-        """Load the links of these events, and whether orphans exist. Call this before `assign`."""
+        """Load the links of these events, and find out whether any event waits for an order. Call
+        this before `assign`."""
         self.load(connection, [key for event in events for key in keys_of(event)])
         self._look_for_orphans(connection)
 
     def assign(self, connection: PlainConnection, fresh: Sequence[Event]) -> None:
-        """Assign each new event to its order, link its references, and adopt orphans."""
+        """Assign each new event to its order, link its references to the order, and assign waiting
+        events."""
         nameless = []
         for event in fresh:
             keys = keys_of(event)
@@ -146,8 +150,8 @@ class Linking:
         self._contest_bodies(connection)
 
     def link(self, connection: PlainConnection, links: Links) -> None:
-        """Link the references of a record, such as an opened session, to orders. Write all changes
-        to the database."""
+        """Link the references of a record, such as an opened session, to orders. All changes are
+        written to the database."""
         self.load(connection, list(links))
         self._look_for_orphans(connection)
         for key, order in links.items():
@@ -188,7 +192,7 @@ class Linking:
             connection.ask(ADOPTED, (list(self.adopted), list(self.adopted.values())))
 
     def load(self, connection: PlainConnection, keys: list[LinkKey]) -> None:
-        """Load the orders that these references are linked to."""
+        """Load the orders to which these references are linked."""
         known = self.memory.orders
         self.links |= {key: known[key] for key in keys if key in known}
         missing = {key[0] for key in keys if key not in known}
@@ -206,8 +210,8 @@ class Linking:
         self.orphans = bool(rows)
 
     def join(self, keys: Iterable[LinkKey], order: str) -> None:
-        """Link references to an order. If a reference is already linked to another order, contest
-        the two orders."""
+        """Link references to an order. If a reference is already linked to another order, both
+        orders are contested."""
         for key in keys:
             linked = self.links.get(key)
             if linked is None:
@@ -287,12 +291,12 @@ def _of_return(key: LinkKey) -> LinkKey:
 
 
 def keys_of(event: Event) -> Sequence[LinkKey]:
-    """Return those references of an event that can lead to an order."""
+    """Return the references of an event that can lead to an order: its payment and its session."""
     return keys_of_references(event.source, event.payment, event.session)
 
 
 @lru_cache(maxsize=1_024)
 def keys_of_references(source: str, payment: str | None, session: str | None) -> Sequence[LinkKey]:
-    """Return those references of a record that can lead to an order."""
+    """Return the references of a record that can lead to an order: its payment and its session."""
     found = ((payment, "payment", source), (session, "session", source))
     return [(reference, kind, of) for reference, kind, of in found if reference is not None]

@@ -1,4 +1,5 @@
-"""Delivery log: lists and shows deliveries and rejections. Leaves out: deciding verdicts."""
+"""The delivery log: it lists and shows deliveries and rejections. The verdicts have been decided
+before."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -29,10 +30,11 @@ _REFUSED_HALF: Final = sa.select(*_REFUSED_SHOWN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """One arrival with its verdict, without its body.
+    """One arrived delivery with its verdict, without its body.
 
     Kind, claim, order and money are None if no event was read. The order is also None if the event
-    is in no ledger. If the arrival is `restricted`, its headers are hidden, and `problem` says so.
+    is in no ledger. If privacy rules restrict the delivery, its headers are hidden, and `problem`
+    says so.
     """
 
     delivery_id: str
@@ -54,7 +56,11 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFilter:
-    """Filter for arrivals. `list_deliveries` explains the members."""
+    """Conditions for listing arrived deliveries. A condition that is None selects everything.
+
+    no_order  whether to list only events that are linked to no order
+    refused  whether to include refused deliveries
+    """
 
     verdict: str | None = None
     source: str | None = None
@@ -65,18 +71,18 @@ class LogFilter:
 
     @property
     def has_no_index(self) -> bool:
-        """Return whether no index covers the filter, so that events must be read one by one."""
+        """Return whether no index covers the conditions, so that events must be read one by one."""
         return self.order is None and (self.no_order or self.kind is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawDelivery:
-    """Bytes of a stored delivery, from which it can be read again.
+    """Bytes of a stored delivery, from which the delivery can be read again.
 
-    body   None if it was pruned. `kept` then has its event
-    whole  the whole body, if the request had several events
-    lone   whether the whole body was deleted, and only the bytes of this event are stored. `kept`
-           has the event if it is readable
+    body  body of the delivery; None if it was pruned. `kept` then has its event
+    whole  the whole body, if the request had several events; else None
+    lone  whether the whole body was deleted, and only the bytes of this event are stored. `kept`
+          has the event if it is readable
     """
 
     delivery_id: str
@@ -133,7 +139,8 @@ def _entry(row: Sequence[Any]) -> LogEntry:
 
 
 _UNUSUAL: Final = sa.text("verdict <> 'stored'")
-"""Condition on the verdict. It must be worded as in the partial index `ix_deliveries_verdict`."""
+"""SQL condition on the verdict. It must have the same words as in the partial index
+`ix_deliveries_verdict`."""
 
 _AGAIN: Final = _DELIVERIES.alias("again")
 _BROUGHT: Final = sa.union_all(
@@ -152,13 +159,15 @@ async def list_log(
     before: str | None = None,
     since: str | None = None,
 ) -> list[LogEntry]:
-    """Return the latest arrivals that match the filter, newest first, at most `limit`.
+    """Return the latest arrived deliveries that match the conditions, newest first, at most
+    `limit`.
 
-    before  return only arrivals before this id
-    since   return only this id and later ids. Limits how many events are read if `has_no_index`
+    before  return only arrivals before this id; None for the newest
+    since  return only this id and later ids; None for no limit. It limits how many events are read
+           if no index covers the conditions
 
-    Accepted and rejected arrivals are read by two queries. A single query would have to read and
-    sort all arrivals.
+    Accepted and rejected deliveries are read by two queries. A single query would have to read and
+    sort all of them.
     """
     asks_event = wanted.order is not None or wanted.has_no_index
     accepted = wanted.verdict is None or wanted.verdict in ACCEPTED
@@ -220,7 +229,7 @@ LAST: Final = "\U0010ffff"
 
 
 async def newest_arrival(connection: AsyncConnection) -> str:
-    """Return the id of the latest arrival, accepted or rejected; empty if there is none."""
+    """Return the id of the latest delivery, accepted or rejected; "" if there is none."""
     rows = await connection.execute(
         sa.text("SELECT max(id) FROM (SELECT max(id) AS id FROM deliveries UNION ALL "
              "SELECT max(id) AS id FROM rejections) AS latest")
@@ -238,15 +247,15 @@ LAST_ARRIVALS: Final = (
 
 
 async def arrivals_since(connection: AsyncConnection, first: int) -> dict[int, tuple[int, int]]:
-    """Return the numbers of accepted and rejected arrivals by minute since 1970, beginning with the
-    minute `first`."""
+    """Return the numbers of accepted and of rejected deliveries in each minute from `first` on. The
+    keys are minutes since 1970."""
     rows = await connection.execute(sa.text(ARRIVALS_SINCE), {"first": first})
     return {int(row[0]): (int(row[1]), int(row[2])) for row in rows}
 
 
 async def last_arrivals(connection: AsyncConnection, source: str) -> tuple[int | None, int | None]:
-    """Return the minutes of a source's last accepted and last rejected delivery. Each is None if
-    there was no such delivery."""
+    """Return the minutes of a source's last accepted and last rejected delivery, counted from 1970.
+    Each is None if there was no such delivery."""
     row = (await connection.execute(sa.text(LAST_ARRIVALS), {"source": source})).one()
     return row[0], row[1]
 
@@ -254,7 +263,8 @@ async def last_arrivals(connection: AsyncConnection, source: str) -> tuple[int |
 async def refused_naming(
     connection: AsyncConnection, names: Sequence[str], *, looked_at: int, limit: int
 ) -> list[LogEntry]:
-    """Return the latest rejected arrivals whose body contains one of these names."""
+    """Return the latest rejected deliveries whose body contains one of these names, newest first,
+    at most `limit`. Only the latest `looked_at` rejections are searched."""
     place_of = sa.func.instr if connection.dialect.name == "sqlite" else sa.func.pg_catalog.position
     body: sa.ColumnElement[Any] = sa.column("body")
     latest = (
@@ -328,8 +338,8 @@ EVERY_DIGEST: Final = DigestRange()
 async def raw_deliveries(
     connection: AsyncConnection, *, at_once: int, digests: DigestRange = EVERY_DIGEST
 ) -> AsyncIterator[list[RawDelivery]]:
-    """Yield the first delivery of each body whose digest is in the range. They are in the order of
-    arrival, about `at_once` at a time."""
+    """Yield the first delivery of each body whose digest is in the range. The deliveries are sorted
+    by arrival, and come in lists of about `at_once`."""
     values = digests._asdict()
     async for rows in _by_arrival(stream(connection, _RAW_ONES, at_once=at_once, values=values)):
         yield [_raw(row) for row in rows]
@@ -356,8 +366,8 @@ def _raw(row: Sequence[Any]) -> RawDelivery:
 async def _by_arrival(
     partitions: AsyncIterator[Rows],
 ) -> AsyncIterator[Rows]:
-    """Sort rows by arrival, because the order of ids is exact only to the millisecond. The rows of
-    the last millisecond in a partition are yielded with the next partition."""
+    """Yield rows sorted by arrival, because the order of ids is exact only to the millisecond. The
+    rows of a list's last millisecond are yielded with the next list."""
     waiting: Rows = []
     async for rows in partitions:
         waiting = sorted([*waiting, *rows], key=lambda row: int(row[1]))

@@ -1,5 +1,5 @@
-"""Explains a rejected delivery by known mistakes that could have caused the rejection. Accepts
-nothing."""
+"""Explanation of rejected deliveries by known mistakes that could have caused the rejection.
+Nothing is accepted here."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from app.receiving.refusal_store import Rejection, find_rejection
 class Diagnosed:
     """Rejected delivery, and every known mistake that would explain the rejection.
 
-    unexplained  sentence on what a person should check, if `diagnoses` is empty; else None
+    unexplained  sentence about what a person should check, if `diagnoses` is empty; else None
     """
 
     rejection: Rejection
@@ -29,8 +29,11 @@ class Diagnosed:
 async def diagnose_delivery(
     context: AppContext, delivery_id: str, *, accounts: Mapping[str, Account]
 ) -> Diagnosed:
-    """Explain why a delivery was rejected. Raises NotFoundError if there is no such rejection, and
-    UsageError if too little of the delivery was stored."""
+    """Return the known mistakes that explain why a delivery was rejected. Raise NotFoundError if
+    there is no such rejection, and UsageError if too little of the delivery was stored.
+
+    accounts  the configured sources. The keys are their names
+    """
     async with context.database.reading() as connection:
         rejection = await find_rejection(connection, delivery_id)
     if rejection is None:
@@ -66,7 +69,7 @@ async def diagnose_delivery(
 
 
 def unexplained(verdict: str, account: Account | None) -> str:
-    """Return a sentence on what to check if no known mistake explains a rejection.
+    """Return a sentence about what to check if no known mistake explains a rejection.
 
     For a wrong signature, the sentence also describes the secret that this provider uses.
     """

@@ -1,10 +1,9 @@
-"""Due marks: when each order must be folded, and how much evidence about it has arrived.
+"""Due marks: for each order, when it must be folded next, and how much evidence about it has
+arrived.
 
-An order is due at an instant, because of new evidence or a deadline, or it is not due. The
-generation of a mark increases whenever evidence arrives. A fold of older evidence does not clear
-the mark, because its generation differs.
-
-Leaves out: folding.
+An order is due at a time because of new evidence or a deadline, or it is not due. The mark has a
+generation number, which increases whenever evidence arrives. A fold of older evidence does not
+clear the mark, because the number differs. Other modules fold the orders.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,8 +19,8 @@ from reconcile.instants import Instant
 from reconcile.matching.books import match_key
 
 NEXT_DUE: Final = "SELECT min(due_at) FROM order_due WHERE due_at IS NOT NULL"
-"""SQL for the earliest instant at which an order is due. The condition allows SQLite to use an
-index. Without it, SQLite reads every mark."""
+"""SQL statement for the earliest time at which an order is due. The condition allows SQLite to use
+an index. Without it, SQLite would read every mark."""
 
 _RIGHT_MARKS = (
     "INSERT INTO order_due (order_key, due_at, generation) "
@@ -35,8 +34,8 @@ _RIGHT_MARKS = (
 
 @lru_cache(maxsize=4_096)
 def backwards(reference: str) -> str:
-    """Return a reference normalized by `match_key` and reversed. It is used to search for
-    references by their end."""
+    """Return a reference normalized for comparisons and reversed, so that references can be
+    searched by their end."""
     return match_key(reference)[::-1]
 
 
@@ -44,8 +43,8 @@ def backwards(reference: str) -> str:
 class Due:
     """An order's due mark, as read from the database.
 
-    generation  number that increases whenever evidence arrives
-    due_at      when the order must be folded next; None if it is not due
+    generation  number that increases whenever evidence about the order arrives
+    due_at  time at which the order must be folded next; None if it is not due
     """
 
     order: str
@@ -54,7 +53,8 @@ class Due:
 
 
 def due_orders(connection: PlainConnection, *, now: Instant, limit: int) -> list[Due]:
-    """Return orders due at `now`. The orders that have waited longest come first."""
+    """Return orders that are due for a fold at `now`, at most `limit`. The orders that have waited
+    longest come first."""
     rows = connection.ask(
         "SELECT order_key, generation, due_at FROM order_due "
         "WHERE due_at <= ? ORDER BY due_at LIMIT ?",
@@ -66,10 +66,11 @@ def due_orders(connection: PlainConnection, *, now: Instant, limit: int) -> list
 async def claim_orders(
     connection: AsyncConnection, *, now: Instant, limit: int, until: Instant
 ) -> list[Due]:
-    """Claim due orders for the caller to fold. Other workers skip them until `until`.
+    """Claim due orders for the caller to fold, and return their marks. Other workers skip these
+    orders until `until`.
 
-    A claim sets the due time to `until`, so the order becomes due again if the process dies. New
-    evidence makes it due at once. Several workers fold only on PostgreSQL.
+    The order becomes due again at `until`, in case the process dies. New evidence makes it due at
+    once. Several workers fold only on PostgreSQL.
     """
     rows = await connection.execute(
         text(
@@ -89,16 +90,19 @@ async def claim_orders(
 async def marks_of(
     connection: AsyncConnection, orders: Iterable[str], *, to_write: bool = False
 ) -> list[Due]:
-    """Return the marks of these orders, as `marks_in` does on a plain connection."""
+    """Return the due marks of these orders, whether they are due or not.
+
+    to_write  whether to lock the marks until the transaction ends
+    """
     return await run(connection, marks_in, orders, to_write=to_write)
 
 
 def marks_in(
     connection: PlainConnection, orders: Iterable[str], *, to_write: bool = False
 ) -> list[Due]:
-    """Return the marks of these orders, whether due or not.
+    """Return the due marks of these orders, whether they are due or not.
 
-    to_write  lock the marks until the transaction ends
+    to_write  whether to lock the marks until the transaction ends
     """
     sql = "SELECT order_key, generation, due_at FROM order_due WHERE order_key IN ({})"
     if to_write and connection.dialect != "sqlite":
@@ -108,19 +112,19 @@ def marks_in(
 
 
 def unchanged(connection: PlainConnection, marks: Sequence[Due]) -> list[Due]:
-    """Return the marks that neither evidence nor a published fold has changed since they were
-    read."""
+    """Return the due marks that have not changed since they were read. New evidence or a published
+    fold changes a mark."""
     standing = set(marks_in(connection, [mark.order for mark in marks], to_write=True))
     return [mark for mark in marks if mark in standing]
 
 
 def next_due(connection: PlainConnection) -> Instant | None:
-    """Return when the next order is due; None if no order is or will be due."""
+    """Return the time at which the next order is due for a fold; None if there is none."""
     return cast(Instant | None, connection.ask(NEXT_DUE)[0][0])
 
 
 async def count_due(connection: AsyncConnection, *, now: Instant, enough: int) -> int:
-    """Count orders that are due at `now`, up to `enough`."""
+    """Return how many orders are due for a fold at `now`. Counting stops at `enough`."""
     row = await connection.execute(
         text(
             "SELECT count(*) FROM (SELECT 1 FROM order_due WHERE due_at <= :now LIMIT :enough) "
@@ -132,13 +136,13 @@ async def count_due(connection: AsyncConnection, *, now: Instant, enough: int) -
 
 
 async def count_marks(connection: AsyncConnection) -> int:
-    """Count the orders that have a mark. Every order with evidence has a mark."""
+    """Return how many orders have a due mark. Every order with evidence has one."""
     return int((await connection.execute(text("SELECT count(*) FROM order_due"))).scalar_one())
 
 
 def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> None:
-    """Correct the marks of the orders from `first` to `last`, and add missing marks, so that they
-    match the ledgers.
+    """Correct the due marks of the orders from `first` to `last`, and add missing marks, so that
+    the marks match the ledgers.
 
     Call this only if no other process uses the database. Otherwise evidence that arrived after the
     last fold would be lost from the marks.
@@ -157,8 +161,8 @@ def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> No
 async def marks_without_reason(
     connection: AsyncConnection, *, beyond: Instant, limit: int
 ) -> list[str]:
-    """Return orders with a due mark that nothing explains. Such a mark is due after `beyond`, but
-    the ledger's next decision is at another time, or missing."""
+    """Return orders whose due mark nothing explains, at most `limit`. Such a mark is due after
+    `beyond`, but the ledger's next decision is at another time, or missing."""
     rows = await connection.execute(
         text(
             "SELECT order_due.order_key FROM order_due LEFT JOIN ledgers "
@@ -173,7 +177,8 @@ async def marks_without_reason(
 async def call_up(
     connection: AsyncConnection, orders: Sequence[str], *, now: Instant, beyond: Instant
 ) -> None:
-    """Make each of these orders due now if it would become due only after `beyond`."""
+    """Make each of these orders due for a fold now, if it would otherwise become due only after
+    `beyond`."""
     marks = [
         (mark.order, now, mark.generation)
         for mark in await marks_of(connection, orders, to_write=True)
@@ -184,19 +189,20 @@ async def call_up(
 
 
 async def mark_all_due(connection: AsyncConnection, *, now: Instant) -> None:
-    """Make every order that has a mark due at `now`."""
+    """Make every order that has a due mark due for a fold at `now`."""
     await connection.execute(
         text("UPDATE order_due SET due_at=:now, generation=generation+1"), {"now": now}
     )
 
 
 Mark = tuple[str, Instant | None, int]
-"""Mark of a folded order: its reference, when it is due next, and the generation of the evidence
-that was folded."""
+"""Due mark of a folded order: its reference, the time at which it is due next, and the generation
+number of the evidence that was folded."""
 
 
 def settle_marks(connection: PlainConnection, marks: Sequence[Mark]) -> None:
-    """Write these due times. Orders about which evidence has arrived since the fold are skipped."""
+    """Store the next due times of folded orders. Orders about which evidence has arrived since the
+    fold are skipped."""
     insert_rows(
         connection,
         table="order_due",

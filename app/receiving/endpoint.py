@@ -1,8 +1,8 @@
 """POST /webhooks/{source}, the endpoint of every delivery.
 
-A plain ASGI endpoint: it reads the body up to a limit, passes the request to `receive_delivery`,
-and writes the answer. Compressed bodies are refused, because bodies are not decompressed and
-signatures could not be verified.
+It is a plain ASGI endpoint. It reads the body up to a limit, passes the request to
+`receive_delivery`, and writes the answer. Compressed bodies are refused: they are not decompressed,
+so their signatures could not be verified.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ _DETAILS: Final = {
 
 
 FREE_BYTES: Final = 65_536
-"""Maximum bytes of a body that is not counted as long. Every event is smaller."""
+"""Maximum bytes of a body that does not count as long. Every usual event is smaller."""
 
 TOO_MANY_RETRY_S: Final = 60
 """Seconds in the Retry-After header of a 429 answer. After this time, the address has its full
@@ -56,11 +56,12 @@ _RETRY_AFTER: Final[dict[int, Header]] = {
 
 
 class ClientGone(Exception):
-    """Error for a sender that disconnected before the body was complete."""
+    """Error raised if the sender disconnected before the body was complete."""
 
 
 class NoRoom(Exception):
-    """Error if the long bodies that are arriving use all the memory for long bodies."""
+    """Error raised if the long bodies that are arriving already use all the memory for long
+    bodies."""
 
 
 class Webhooks:
@@ -126,7 +127,7 @@ class Webhooks:
 
     def _by_headers(self, headers: list[Header]) -> tuple[int | None, int]:
         """Return the status of a refusal, and the length that the headers declare for the body. The
-        status is None if the headers are acceptable, and the length is 0 if none is declared."""
+        status is None if the headers are acceptable. The length is 0 if none is declared."""
         size = declared = 0
         for name, value in headers:
             size += len(name) + len(value)
@@ -155,7 +156,7 @@ class Webhooks:
         return await self._long_body(message, receive)
 
     async def _long_body(self, message: Message, receive: Receive) -> bytes | None:
-        """Read a body that arrives in several parts. Return None if it is too large. Raises NoRoom
+        """Read a body that arrives in several parts. Return None if it is too large. Raise NoRoom
         if the long bodies of all requests together exceed their limit."""
         body, counted = bytearray(), 0  # separate tiny parts take twenty times the memory
         try:

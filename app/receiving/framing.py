@@ -1,8 +1,8 @@
-"""Content of an inbox row: requests as received, framed one after another.
+"""Content of an inbox row: requests as received, one after another in frames.
 
-Each frame has the sizes of head and body, then the head in JSON, then the body. A head is `[id, at,
-source, headers, url, peer, lane]` for a delivery. For a rejected request, it is `[id, at, source,
-headers, verdict, digest, size, problem, count]`.
+Each frame has the sizes of head and body, then the head in JSON, then the body. For a delivery, a
+head is `[id, at, source, headers, url, peer, lane]`. For a rejected request, it is `[id, at,
+source, headers, verdict, digest, size, problem, count]`.
 """
 
 import json
@@ -14,19 +14,21 @@ from app.receiving.refusal_store import Rejection
 from reconcile.instants import Instant
 
 _HEADS: Final = json.JSONEncoder(separators=(",", ":"))
-"""JSON encoder for heads, because `json.dumps` would create one for each head."""
+"""JSON encoder for the heads of frames. It is shared, because `json.dumps` would create one for
+each head."""
 
 _SIZES: Final = struct.Struct(">II")
-"""Format of the sizes in bytes of a head and of its body."""
+"""Format of the two sizes in bytes at the beginning of a frame: of the head and of the body."""
 
 
 class Received(NamedTuple):
-    """One accepted request as received.
+    """One accepted request as it was received.
 
-    headers  header lines, as in `Arrival`
-    url      path and query without secrets
-    peer     kind of the sender's address (`kind_of`); empty if unknown
-    lane     number of the lane (`lane_of`) for questions to the provider about this request
+    headers  headers without credentials, as lines `name: value`
+    url  path and query without secrets
+    peer  kind of the sender's address, such as `public`; empty if unknown
+    lane  number of the group to which the sender's network belongs. Questions to the provider are
+          shared out fairly between these groups
     """
 
     delivery_id: str
@@ -43,11 +45,11 @@ Item = Received | Rejection
 
 
 class DamagedRow(ValueError):
-    """Error for a row whose bytes are not valid frames."""
+    """Error for an inbox row whose bytes are not valid frames."""
 
 
 def framed(items: Sequence[Item]) -> bytes:
-    """Frame these items as the bytes of one row."""
+    """Return the bytes of an inbox row that contains these items."""
     return b"".join([_framed(item) for item in items])
 
 
@@ -62,7 +64,7 @@ def _framed(item: Item) -> bytes:
 
 
 def items_in(records: bytes) -> Iterator[Item]:
-    """Yield the items of a row. Raises DamagedRow if its bytes are not valid frames."""
+    """Yield the items of an inbox row. Raise DamagedRow if its bytes are not valid frames."""
     at = 0
     while at < len(records):
         try:

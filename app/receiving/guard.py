@@ -1,7 +1,7 @@
 """HTTP connection of the receiver: uvicorn's, with deadlines, a limit on the head, and strict
 framing.
 
-A request that two programs could read in two ways is refused, and its connection is closed.
+If two programs could read a request in two ways, it is refused, and its connection is closed.
 Otherwise the bytes after it might be taken for a second request (RFC 9112, sections 3.2, 6.1 and
 11.2). The parser refuses most of these requests, and this module refuses the rest. Requests that
 were complete before an ambiguous head still get their answers. Ambiguity inside a body aborts the
@@ -27,7 +27,8 @@ from app.receiving.receive import RETRY_AFTER_S
 _HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=-]+(?::\d{0,5})?|\[[0-9A-Fa-f:.]+\](?::\d{0,5})?")
 
 UNREAD_BYTES: Final = 16_384
-"""Maximum bytes of answers that wait until a client reads them. Above it, writing is paused."""
+"""Maximum bytes of answers that wait until a client reads them. Above this number, writing is
+paused."""
 
 LINGER_S: Final = 2.0
 LINGER_BYTES: Final = 12 * 1024 * 1024
@@ -40,8 +41,8 @@ KERNEL_BYTES: Final = 65_536
 megabytes."""
 
 LAST_S: Final = 1.0
-"""Seconds for which an idle connection stays open after the service is told to stop. A request that
-is arriving then is not lost."""
+"""Seconds for which an idle connection stays open after the service is told to stop, so that a
+request that is just arriving is not lost."""
 
 MAX_PIPELINED: Final = 2
 """Maximum number of requests that wait on one connection while an earlier request is answered. Each
@@ -78,8 +79,8 @@ _BUSY = _answer(
 
 
 HUNG_UP: Final = "tallyhook.hung_up"
-"""Key that is set in a request's scope after its sender stopped sending or disconnected. A handler
-that only waits must then answer, because the connection counts as open until it does."""
+"""Key that is set in a request's scope after its sender has stopped sending or disconnected. A
+handler that only waits must then answer, because the connection counts as open until it does."""
 
 
 class AmbiguousRequest(Exception):
@@ -87,7 +88,8 @@ class AmbiguousRequest(Exception):
 
 
 class TooManyPipelined(Exception):
-    """Error for too many pipelined requests. Those below the limit are answered."""
+    """Error raised if too many requests wait on one connection. The requests within the limit are
+    answered."""
 
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -132,7 +134,7 @@ class _Answering:
 
 
 class GuardedConnection(HttpToolsProtocol):
-    """Connection with limits. `guarded` makes a subclass of it for each server."""
+    """HTTP connection with limits. `guarded` makes a subclass of it for each server."""
 
     # Beside uvicorn's twenty-eight attributes these would be too many for a dictionary that shares
     # its keys, and every connection would take a kilobyte more.
@@ -175,9 +177,8 @@ class GuardedConnection(HttpToolsProtocol):
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Release everything that the connection holds. Waiting requests and the connection refer
-        to each other, so they would otherwise be freed only by the garbage collector, which rarely
-        runs."""
+        """Release everything that the connection refers to. Waiting requests and the connection
+        refer to each other, so only the garbage collector would free them, which rarely runs."""
         self.connection_limits.leaves(self)
         self._note_hanging_up()
         super().connection_lost(exc)
@@ -188,7 +189,7 @@ class GuardedConnection(HttpToolsProtocol):
     # --- receiving --------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Accept bytes of a request. After a refused request, discard them."""
+        """Accept bytes of a request. After a refused request, discard the bytes."""
         if self._deaf:
             self._throw_away(len(data))
             return
@@ -209,8 +210,8 @@ class GuardedConnection(HttpToolsProtocol):
                 self._refuse(_HEAD, "head_too_large")
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Answer all complete requests, then close, because the sender sends no more (RFC 9112,
-        9.6). Return True to keep the connection open for writing."""
+        """Answer all complete requests, then close the connection, because the sender sends no more
+        (RFC 9112, 9.6). Return True to keep the connection open for writing."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete or cycle.more_body:
             return False
@@ -231,7 +232,8 @@ class GuardedConnection(HttpToolsProtocol):
             self._owed_since = self.loop.time()
 
     def on_headers_complete(self) -> None:
-        """Raise AmbiguousRequest if the framing or the target host is ambiguous."""
+        """Check the head of a request. Raise AmbiguousRequest if the request's end or target host
+        is ambiguous."""
         version = self.parser.get_http_version()
         if version not in ("1.1", "1.0"):
             raise AmbiguousRequest("a version other than 1.0 and 1.1")
@@ -277,8 +279,8 @@ class GuardedConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Start the next request after an answer, with a new deadline.
 
-        Replaces uvicorn's method, which sets a keep-alive timer. A timer would slow every delivery,
-        and all connections are checked anyway.
+        This replaces uvicorn's method, which sets a keep-alive timer. A timer would slow every
+        delivery, and all connections are checked anyway.
         """
         if self._answering is not None:  # else the connection is lost
             self._answering.flush()
@@ -296,8 +298,8 @@ class GuardedConnection(HttpToolsProtocol):
             self._idle_since = now
 
     def shutdown(self) -> None:
-        """Stop the connection when the service stops. Answer running requests and a request that
-        arrives within LAST_S, then close.
+        """Stop the connection when the service stops. Running requests, and a request that arrives
+        within a second, are answered first.
 
         Uvicorn's method closes a connection even if its first request was not read yet. The request
         would be lost, although the listening socket stays open during a restart.
@@ -333,8 +335,8 @@ class GuardedConnection(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, answer: bytes, reason: str) -> None:
-        """Refuse the connection's further input. The client gets the answer only if no earlier
-        request is still being answered."""
+        """Refuse everything else that the client sends. The client gets the answer only if no
+        earlier request is still being answered."""
         self._deaf = True
         self.connection_limits.refused[reason] += 1
         cycle = cast("RequestResponseCycle | None", self.cycle)
@@ -350,8 +352,11 @@ class GuardedConnection(HttpToolsProtocol):
     # --- deadlines --------------------------------------------------------------------------------
 
     def overdue(self, now: float) -> str | None:
-        """Return why the connection must be closed: the peer sends or reads too slowly. A
-        connection that was idle too long is closed here."""
+        """Return the reason why the connection must be closed, which is that the client sends or
+        reads too slowly; None to keep it open. A connection that was idle too long is closed here.
+
+        now  present time of the event loop
+        """
         limits = self.connection_limits.limits
         if self._lingers is not None and now - self._lingers > LINGER_S:
             self.transport.close()
@@ -376,7 +381,7 @@ class GuardedConnection(HttpToolsProtocol):
         return None
 
     def resume_writing(self) -> None:
-        """Continue writing after the peer has read most of the waiting bytes."""
+        """Continue writing after the client has read most of the waiting bytes."""
         self._unread = None
         super().resume_writing()
 
