@@ -1,1 +1,2 @@
-"""The program around the engine: network, database, files, processes and user interfaces."""
+"""The program around the reconciliation engine: network, database, files, processes and user
+interfaces."""

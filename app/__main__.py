@@ -1,11 +1,11 @@
-"""`tallyhook`, the same as `python -m app`."""
+"""Start the command `tallyhook`, which is the same as `python -m app`."""
 
 import os
 import sys
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line `tallyhook`."""
     from app.core.process import (
         collect_garbage_rarely,
         forbid_core_dumps,

@@ -1,7 +1,7 @@
-"""Client for a shop's program: receive outcomes, ship each order once, start payments.
+"""Client for a shop's program: it receives outcomes, ships each order once, and starts payments.
 
-Install the folder as `tallyhook_client`, or copy it whole under any name. It needs only the
-standard library and imports no other package of this repository. See README.md beside this.
+Install the folder as `tallyhook_client`, or copy the whole folder under any name. It needs only the
+standard library and imports no other package of this repository. See README.md in the same folder.
 """
 
 __all__ = ()

@@ -1,8 +1,8 @@
-"""Exchanges with Tallyhook, written once for all HTTP libraries. A request is a value, which the
-caller sends.
+"""Define exchanges with Tallyhook once for all HTTP libraries.
 
-An exchange is a generator: it yields an Ask and receives the Answer. `ask` runs it with a function
-that sends requests, `ask_async` with a coroutine function. Nothing here sleeps or reads a clock.
+An exchange is a generator: it yields a request, an Ask, and receives the Answer. `ask` runs an
+exchange with a function that sends requests, and `ask_async` with a coroutine function. No code
+here sleeps or reads a clock.
 """
 
 import http.client
@@ -13,14 +13,17 @@ from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
-"""Maximum size of an answer in bytes. A page of the feed has a few hundred kilobytes at most."""
+"""Maximum size of an answer in bytes. A page of the feed has no more than a few hundred
+kilobytes."""
 
 BUSY_S: Final = 5
-"""Seconds to wait if a busy service does not say how long."""
+"""Number of seconds to wait if a busy service does not say how long."""
 
 LONGEST_S: Final = 30 * 86_400
-"""Maximum number of seconds to wait. The client therefore asks about once a month about a session
-that ends in years."""
+"""Maximum number of seconds to wait before asking again.
+
+Because of this limit, the client asks about once a month about a session that ends in years.
+"""
 
 Result = TypeVar("Result")
 
@@ -36,15 +39,14 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A response. `headers` have lower-case names."""
+    """Answer to one request. `headers` have lower-case names."""
 
     status: int
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """Parse the body as a JSON object. Raises NotUnderstood if the body is not a JSON
-        object."""
+        """Parse the body as a JSON object. Raises NotUnderstood if the body is no JSON object."""
         try:
             found = json.loads(self.body)
         except (ValueError, RecursionError):
@@ -54,23 +56,27 @@ class Answer:
         return found
 
     def retry_after_s(self) -> int:
-        """Return the seconds in `Retry-After`, at most LONGEST_S. Return BUSY_S if there is no such
-        header."""
+        """Return the number of seconds after which to repeat the request.
+
+        It comes from the header `Retry-After`, but is never more than LONGEST_S. Without the
+        header, it is BUSY_S.
+        """
         asked = self.headers.get("retry-after", "")
         usable = asked.isascii() and asked.isdigit() and len(asked) < 20
         return min(int(asked), LONGEST_S) if usable else BUSY_S
 
 
 class AskingFailed(Exception):
-    """An error that a program can act on. The message is one sentence."""
+    """Error of an exchange with Tallyhook that a program can act on. The message is one
+    sentence."""
 
 
 class TokenRefused(AskingFailed):
-    """401 or 403: the token is wrong, has expired, or lacks the scope."""
+    """Error for the status 401 or 403: the token is wrong, has expired, or lacks the scope."""
 
 
 class Unavailable(AskingFailed):
-    """Error for an answer without a decision. Repeat the request after `again_s` seconds."""
+    """Error if the service gave no decision. Repeat the request after `again_s` seconds."""
 
     def __init__(self, sentence: str, *, again_s: int = BUSY_S) -> None:
         super().__init__(sentence)
@@ -78,18 +84,19 @@ class Unavailable(AskingFailed):
 
 
 class NotConfigured(AskingFailed):
-    """501: the settings do not enable the function. The message names the missing setting."""
+    """Error for the status 501: a setting that the request needs is missing. The message names
+    it."""
 
 
 class NotUnderstood(AskingFailed):
-    """A response that this version does not understand."""
+    """Error for an answer that this version of the client does not understand."""
 
 
 Steps = Generator[Ask, Answer, Result]
 
 
 def ask(steps: Steps[Result], send: Callable[[Ask], Answer]) -> Result:
-    """Run an exchange to its end. Raises the errors of `send`."""
+    """Run an exchange to its end, and return its result. Raises the errors of `send`."""
     try:
         wanted = next(steps)
         while True:
@@ -99,7 +106,10 @@ def ask(steps: Steps[Result], send: Callable[[Ask], Answer]) -> Result:
 
 
 async def ask_async(steps: Steps[Result], send: Callable[[Ask], Awaitable[Answer]]) -> Result:
-    """Run an exchange to its end, awaiting each request. Raises the errors of `send`."""
+    """Run an exchange to its end, awaiting each request, and return its result.
+
+    Raises the errors of `send`.
+    """
     try:
         wanted = next(steps)
         while True:
@@ -109,7 +119,7 @@ async def ask_async(steps: Steps[Result], send: Callable[[Ask], Awaitable[Answer
 
 
 def checked(answer: Answer) -> Answer:
-    """Return the answer if it contains a decision. Raises TokenRefused, NotConfigured and
+    """Return the answer if it contains a decision. Raises TokenRefused, NotConfigured or
     Unavailable otherwise."""
     if answer.status in (401, 403):
         raise TokenRefused(f"the token was refused ({answer.status}): {sentence_of(answer)}")
@@ -124,7 +134,10 @@ def checked(answer: Answer) -> Answer:
 
 
 def sentence_of(answer: Answer) -> str:
-    """Return the detail or title of a problem (RFC 9457), or a sentence with the status."""
+    """Return the sentence that says what went wrong, from the answer's problem details (RFC 9457).
+
+    If the answer has no such details, the sentence states the status.
+    """
     try:
         found = answer.document()
     except NotUnderstood:
@@ -137,12 +150,12 @@ def sentence_of(answer: Answer) -> str:
 
 
 class HttpSender:
-    """Sender that uses the standard library, with one connection for each request.
+    """Sender of requests that uses the standard library, with one connection for each request.
 
     url        scheme and host of the service, such as https://payments.shop.example
     token      token from `tallyhook tokens add`; surrounding white space is removed
-    timeout_s  seconds without a received byte after which the request fails; must exceed the feed's
-               `wait_s`
+    timeout_s  number of seconds without a received byte after which the request fails; must exceed
+               the feed's `wait_s`
     """
 
     def __init__(self, url: str, token: str, *, timeout_s: float = 75.0) -> None:
@@ -160,8 +173,10 @@ class HttpSender:
         self._headers = {"authorization": f"Bearer {token.strip()}", "accept": "application/json"}
 
     def __call__(self, wanted: Ask) -> Answer:
-        """Send a request. Raises Unavailable if no complete answer came, and NotUnderstood if the
-        answer is too large."""
+        """Send a request, and return its answer.
+
+        Raises Unavailable if no complete answer came, and NotUnderstood if the answer is too large.
+        """
         connection = self._connect(self._host, self._port, timeout=self._timeout_s)
         headers = dict(self._headers)
         if wanted.body is not None:
@@ -183,7 +198,7 @@ class HttpSender:
 
 
 class AsyncClient(Protocol):
-    """Asynchronous client of httpx, httpx2 and the like."""
+    """Interface of an asynchronous HTTP client, such as that of httpx or httpx2."""
 
     def stream(
         self, method: str, url: str, *, content: bytes | None, headers: Mapping[str, str]
@@ -193,9 +208,10 @@ class AsyncClient(Protocol):
 
 
 class AsyncSender:
-    """Sender that uses an asynchronous client. The client's base URL must be that of the service.
+    """Sender of requests that uses an asynchronous HTTP client.
 
-    token     as in HttpSender
+    client    its base URL must be that of the service
+    token     token from `tallyhook tokens add`; surrounding white space is removed
     failures  errors of the client that mean that no answer came, such as `(httpx.HTTPError,)`
     """
 
@@ -207,8 +223,10 @@ class AsyncSender:
         self._failures = failures
 
     async def __call__(self, wanted: Ask) -> Answer:
-        """Send a request. Raises Unavailable if no complete answer came, and NotUnderstood if the
-        answer is too large."""
+        """Send a request, and return its answer.
+
+        Raises Unavailable if no complete answer came, and NotUnderstood if the answer is too large.
+        """
         headers, body = dict(self._headers), bytearray()
         if wanted.body is not None:
             headers["content-type"] = "application/json"

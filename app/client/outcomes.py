@@ -1,12 +1,13 @@
-"""News of orders, from verified notifications and from the feed.
+"""Receive news of orders, from verified notifications and from the feed.
 
     notification ──verify──▶ news ─┐
     feed ──page by page──▶ news ───┼─▶ keeper: each once, in the shop's own transaction
     order, where it was unknown ───┘
 
-Notifications and the feed bring the same news. A shop may use either, or both. After a restore
-Tallyhook does not know whether an order was shipped. Such an order waits until the shop has stated
-whether it was shipped. Whenever the shop reads the feed, the client asks about these orders again.
+Notifications and the feed bring the same news, so a shop may use either, or both. After Tallyhook
+was restored from a backup, it does not know whether an order was shipped. Such an order waits until
+the shop has stated this. Whenever the shop reads the feed, the client asks about these orders
+again.
 """
 
 import base64
@@ -21,13 +22,15 @@ from urllib.parse import quote, urlencode
 from .asking import Ask, NotUnderstood, Steps, checked, sentence_of
 
 TOLERANCE_S: Final = 300
-"""Seconds by which a notification's time may differ from the shop's clock."""
+"""Maximum number of seconds by which a notification's time may differ from the shop's clock."""
 
 MAX_BODY_BYTES: Final = 256 * 1024
 KIND: Final = "order.revised"
 UNKNOWN: Final = "unknown"
-"""Value of a shipping or cancellation time that a restore lost. It is used until the shop states
-the time again."""
+"""Value of a shipping or cancellation time that was lost when Tallyhook was restored.
+
+The value stays until the shop states the time again.
+"""
 
 _PREFIX: Final = "whsec_"
 
@@ -58,31 +61,41 @@ class News:
 
     @property
     def may_ship(self) -> bool:
-        """Return whether Tallyhook permits shipping the order. First check that the shop's own
-        books do not show it as shipped."""
+        """Check whether Tallyhook permits shipping the order.
+
+        Before you ship, check that the shop's own books do not show the order as shipped.
+        """
         return self.fulfillable and not self.superseded and self.fulfilled_at is None
 
 
 class Refused(Exception):
-    """Error for a notification that is not genuine. Answer 401, and discard it."""
+    """Error for a notification that is not genuine. Answer 401, and discard the notification."""
 
 
 class Keeper(Protocol):
-    """Store of the news that the shop has handled, such as `shop_store.SqliteKeeper`."""
+    """Interface of the store of news that the shop has handled, such as
+    `shop_store.SqliteKeeper`."""
 
     def take(self, news: News) -> bool:
-        """Act on the news and store its id, in one transaction. Return False if the order has an
-        equal or higher id."""
+        """Act on the news and store its id, in one transaction.
+
+        Return False if an equal or higher id is already stored for the order.
+        """
         ...
 
     def undecided(self) -> Sequence[tuple[str, int]]:
-        """Return some undecided orders, each with the id of its last news. An order is undecided if
-        `fulfilled_at` was UNKNOWN. Orders that were asked about least often come first."""
+        """Return some undecided orders, each with the id of its last news.
+
+        An order is undecided if `fulfilled_at` was UNKNOWN. Orders that were asked about least
+        often come first.
+        """
         ...
 
     def settle(self, news: News) -> None:
-        """Act on the current state of an undecided order, in one transaction. If the state is
-        UNKNOWN, the order stays undecided."""
+        """Act on the present state of an undecided order, in one transaction.
+
+        If `fulfilled_at` is still UNKNOWN, the order stays undecided.
+        """
         ...
 
     def place(self) -> int:
@@ -104,7 +117,7 @@ def verify_notification(
     body     the raw bytes, not JSON that was parsed and serialized again
     now      seconds since 1970 in UTC, by the shop's clock
 
-    Raises Refused, and ValueError for an invalid secret.
+    Raises Refused if the notification is not genuine, and ValueError for an invalid secret.
     """
     named = {name.lower(): value for name, value in headers.items()}
     try:
@@ -168,12 +181,12 @@ def news_of(found: Any) -> News:
 
 
 def follow(keeper: Keeper, *, wait_s: int = 0, limit: int = 100) -> Steps[int]:
-    """Read the feed from the keeper's cursor to its end. Return how many entries were new to the
-    keeper.
+    """Read the feed from the keeper's cursor to its end, and return how many entries were new.
 
     At the end, ask about orders that wait because Tallyhook did not know whether they were shipped.
 
-    wait_s  seconds for which the last request waits for news
+    wait_s  number of seconds for which the last request waits for news
+    limit   maximum number of entries of a page
 
     Raises TokenRefused, Unavailable and NotUnderstood. The keeper keeps the news taken before an
     error.

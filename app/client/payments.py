@@ -1,4 +1,4 @@
-"""Payments that the shop starts, and the shop's reports about its orders.
+"""Start payments for the shop, and report the shop's orders to Tallyhook.
 
 The shop need not store anything before a call. An order gets only one payment, even if the same
 call is repeated. If a call gets no answer, repeat it unchanged.
@@ -63,12 +63,13 @@ def start_payment(
     cancel_url: str | None = None,
     new_payment: bool = False,
 ) -> Steps[Started]:
-    """Open the order's checkout session, or find the existing one.
+    """Open the order's checkout session, or find the existing session.
 
     amount       in major units, as text: "1500.00"
-    new_payment  whether to start another payment after one that failed
+    new_payment  whether to start another payment after a payment that failed
 
-    Raises TokenRefused, Unavailable (make the same call again), NotConfigured and NotUnderstood.
+    Raises TokenRefused, NotConfigured and NotUnderstood. Also raises Unavailable; then make the
+    same call again.
     """
     asked: dict[str, Any] = {
         "order": {"reference": order, "amount": amount, "currency": currency},
@@ -107,8 +108,7 @@ def start_payment(
 
 
 NOT_SO: Final = "not so"
-"""Value that is given instead of a time. It says that the order was not canceled, or not
-shipped."""
+"""Value to give instead of a time, to say that the order was not canceled or not shipped."""
 
 
 def tell_order(
@@ -129,10 +129,10 @@ def tell_order(
              "30.00"); None leaves the reported parts unchanged
     free     whether the order costs nothing; the amount is then "0"
 
-    Report `fulfilled_at` before the parcel leaves. After a restore of Tallyhook, report NOT_SO for
-    each order that is not shipped according to your books. A canceled order is never fulfillable,
-    and money held for it is owed back. Return the order as `GET /api/v1/orders/…` does. Raises
-    TokenRefused, Unavailable and NotUnderstood.
+    Report `fulfilled_at` before the parcel leaves. After Tallyhook was restored from a backup,
+    report NOT_SO for each order that is not shipped according to your books. A canceled order is
+    never fulfillable, and money held for it is owed back. The result is the order as `GET
+    /api/v1/orders/…` returns it. Raises TokenRefused, Unavailable and NotUnderstood.
     """
     moments = {"placed_at": placed_at, "canceled_at": canceled_at, "fulfilled_at": fulfilled_at}
     stated: dict[str, Any] = {"amount": amount, "currency": currency}

@@ -1,4 +1,4 @@
-"""Stores news in the shop's own SQLite database, in the same transaction as the shop's SQL.
+"""Store news in the shop's own SQLite database, in the same transaction as the shop's SQL.
 
     BEGIN IMMEDIATE ─▶ is it newer? ─▶ store its id ─▶ the shop's own statements ─▶ COMMIT
 
@@ -21,8 +21,10 @@ TABLES: Final = (
 )
 
 AT_ONCE: Final = 20
-"""Maximum number of undecided orders that one pass through the feed asks about. Each takes one
-request."""
+"""Maximum number of undecided orders that are asked about while the feed is read once.
+
+Each order takes one request.
+"""
 
 NEWER: Final = (
     "INSERT INTO tallyhook_told (ref, revision, shipped, undecided) VALUES (:ref, :revision, 0, 0)"
@@ -33,8 +35,10 @@ NEWER: Final = (
 SHIPPED: Final = "UPDATE tallyhook_told SET shipped = 1, undecided = 0 WHERE ref = :ref"
 
 WAITS: Final = "UPDATE tallyhook_told SET undecided = undecided + 1 WHERE ref = :ref"
-"""Statement that adds 1 to `undecided`, because it was not known whether the order was shipped. 0
-means that the order is decided."""
+"""Statement for an order whose shipping is unknown: it adds 1 to `undecided`.
+
+The value 0 means that the order is decided.
+"""
 
 UNDECIDED: Final = (
     "SELECT ref, revision FROM tallyhook_told WHERE undecided > 0 AND shipped = 0"
@@ -54,13 +58,15 @@ MOVE: Final = (
 )
 
 Act = Callable[[sqlite3.Connection, News, bool], None]
-"""Function that executes the shop's own SQL, called in the transaction. The flag says whether to
-ship the order now. It is True only once for each order, and False if the news is superseded or
-shipping is unknown."""
+"""Function that executes the shop's own SQL, called in the transaction.
+
+The flag says whether to ship the order now. It is True only once for each order. It is False if
+there is later news, or if it is unknown whether the order was shipped.
+"""
 
 
 class SqliteKeeper:
-    """Keeper for a shop with SQLite.
+    """Store of handled news for a shop with SQLite.
 
     connection  connection of the shop; its isolation level is set to None, so that the keeper
                 controls transactions

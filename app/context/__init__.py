@@ -1,3 +1,3 @@
-"""Context shared by all layers: settings, clock, database, inbox and signals."""
+"""Context that all layers share: settings, clock, database, inbox and signals."""
 
 __all__ = ("configured", "context", "unread")

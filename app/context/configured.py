@@ -1,4 +1,4 @@
-"""Functions that build sources and provider clients from the settings."""
+"""Build sources and provider clients from the settings."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -27,14 +27,20 @@ if TYPE_CHECKING:
     from app.providers.provider_client import ProviderClient
 
 MAX_TOLERANCE_S = 3600
-"""Maximum seconds between signature and arrival that a merchant's own profile may allow in a live
-environment. Providers sign each try anew. With more time, an old delivery could be replayed after
-its event was deleted. A shipped profile with a longer tolerance states its reason."""
+"""Maximum number of seconds between signature and arrival in a merchant's own profile.
+
+The limit applies in a live environment. Providers sign each try anew. With more time, an old
+delivery could be replayed after its event was deleted. A shipped profile with a longer tolerance
+states its reason.
+"""
 
 
 def keep_profiles(settings: Settings) -> None:
     """Store the text of the merchant's own profiles in the settings, so that all processes use one
-    text. `compile_sources` reports unreadable files."""
+    text.
+
+    Unreadable files are skipped here. `compile_sources` reports them.
+    """
     texts = dict(settings.profile_files)
     for path in {each.profile for each in settings.sources.values()} - {*shipped_profiles()}:
         with suppress(ConfigurationError):
@@ -49,22 +55,25 @@ def text_of_profile(settings: Settings, source: str) -> str:
 
 
 def profile_of(settings: Settings, source: str) -> Profile:
-    """Return a source's profile from its stored text. Raises the errors of `load_profile`."""
+    """Return a source's profile, parsed from its stored text. Raises the errors of
+    `load_profile`."""
     named = settings.sources[source].profile
     text = settings.profile_files.get(named)
     return load_profile(named) if text is None else read_profile(Path(named), text)
 
 
 def secrets_of(given: SourceSettings) -> list[str] | dict[str, str]:
-    """Return a source's secrets: a mapping from key id to key, or a list without key ids."""
+    """Return a source's secrets: keys with their key ids, or a list if the keys have no ids."""
     if given.keys:
         return {name: key.get_secret_value() for name, key in given.keys.items()}
     return [secret.get_secret_value() for secret in given.secrets]
 
 
 def webhook_credentials(given: SourceSettings) -> list[str]:
-    """Return the credentials that the provider sends with its requests: those that are named
-    `webhook`, or whose names begin with `webhook_`."""
+    """Return the credentials that the provider sends with its requests.
+
+    Their names are `webhook`, or begin with `webhook_`.
+    """
     return [
         pair.get_secret_value()
         for name, pair in given.credentials.items()
@@ -73,12 +82,12 @@ def webhook_credentials(given: SourceSettings) -> list[str]:
 
 
 def ends_of(given: SourceSettings) -> dict[str, Instant]:
-    """Return the expiry of each secret that expires."""
+    """Return when each secret expires. Secrets that never expire are left out."""
     return {s.get_secret_value(): s.until for s in given.secrets if s.until is not None}
 
 
 def accounts(settings: Settings) -> dict[str, Account]:
-    """Return every configured source with its secrets, to diagnose signatures."""
+    """Return every configured source with its secrets, to find out why a signature fails."""
     return {
         name: Account(
             name=name,
@@ -92,8 +101,10 @@ def accounts(settings: Settings) -> dict[str, Account]:
 
 
 def askers(settings: Settings, client: "httpx2.AsyncClient") -> dict[str, "ProviderClient"]:
-    """Return a client, by name, for each source whose provider must be asked. Raises
-    ConfigurationError that names every missing credential."""
+    """Return a client for each source whose provider must be asked. The keys are source names.
+
+    Raises ConfigurationError that names every missing credential.
+    """
     from app.providers.provider_client import ProviderClient  # only the service asks
 
     return {name: ProviderClient(each, client) for name, each in questions_of(settings).items()}
@@ -203,8 +214,11 @@ def _problems_of_account(name: str, given: SourceSettings, profile: Profile) -> 
 
 
 def only_locations(given: SourceSettings, profile: Profile) -> dict[str, tuple[str, ...]]:
-    """Return the setting ONLY with the full location of each member. A path without a kind of
-    location refers to the body, which is a form or JSON."""
+    """Return the setting ONLY, which selects a shop's events, with the full location of each
+    member.
+
+    A path without a kind of location refers to the body, which is a form or JSON.
+    """
     form = profile.request.body == "form" and not profile.unconfirmed  # answers are JSON
     return {
         member
@@ -215,13 +229,14 @@ def only_locations(given: SourceSettings, profile: Profile) -> dict[str, tuple[s
 
 
 def ways_to_tell_apart(profile: Profile) -> str:
-    """Return the settings that distinguish several shops on one account, the best first."""
+    """Return the names of settings that distinguish several shops on one account, the best
+    first."""
     account = profile.account.where or (profile.fetch_back and profile.fetch_back.account)
     return ("ACCOUNT, " if account else "") + "ONLY or LINK_BY"
 
 
 def separates_shops(given: SourceSettings) -> bool:
-    """Return whether a setting separates the payments of several shops on one account."""
+    """Check whether a setting separates the payments of several shops on one account."""
     return bool(given.account or given.only) or given.link_by == "references"
 
 
@@ -254,8 +269,10 @@ def _problems_of_captures(name: str, given: SourceSettings, profile: Profile) ->
 
 
 def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> list[str]:
-    """Return the problems of the setting ONLY. The members that it names must prove to which shop
-    an event belongs."""
+    """Return the problems of the setting ONLY, which selects a shop's events.
+
+    The members that the setting names must prove which shop an event belongs to.
+    """
     variable, problems = f"TALLYHOOK_SOURCES__{name.upper()}__ONLY", []
     for location in only_locations(given, profile):
         try:
@@ -283,8 +300,10 @@ def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> lis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KeyHolder:
-    """Keys in one setting. `accounts` has the accounts of the source if they share one key, and is
-    otherwise empty."""
+    """Keys in one setting of a source.
+
+    accounts  accounts of the source if they share one key; else empty
+    """
 
     variable: str
     keys: frozenset[bytes] = field(repr=False)
@@ -292,8 +311,10 @@ class _KeyHolder:
 
 
 def _problems_of_keys(settings: Settings) -> list[str]:
-    """Return a problem for each key that is in two settings. With such a key, one delivery could
-    count as two payments."""
+    """Return a problem for each key that is in two settings.
+
+    With such a key, one delivery could count as two payments.
+    """
     problems = []
     holders = list(_holders(settings))
     for number, one in enumerate(holders):
@@ -332,8 +353,10 @@ def _holders(settings: Settings) -> Iterator[_KeyHolder]:
 
 
 def signer_of_section(section: str, secret: SecretStr) -> Source:
-    """Return the source that signs the requests of a settings section. Raises ConfigurationError if
-    the section's secret cannot sign."""
+    """Return the source that signs the requests of a settings section.
+
+    Raises ConfigurationError if the section's secret cannot sign.
+    """
     try:
         return Source(
             name=section, profile=load_profile("checkout"), secrets=[secret.get_secret_value()]

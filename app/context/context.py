@@ -1,7 +1,7 @@
 """Context of an operation: the settings, the open database, the merchant's policy and the clock.
 
-The command line, the API and the console hold an AppContext and pass it to operations. `Work` runs
-an operation in a separate process with its own context.
+The command line, the API and the console pass an AppContext to operations. `Work` runs an operation
+in a separate process with its own context.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AppContext:
-    """Settings, database, policy and clock that operations share. Further objects are built at
-    their first use."""
+    """Settings, database, policy and clock that operations share. Further objects are built when
+    needed."""
 
     settings: Settings
     database: Database
@@ -40,15 +40,19 @@ class AppContext:
 
     @cached_property
     def sources(self) -> Mapping[str, Source]:
-        """Return all configured sources by name. Raises ConfigurationError with every mistake."""
+        """Return all configured sources by name. Raises ConfigurationError that lists every
+        mistake."""
         from app.context.configured import compile_sources  # what few commands need
 
         return compile_sources(self.settings, phone_key=self.phone_key)
 
     @cached_property
     def phone_key(self) -> PhoneKey | None:
-        """Return the key for phone digests, or None if there is no key. Without a key, phone
-        numbers are neither stored nor found. Raises ConfigurationError."""
+        """Return the key for digests of phone numbers; None if there is no key.
+
+        Without the key, phone numbers are neither stored nor found. Raises ConfigurationError if
+        the key cannot be read.
+        """
         return read_phone_key(self.settings.phone_key_path)
 
     @cached_property
@@ -64,12 +68,13 @@ class AppContext:
 
     @property
     def calendar_zone(self) -> tzinfo:
-        """Return the zone in which days and months are counted: the merchant's, else UTC."""
+        """Return the time zone in which days and months are counted: the merchant's zone, or else
+        UTC."""
         return self.zone or UTC
 
     @property
     def notifies_shop(self) -> bool:
-        """Return whether the shop is notified of published revisions."""
+        """Check whether the shop is notified of published revisions."""
         return self.settings.shop.url is not None
 
 
@@ -78,7 +83,7 @@ Result = TypeVar("Result")
 
 
 class Work(Protocol):
-    """Runner of use cases, perhaps in other processes."""
+    """Interface for running an operation, perhaps in another process."""
 
     async def __call__(
         self,
@@ -86,17 +91,17 @@ class Work(Protocol):
         *args: Words.args,
         **words: Words.kwargs,
     ) -> Result:
-        """Call a module's function whose arguments and result can be pickled, and return its
-        result.
+        """Call a function of a module, perhaps in another process, and return its result.
 
-        Raises UsageError, NotFoundError or UnreachableError if the function does, and UsageError
-        for other Tallyhook errors. Raises UnreachableError if the process died or took too long.
+        Its arguments and its result must be picklable. Raises UsageError, NotFoundError or
+        UnreachableError if the function does, and UsageError for other Tallyhook errors. Raises
+        UnreachableError if the process died or took too long.
         """
         ...
 
 
 class Elsewhere(Protocol):
-    """Factory of `Work` objects that run use cases in separate processes."""
+    """Interface for creating `Work` objects, which run operations in separate processes."""
 
     def __call__(
         self,
@@ -107,11 +112,12 @@ class Elsewhere(Protocol):
         most_s: float | None = None,
         too_long: str = "it took too long",
     ) -> Work:
-        """Return `Work` that runs up to `at_once` use cases together.
+        """Return an object that runs up to `at_once` operations at the same time in other
+        processes.
 
         purpose   purpose for which each process opens the database
         died      message if a process ended too early
-        most_s    maximum number of seconds of a use case; None for no limit
-        too_long  message if a use case took longer
+        most_s    maximum number of seconds of an operation; None for no limit
+        too_long  message if an operation took longer
         """
         ...

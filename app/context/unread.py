@@ -1,5 +1,7 @@
-"""Interface of the inbox for packages that may not import `receiving/`. It gives access to accepted
-deliveries that have not been read yet."""
+"""Interface of the inbox for packages that may not import `receiving/`.
+
+It gives access to accepted deliveries that have not been read yet.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,9 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """Number and bytes of unread deliveries, and their oldest and newest arrival. Deliveries that
-    are set aside are left out.
+    """Number and bytes of unread deliveries in the inbox, with their oldest and newest arrival.
+
+    Deliveries that are set aside are left out.
 
     copied_up_to  date of the newest commit that a standby has replayed; None on a primary
     """
@@ -25,7 +28,7 @@ class Backlog:
     copied_up_to: Instant | None = None
 
     def is_dated_ahead(self, now: Instant) -> bool:
-        """Return whether the newest unread delivery is dated in the future, because a clock was
+        """Check whether the newest unread delivery is dated in the future, because a clock was
         fast."""
         return self.newest is not None and self.newest > now + CLOCKS_DIFFER
 
@@ -42,7 +45,7 @@ class Backlog:
 
 
 class InboxEnd(NamedTuple):
-    """Last row numbers in the inbox: in the database's table, and in the separate file."""
+    """Last row numbers in the inbox: in the database's table, and in the inbox's separate file."""
 
     table: int
     file: int
@@ -55,18 +58,20 @@ class UnreadInbox(Protocol):
     """Interface of the inbox for all code except the receiver and the reader."""
 
     async def backlog(self, *, up_to: InboxEnd = EVERYTHING) -> Backlog:
-        """Return the backlog.
+        """Return the number, bytes and arrivals of unread deliveries.
 
         up_to  last row numbers; deliveries in later rows are left out
         """
         ...
 
     async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:
-        """Return the backlog, and the present last row numbers of the inbox."""
+        """Return the unread deliveries' number, bytes and arrivals, and the present last row
+        numbers."""
         ...
 
     async def kept_bytes(self) -> int:
-        """Return the size in bytes of SQLite inbox rows that were read but not yet deleted."""
+        """Return the size in bytes of the rows of a SQLite inbox that were read but not yet
+        deleted."""
         ...
 
     async def tidy(self) -> bool:

@@ -1,5 +1,7 @@
-"""Evidence for outsiders: the evidence log, and bundles with an order's evidence. The evidence key
-signs both."""
+"""Evidence for outsiders: the evidence log, and bundles with an order's evidence.
+
+The evidence key signs both.
+"""
 
 __all__ = (
     "attachment_store",

@@ -1,5 +1,7 @@
-"""Database queries for attachments: files attached to orders and breaks. Equal files are stored
-only once."""
+"""Store and read attachments: files attached to orders and breaks.
+
+Equal files are stored only once.
+"""
 
 import json
 from collections.abc import Collection, Iterable, Sequence
@@ -19,7 +21,7 @@ About = Literal["order", "break"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachmentRecord:
-    """Attachment as it is stored.
+    """Attachment of an order or break, as it is stored.
 
     order         order of the attachment; "" for an attachment of a break without an order
     audit_number  number of the attachment's audit entry, which the log seals
@@ -63,7 +65,7 @@ def _record(row: Sequence[Any]) -> AttachmentRecord:
 async def add_attachment(
     connection: AsyncConnection, attached: AttachmentRecord, body: bytes
 ) -> None:
-    """Store an attachment, and its file content if that is not stored yet."""
+    """Store an attachment, and its file content if that content is not stored yet."""
     rows = [astuple(attached)]
     await run(connection, insert_rows, table="attachments", columns=_COLUMNS, rows=rows)
     await run(
@@ -77,7 +79,8 @@ async def add_attachment(
 
 
 async def attachments_of_order(connection: AsyncConnection, order: str) -> list[AttachmentRecord]:
-    """Return all attachments of an order and its breaks, including deleted ones, oldest first."""
+    """Return all attachments of an order and its breaks, including deleted attachments, oldest
+    first."""
     of_order = select(_ATTACHMENTS).where(_ATTACHMENTS.c.order_key == order)
     rows = await connection.execute(of_order.order_by(_ATTACHMENTS.c.deed))
     return [_record(row) for row in rows]
@@ -86,7 +89,7 @@ async def attachments_of_order(connection: AsyncConnection, order: str) -> list[
 async def attachments_of_subject(
     connection: AsyncConnection, about: About, subject: str
 ) -> list[AttachmentRecord]:
-    """Return the attachments of exactly this order or break, including deleted ones."""
+    """Return the attachments of exactly this order or break, including deleted attachments."""
     of_one = select(_ATTACHMENTS).where(
         _ATTACHMENTS.c.subject == subject, _ATTACHMENTS.c.about == about
     )
@@ -102,7 +105,7 @@ async def attachment_named(connection: AsyncConnection, name: str) -> Attachment
 async def living_attachments(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> list[AttachmentRecord]:
-    """Return the attachments of these orders that were not deleted, by id."""
+    """Return the attachments of the orders that were not deleted, sorted by id."""
     return sorted(
         (_record(row) for row in await select_in(connection, sql=_THERE, values=orders)),
         key=lambda each: each.attachment_id,
@@ -110,11 +113,14 @@ async def living_attachments(
 
 
 AT_ONCE: Final = 200
-"""Number of rows read at a time. Each has some hundred bytes of details."""
+"""Number of attachments that are read at a time. Each has some hundred bytes of details."""
 
 
 async def attachments_after(connection: AsyncConnection, after: str) -> list[AttachmentRecord]:
-    """Return the next batch of attachments that were not deleted, by id."""
+    """Return the next batch of attachments that were not deleted, sorted by id.
+
+    after  id of the last attachment of the previous batch
+    """
     key = _ATTACHMENTS.c.id
     there = select(_ATTACHMENTS).where(_ATTACHMENTS.c.gone_at.is_(None), key > after)
     rows = await connection.execute(there.order_by(key).limit(AT_ONCE))
@@ -130,7 +136,7 @@ async def attached_bytes(connection: AsyncConnection, sha256: str) -> bytes | No
 
 
 async def files_of_none_but(connection: AsyncConnection, names: Collection[str]) -> set[str]:
-    """Return the digests of files that only these attachments use."""
+    """Return the digests of the files that only the named attachments use."""
     sql = "SELECT sha256, id FROM attachments WHERE gone_at IS NULL AND sha256 IN ({})"
     own = "SELECT sha256 FROM attachments WHERE gone_at IS NULL AND id IN ({})"
     files = {row[0] for row in await select_in(connection, sql=own, values=names)}
@@ -141,7 +147,7 @@ async def files_of_none_but(connection: AsyncConnection, names: Collection[str])
 async def empty_attachments(
     connection: AsyncConnection, names: Sequence[str], *, now: Instant
 ) -> None:
-    """Delete the personal data of these attachments, and each file that no other attachment
+    """Delete the personal data of the named attachments, and each file that no other attachment
     uses."""
     await acting_alone(connection)  # waits for an attach of the same bytes
     for name in names:
@@ -163,8 +169,10 @@ async def empty_attachments(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedEntry:
-    """Audit entry about an attached or removed file of an order. Its leaf in the log counts as a
-    leaf of the order."""
+    """Audit entry about a file that was attached to an order or removed from it.
+
+    Its leaf in the sealed log counts as a leaf of the order.
+    """
 
     number: int
     attachment_id: str
@@ -201,7 +209,7 @@ async def counted_entries(
 
 
 async def order_of_break(connection: AsyncConnection, name: str) -> str | None:
-    """Return a break's order, or "" if it has none; None for an unknown break."""
+    """Return the order of a break, or "" if it has none; None for an unknown break."""
     rows = await connection.execute(
         text("SELECT order_ref FROM breaks WHERE id = :name"), {"name": name}
     )

@@ -1,13 +1,14 @@
-"""Files that people attach to an order or a break: receipts, proofs of delivery, letters, terms.
+"""Attach files to an order or a break: receipts, proofs of delivery, letters, terms.
 
     1 check   the kind and the size; the file must be complete, of an accepted type, and of the type
               that its name suggests
     2 store   the bytes once, by their digest; name and note separately, as personal data
     3 seal    an audit entry with the digests of the bytes and of the details
 
-The audit entry gets a leaf in the log, which counts as a leaf of the order. The audit entry about a
-removal gets such a leaf, too. A file is personal data: `detach` and an erasure of the order delete
-it. The audit trail keeps its digest, who attached it, and the fact that it was deleted.
+The audit entry gets a leaf in the sealed log, which counts as a leaf of the order. The audit entry
+about a removal gets such a leaf, too. A file is personal data: `detach` and an erasure of the order
+delete the file. The audit trail keeps the file's digest, who attached it, and the fact that it was
+deleted.
 """
 
 import hashlib
@@ -48,20 +49,27 @@ KIND_WORDS: Final[dict[str, str]] = {
 }
 
 MAX_FILE_BYTES: Final = 10 * 1024 * 1024
-"""Maximum bytes of a file: a dozen scanned pages. Payment services accept 2 to 20 MB in total."""
+"""Maximum size of an attached file in bytes. A dozen scanned pages fit.
+
+Payment services accept 2 to 20 MB in total.
+"""
 
 MAX_BYTES_OF_ONE: Final = 50 * 1024 * 1024
-"""Maximum total size in bytes of the files of an order or break. They are limited because a bundle
-is read into memory."""
+"""Maximum total size in bytes of the files of an order or break.
+
+The files are limited because a bundle is read into memory.
+"""
 
 MOST_OF_ONE: Final = 30
-"""Maximum number of files of an order or break. They are limited because an employee of a bank must
-look through them."""
+"""Maximum number of files of an order or break.
+
+The files are limited because an employee of a bank must look through them.
+"""
 
 MAX_NAME: Final = 120
 MAX_NOTE: Final = 500
 MAX_PARCEL: Final = 80
-"""Maximum length in characters of a file's name, its note, a carrier, or a tracking number."""
+"""Maximum length in characters of a carrier or a tracking number."""
 
 _PDF, _PNG, _JPEG, _TEXT = "application/pdf", "image/png", "image/jpeg", "text/plain"
 
@@ -77,18 +85,25 @@ _WHOLE: Final[Mapping[str, tuple[bytes, ...]]] = {
 """Byte sequences that a complete file of each type contains (for PDF, ISO 32000-1, 7.5.5)."""
 
 MAX_PIXELS: Final = 50_000_000
-"""Maximum number of pixels of a picture. An A4 page at 600 dpi has 35 million. The limit is needed
-because a file of a few kilobytes can contain billions."""
+"""Maximum number of pixels of a picture. An A4 page at 600 dpi has 35 million.
+
+The limit is needed because a file of a few kilobytes can contain billions of pixels.
+"""
 
 _JPEG_SIZE: Final = re.compile(
     rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf]\x00.[\x08\x0c](..)(..)", re.DOTALL
 )
 """Pattern of a JPEG frame header (ITU-T T.81, B.2.2): precision, number of lines, number of
-columns. Other segments of the file may precede it."""
+columns.
+
+Other segments of the file may precede the frame header.
+"""
 
 PDF_END_BYTES: Final = 4096
-"""Number of bytes at the end of a PDF in which its end mark is searched for. Mail programs add
-bytes after the mark."""
+"""Number of bytes at the end of a PDF in which its end mark is searched for.
+
+This must be more than the mark itself, because mail programs add bytes after the mark.
+"""
 
 _MEDIA_BY_NAME: Final = {
     ".pdf": _PDF, ".png": _PNG, ".jpg": _JPEG, ".jpeg": _JPEG, ".jpe": _JPEG, ".txt": _TEXT,
@@ -103,7 +118,7 @@ ID: Final = "att_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachRequest:
-    """File to attach to an order or a break.
+    """Request to attach a file to an order or a break.
 
     name  the file's name on the person's computer
     note  the person's remark about the file
@@ -148,8 +163,10 @@ class AttachmentListDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """Attachment with its personal data, which not everybody may see. The texts are empty after
-    deletion."""
+    """Attachment with its personal data, which not everybody may see.
+
+    The texts are empty after deletion.
+    """
 
     record: attachment_store.AttachmentRecord
     name: str = ""
@@ -162,7 +179,7 @@ class Attachment:
         return self.record.gone_at is not None
 
     def document(self) -> AttachmentDocument:
-        """Return the JSON document, with possible phone numbers masked."""
+        """Return the attachment as a JSON document, with possible phone numbers masked."""
         return document_of(
             AttachmentDocument,
             self.record,
@@ -177,14 +194,14 @@ class Attachment:
 
 
 def attachment_of(record: attachment_store.AttachmentRecord) -> Attachment:
-    """Build an attachment from its row."""
+    """Build an attachment from its stored form."""
     details = json.loads(record.details) if record.details is not None else {}
     names = ("name", "note", "carrier", "tracking")
     return Attachment(record=record, **{name: details.get(name, "") for name in names})
 
 
 def media_of(content: bytes) -> str | None:
-    """Return the media type that a file's bytes show; None if it is not accepted."""
+    """Return the media type that the bytes of a file show; None if that type is not accepted."""
     for begin, media in _MAGIC:
         if content.startswith(begin):
             return media
@@ -201,7 +218,7 @@ def media_of(content: bytes) -> str | None:
 def fault_of(name: str, content: bytes, media: str) -> str | None:
     """Return why a file's content does not fit its name or media type; None if it fits.
 
-    Only marks in the bytes are examined: a hostile file is not parsed.
+    Only marks in the bytes are examined, so that a hostile file is never parsed.
     """
     by_name = _MEDIA_BY_NAME.get(PurePath(name).suffix.lower(), media)
     if by_name != media:
@@ -351,7 +368,8 @@ async def _check_room(connection: Connection, asked: AttachRequest, sha256: str)
 
 
 async def _standing(connection: Connection, name: str) -> attachment_store.AttachmentRecord:
-    """Return an attachment. Raises NotFoundError if unknown, UsageError if deleted."""
+    """Return a stored attachment. Raises NotFoundError if it is unknown, UsageError if it was
+    deleted."""
     found = await attachment_store.attachment_named(connection, name)
     if found is None:
         raise NotFoundError(
@@ -388,7 +406,8 @@ async def detach(context: AppContext, name: str, *, reason: str, by: str | None)
 async def attachments_of(
     context: AppContext, *, order: str | None = None, break_: str | None = None
 ) -> list[Attachment]:
-    """Return the attachments of an order and its breaks, or of one break, including deleted ones.
+    """Return the attachments of an order and its breaks, or of one break, including deleted
+    attachments.
 
     Raises NotFoundError for an unknown order or break.
     """
@@ -424,9 +443,11 @@ async def attachment_bytes(
 async def read_attachment(
     context: AppContext, name: str, *, by: str | None
 ) -> tuple[Attachment, bytes]:
-    """Return an attachment with its bytes, and record the access in the audit trail. Raises
-    UsageError for a missing permission or a deleted attachment, and NotFoundError for an unknown
-    one."""
+    """Return an attachment with its bytes, and record the access in the audit trail.
+
+    Raises UsageError for a missing permission or a deleted attachment, and NotFoundError for an
+    unknown attachment.
+    """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="attachment_read")
         found = await _standing(connection, name)

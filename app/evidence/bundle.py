@@ -1,5 +1,4 @@
-"""Build an evidence bundle: a ZIP with an order's evidence, a manifest and a signature. Leaves out:
-gathering the evidence."""
+"""Build an evidence bundle: a ZIP with an order's evidence, a manifest and a signature."""
 
 import asyncio
 import hashlib
@@ -46,7 +45,7 @@ SESSION_KINDS: Final = ("session_requested", "session_opened", "session_refused"
 
 @dataclass(slots=True)
 class Files:
-    """Files of a bundle by name. The files in `personal` are only in a full bundle."""
+    """Files of an evidence bundle by name. The files in `personal` are only in a full bundle."""
 
     shown: dict[str, bytes] = field(default_factory=dict)
     personal: dict[str, bytes] = field(default_factory=dict, repr=False)
@@ -121,7 +120,7 @@ _json: Final = canonical_json
 
 
 def entry(data: bytes) -> dict[str, Any]:
-    """Return a file's entry in the manifest."""
+    """Return the manifest's entry for a file: its digest and its size."""
     return {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
 
 
@@ -292,15 +291,17 @@ def _log(dossier: gather_evidence.Dossier) -> dict[str, Any]:
 KEY: Final = "evidence-key.pub"
 
 ABOUT: Final = "signature over the manifest of an evidence bundle"
-"""Comment in the first line of the signature file. The signature does not cover this line, so
-verifiers require this exact text."""
+"""Comment in the first line of the signature file.
+
+The signature does not cover this line, so verifiers require this exact text.
+"""
 
 KEY_PEM: Final = "evidence-key.pem"
 
 
 def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
-    """Return the bytes of the bundle. Raises UsageError if the bundle is larger than `verify`
-    accepts."""
+    """Return the bytes of the evidence bundle. Raises UsageError if `verify` would find it too
+    large."""
     files = files_of(dossier, key=keys.key_name(key.public))
     files.shown[KEY] = keys.public_key_text(key.public).encode()
     files.shown[KEY_PEM] = key.public.pem().encode()
@@ -318,8 +319,8 @@ def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
 
 
 def manifest_of(dossier: gather_evidence.Dossier, files: Files) -> dict[str, Any]:
-    """Return the manifest to sign. It has the digest of every file, including files left out of
-    this bundle."""
+    """Return the manifest to sign. It has the digest of every file, even of files left out of the
+    bundle."""
     shown = {name: entry(data) for name, data in files.shown.items()}
     personal = {name: entry(data) for name, data in files.personal.items()}
     return {
@@ -339,12 +340,13 @@ def manifest_of(dossier: gather_evidence.Dossier, files: Files) -> dict[str, Any
 
 SEAL_TRIES: Final = 100
 SEAL_PAUSE_S: Final = 0.1
-"""Pause in seconds between two attempts to seal everything. Another process may be sealing."""
+"""Pause in seconds between two attempts to seal everything. Another process may be sealing
+meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleRequest:
-    """Request for a bundle.
+    """Request for an evidence bundle.
 
     reason       why personal data is needed; None to leave out personal data
     attachments  whether to include attached files instead of only their digests
@@ -359,9 +361,12 @@ class BundleRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """Finished bundle.
+    """Finished evidence bundle.
 
-    due                  whether the order is due for a fold, so that the bundle may lack a revision
+    unsealed             number of parts of the evidence that are not sealed yet
+    full                 whether the bundle has personal data
+    due                  whether the order's ledger is due to be computed again, so that the bundle
+                         may lack a revision
     cosigned_by_too_few  whether fewer witnesses than the quorum have cosigned the checkpoint
     attachments          number of attached files; None if they were not requested
     """
@@ -387,10 +392,10 @@ async def build_evidence(
     *,
     lines: gather_evidence.ReadsLines,
 ) -> Built:
-    """Build the bundle. A bundle with personal data needs a reason and a role that may unmask.
+    """Build an order's evidence bundle.
 
-    Raises UsageError for a missing permission or an empty reason, and NotFoundError for an unknown
-    order.
+    A bundle with personal data needs a reason and a role that may unmask. Raises UsageError for a
+    missing permission or an empty reason, and NotFoundError for an unknown order.
     """
     full = request.reason is not None
     if full:
@@ -434,8 +439,11 @@ async def build_evidence(
 async def _permitted_of(
     connection: Connection, restriction: Restriction, *, by: str | None
 ) -> None:
-    """Raise UsageError unless the person may export the data of an order whose processing is
-    restricted. The required permission is the one to erase data."""
+    """Raise UsageError unless the person may export the data of an order with restricted
+    processing.
+
+    The person needs the permission to erase data.
+    """
     try:
         await permitted(connection, by=by, action="erased")
     except UsageError as error:
@@ -452,8 +460,10 @@ async def _sealed_dossier(
     lines: gather_evidence.ReadsLines,
     signer: seal.CheckpointSigner,
 ) -> gather_evidence.Dossier:
-    """Seal the order's evidence, and then gather it. Raises UsageError if old evidence is still
-    unsealed, because a verifier would doubt it."""
+    """Seal the order's evidence in the log, and then gather it for the bundle.
+
+    Raises UsageError if old evidence is still unsealed, because a verifier would doubt it.
+    """
     for _ in range(SEAL_TRIES):
         await seal.seal_all(context, signer)
         if await seal.seal_orders_for(context, request.order):
@@ -489,7 +499,7 @@ async def _sealed_dossier(
 async def _write_down(
     context: AppContext, request: BundleRequest, built: Built, *, reason: str
 ) -> None:
-    """Record who built the bundle and why, before it is handed over."""
+    """Record in the audit trail who built the bundle and why, before the bundle is handed over."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=request.by, action="evidence_built")

@@ -1,8 +1,8 @@
-"""The letter in an evidence bundle (`report.html`). Two printed pages state what was ordered, what
-was paid, and what was known when.
+"""Write the letter in an evidence bundle (`report.html`).
 
-Long tables are shortened, and name the file that has all rows. The letter depends only on the
-order, the instant and the merchant's time zone (letter_times.py).
+Two printed pages state what was ordered, what was paid, and what was known when. Long tables are
+shortened, and name the file that has all rows. The letter depends only on the order, the instant
+and the merchant's time zone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ class LetterArrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedOutcome:
-    """Revision that was published to the shop's systems. The letter quotes it."""
+    """Revision that was published to the shop's systems, as the letter quotes it."""
 
     at: Instant
     outcome: str
@@ -57,6 +57,8 @@ class LetterFacts:
     They come from the database for a new bundle, and from the bundle's files for its verification.
 
     history     the order's history in the bundle
+    revisions   revisions that were published to the shop's systems
+    arrivals    first deliveries of the events
     checkpoint  signed head of the log that the proofs are for; empty if nothing is sealed yet
     sealed      number of sealed log entries about the order
     unsealed    number of parts of the evidence that are not sealed yet
@@ -81,17 +83,17 @@ STAMP: Final = "SANDBOX"
 OF_SANDBOX: Final = "tallyhook.sandbox/"
 
 WIDTH: Final = 680
-"""Width of the drawing in CSS pixels: an A4 page between its margins."""
+"""Width of the letter's drawing in CSS pixels: an A4 page between its margins."""
 
 LEFT: Final = 92
 
 MAX_COLUMNS: Final = 13
-"""Maximum number of moments in a drawing, so that their times do not overlap."""
+"""Maximum number of moments in a drawing, so that the printed times do not overlap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """Event with the times of its occurrence and of its first delivery."""
+    """Event as the drawing shows it, with the times of its occurrence and of its first delivery."""
 
     number: int
     at: Instant
@@ -99,7 +101,7 @@ class Spoken:
 
 
 def drawing(spoken: Sequence[Spoken], times: Times = IN_UTC) -> letters.Drawing:
-    """Draw the last events, numbered, on a time axis with at most MAX_COLUMNS moments."""
+    """Draw the last events, numbered, on a time axis with up to MAX_COLUMNS moments."""
     drawn = list(spoken[-MAX_COLUMNS:])
     while len(moments := sorted({at for e in drawn for at in (e.at, e.received_at)})) > MAX_COLUMNS:
         del drawn[0]
@@ -143,7 +145,7 @@ ROWS: Final[Mapping[str, int]] = {
     "revisions": 5,
     "keys": 4,
 }
-"""Maximum number of rows of each table, for a letter of two pages."""
+"""Maximum number of rows of each table, so that the letter has two pages."""
 
 WORDS: Final[Mapping[str, str]] = {
     "order_placed": "The order was placed",
@@ -168,11 +170,11 @@ _SENTENCE: Final = 260
 """Maximum length in characters of a sentence in the explanation, including ids."""
 
 _TEXT: Final = 120
-"""Maximum length in characters of a cell. The data files have the full text."""
+"""Maximum length in characters of a table cell. The data files have the full text."""
 
 
 def bundle_letter(ledger: Ledger, facts: LetterFacts) -> str:
-    """Return the letter of a bundle as an HTML page."""
+    """Return the letter of an evidence bundle as an HTML page."""
     times = Times(facts.zone)
     title = f"Evidence of order {_cut(ledger.order)}"
     stamp = STAMP if facts.checkpoint.startswith(OF_SANDBOX) else ""
@@ -400,7 +402,7 @@ def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
 
 
 def price_rows(ledger: Ledger, *, price: str, due: str) -> list[tuple[str, str]]:
-    """Return table rows for the price and for parts paid in another way.
+    """Return table rows for the price of the order and for the parts paid in another way.
 
     price  label of the whole price
     due    label of the remaining amount

@@ -1,8 +1,7 @@
-"""Facts known about an order's dispute, and the evidence that a bank asks for. The evidence depends
-on the reason of the dispute.
+"""Facts about an order's dispute, and the evidence that a bank asks for.
 
-Reasons are grouped into families, by the providers' words and the card networks' codes. A person
-can choose the family of any other reason.
+The evidence depends on the reason of the dispute. Reasons are grouped into families, by the
+providers' words and the card networks' codes. A person can choose the family of any other reason.
 """
 
 import re
@@ -78,13 +77,13 @@ _FAMILY_OF: Final[dict[str, Family]] = {
 
 
 def family_of(reason: str | None) -> Family | None:
-    """Return the family of a provider's reason or network's code; None if unknown."""
+    """Return the family of a provider's reason or a card network's code; None if it is unknown."""
     word = re.sub(r"[^a-z0-9.]+", "_", (reason or "").lower()).strip("_")
     return _FAMILY_OF.get(word)
 
 
 EventKey = tuple[str, str, str]
-"""(source, event id, digest of the body). Different sources may use equal event ids."""
+"""Source, event id and digest of the body. Different sources may use equal event ids."""
 
 State = Literal["open", "won", "lost"]
 _STATES: Final[Mapping[str, State]] = {
@@ -96,7 +95,7 @@ STATE_WORDS: Final[Mapping[State, str]] = {
 
 
 def exact(instant: Instant | None) -> str | None:
-    """Format an instant for JSON, to the second."""
+    """Format an instant for JSON, cut to the second; None for None."""
     return None if instant is None else format_instant(to_second(instant))
 
 
@@ -153,8 +152,10 @@ class ReportedDispute:
 
     @property
     def words(self) -> str:
-        """Return the dispute's state as the end of a sentence. After a partial decision, add the
-        lost amount."""
+        """Return the dispute's state as words for the end of a sentence.
+
+        After a partial decision, the words state the lost amount, too.
+        """
         part = "" if self.still_lost is None else f" in part: {self.still_lost} remains lost"
         return STATE_WORDS[self.state] + part
 
@@ -171,7 +172,7 @@ class ReportedDispute:
 def is_overdue(
     dispute: ReportedDispute | None, respond_by: Instant | None, *, as_of: Instant
 ) -> bool:
-    """Return whether the deadline has passed and the dispute is undecided."""
+    """Check whether the deadline for an answer has passed while the dispute is undecided."""
     decided = dispute is not None and dispute.state != "open"
     return respond_by is not None and respond_by < as_of and not decided
 
@@ -198,7 +199,7 @@ def deadline_words(
 
 
 def messages_of_disputes(ledger: Ledger) -> list[Heard]:
-    """Return the messages about any dispute, by date."""
+    """Return the messages about any dispute of the order, sorted by date."""
     messages = [each for each in ledger.case.heard if each.event.claim in _STATES]
     return sorted(messages, key=lambda each: (each.at, each.first))
 
@@ -207,7 +208,7 @@ def dispute_of(ledger: Ledger, *, respond_by: Mapping[EventKey, Instant]) -> Rep
     """Return the newest open dispute of the order, or else the newest dispute; None if there is
     none.
 
-    respond_by  deadline for the shop's answer, by event
+    respond_by  deadline for the shop's answer, for each event
     """
     groups: dict[tuple[str, str | None, str | None], list[Heard]] = {}
     for each in messages_of_disputes(ledger):
@@ -261,8 +262,10 @@ def _judged(messages: Sequence[Heard], ledger: Ledger) -> tuple[State, Money | N
 
 
 def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
-    """Return the amount that stays lost after a partial decision. Return None if none of these
-    messages states the present state of the dispute."""
+    """Return the amount that stays lost after a partial decision.
+
+    The result is None if none of the messages states the present state of the dispute.
+    """
     state, lost = _judged(messages, ledger) or (None, None)
     return lost if state in [_STATES[each.event.claim] for each in messages] else None
 
@@ -276,6 +279,7 @@ class CaseFacts:
 
     respond_by        the bank's deadline; None if unknown
     missing_merchant  names of the empty settings about the merchant
+    attachments       files attached to the order
     fulfilled         whether the shop's records say that the order was fulfilled
     refunded          whether money was returned
     payments          number of successful payments of the order
@@ -297,16 +301,16 @@ class CaseFacts:
 
     @property
     def tracked(self) -> bool:
-        """Return whether an attachment states both a carrier and a tracking number."""
+        """Check whether an attachment states both a carrier and a tracking number."""
         return any(each.carrier and each.tracking for each in self.attachments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """Item of evidence for a letter.
+    """One kind of evidence for the answer to a dispute.
 
     there  whether the shop has the evidence
-    do     how to get it
+    do     how to get the evidence
     """
 
     name: str
@@ -320,7 +324,8 @@ class Item:
 
 
 def dispute_checklist(facts: CaseFacts, family: Family) -> list[Item]:
-    """Return the evidence that answers a dispute of this family, the most general first."""
+    """Return the evidence that answers a dispute of this family, the most general evidence
+    first."""
     return [
         Item(
             name="merchant",
