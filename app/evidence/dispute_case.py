@@ -1,5 +1,8 @@
-"""Dispute case of an order: the dispute, the messages about the payment, attachments, the
-customer's earlier orders, and what is still missing for an answer. This module only reads."""
+"""Gather the dispute case of an order, which shows what an answer to the dispute still needs.
+
+The case has the dispute, the messages about the payment, attachments and the customer's earlier
+orders. This module only reads.
+"""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,7 +49,7 @@ LOOKED_AT: Final = 50
 """Maximum number of the customer's other orders that are examined."""
 
 MOST_OF_EARLIER: Final = 8
-"""Maximum number of messages read about an earlier order. A payment has two or three."""
+"""Maximum number of messages that are read about an earlier order. A payment has two or three."""
 
 MOST_EARLIER: Final = 5
 """Maximum number of earlier orders in a letter, the newest first."""
@@ -61,7 +64,7 @@ class Merchant:
     contact: str = ""
 
     def missing(self) -> tuple[str, ...]:
-        """Return the names of the empty settings."""
+        """Return the names of the settings about the merchant that are empty."""
         parts = {
             "TALLYHOOK_MERCHANT": self.name,
             "TALLYHOOK_MERCHANT_ADDRESS": self.address,
@@ -72,9 +75,9 @@ class Merchant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRequest:
-    """Request for a case.
+    """Request for the dispute case of an order.
 
-    family      family of the dispute, if no message states it
+    family      family of the dispute's reason, if no message states it
     respond_by  deadline for the answer, if no message states it
     """
 
@@ -153,12 +156,12 @@ class DisputeCase:
 
     @property
     def overdue(self) -> bool:
-        """Return whether the deadline has passed and the dispute is undecided."""
+        """Check whether the deadline for an answer has passed while the dispute is undecided."""
         return disputes.is_overdue(self.dispute, self.respond_by, as_of=self.as_of)
 
     @property
     def deadline(self) -> str:
-        """Return a sentence on the deadline, and on what can be done after it."""
+        """Return a sentence on the deadline for an answer, and on what can be done after it."""
         return disputes.deadline_words(self.dispute, exact(self.respond_by), overdue=self.overdue)
 
     def document(self) -> CaseDocument:
@@ -190,8 +193,10 @@ class DisputeCase:
 
 
 def stated_family(word: str | None) -> disputes.Family | None:
-    """Return the family with this name; None if no name is given. Raises UsageError for an unknown
-    family."""
+    """Return the family of dispute reasons with this name; None if no name is given.
+
+    Raises UsageError for an unknown family.
+    """
     if word is None:
         return None
     found = next((each for each in disputes.FAMILIES if each == word), None)
@@ -209,8 +214,10 @@ def merchant_of(settings: Settings) -> Merchant:
 
 
 async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
-    """Gather the dispute case of an order. Raises NotFoundError if the order was unknown at the
-    instant."""
+    """Gather the dispute case of an order.
+
+    Raises NotFoundError if the order was unknown at the instant.
+    """
     behind = await behind_s(context, as_of=asked.as_of)
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -276,7 +283,7 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
 async def dispute_deadlines(
     context: AppContext, orders: Sequence[str]
 ) -> dict[str, Instant | None]:
-    """Return each order's deadline for an answer; None if no message states it."""
+    """Return each order's deadline for an answer to its dispute; None if no message states it."""
     found: dict[str, Instant | None] = {}
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -309,8 +316,11 @@ async def _respond_by(
 async def _bodies(
     connection: Connection, deliveries: Sequence[Delivery], sources: Mapping[str, Source]
 ) -> AsyncIterator[tuple[Delivery, Source, Incoming]]:
-    """Yield each event's first delivery whose body is stored, with its source and request. Skip
-    sources that are no longer configured, and events that did not come in a signed message."""
+    """Yield each event's first delivery whose body is stored, with its source and request.
+
+    Sources that are no longer configured, and events that did not come in a signed message, are
+    skipped.
+    """
     found = set[disputes.EventKey]()
     for each in deliveries:
         source = sources.get(each.event.source)
@@ -338,8 +348,10 @@ async def _stated(
     *,
     most: int = LOOKED_AT,
 ) -> dict[str, tuple[str, ...]]:
-    """Return the values that messages state about the disputed payment, or about all payments if
-    `reported` is None. Only the newest `most` events are read."""
+    """Return the values that messages state about the disputed payment.
+
+    If `reported` is None, all payments are meant. Only the newest `most` events are read.
+    """
     about = by_event(each for each in known.deliveries if _is_of(reported, each.event))
     newest = [each for of_event in about[-most:] for each in of_event]
     found: dict[str, dict[str, None]] = {}
@@ -380,8 +392,8 @@ async def _earlier(
 ) -> tuple[list[EarlierOrder], list[first_party.Purchase]]:
     """Return two lists about other orders that were paid earlier.
 
-    The first has the undisputed orders with the same phone number, oldest first. The second has a
-    purchase for each order found.
+    The first list has the undisputed orders with an equal phone number, oldest first. The second
+    list has a purchase for each order found.
 
     whole  whether purchases may also agree only in email, name or card. This requires reading
            bodies
@@ -426,6 +438,6 @@ def _paid(
 
 
 def local_words(instant: Instant, zone: tzinfo) -> str:
-    """Format an instant in a zone for people, to the second: `20 Nov 2026, 13:00:05`."""
+    """Format an instant in a time zone for people, to the second: `20 Nov 2026, 13:00:05`."""
     moment = moment_of(wall_clock(to_second(instant), zone))
     return f"{moment.day} {MONTHS[moment.month - 1][:3]} {moment:%Y, %H:%M:%S}"

@@ -1,5 +1,6 @@
-"""The letter that answers a dispute. It states each event to the second, the evidence for each
-fact, and the exhibits.
+"""Write the letter that answers a dispute.
+
+The letter states each event to the second, the evidence for each fact, and the exhibits.
 
     1 case     the dispute, its attachments, earlier orders            dispute_case.py
     2 dossier  verified signatures, and the log's entries              gather_evidence.py
@@ -47,7 +48,7 @@ STATED_WORDS: Final[Mapping[str, str]] = {
 PERSONAL: Final = frozenset(("name", "email", "account", "billing", "shipping", "ip", "device"))
 
 MOST_FACTS: Final = 16
-"""Maximum number of facts, for one page."""
+"""Maximum number of facts in the letter, so that they fit on one page."""
 
 _RECORDS: Final[Mapping[str, str]] = {
     "order_placed": "The customer placed the order",
@@ -85,7 +86,7 @@ class Exhibit:
 
 
 class LetterMomentDocument(TypedDict):
-    """A moment to the second, in the merchant's time zone and in UTC."""
+    """Moment to the second, in the merchant's time zone and in UTC."""
 
     at: InstantText | None
     local: str | None
@@ -185,7 +186,7 @@ class LetterDocument(LetterTextDocument):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
-    """Letter with its files and its case."""
+    """Letter that answers a dispute, with its files and its dispute case."""
 
     document: LetterTextDocument
     exhibits: tuple[Exhibit, ...]
@@ -199,7 +200,7 @@ async def letter_of(
     lines: gather_evidence.ReadsLines,
     personal: bool = False,
 ) -> Letter:
-    """Make the letter, without an audit entry (see `take_letter`).
+    """Make the letter that answers a dispute. No audit entry is made; `take_letter` makes one.
 
     personal  whether the letter may name the customer
 

@@ -1,9 +1,8 @@
-"""Rules by which card networks accept a customer's earlier purchases as evidence that the customer
-also made a disputed purchase.
+"""Rules by which card networks accept earlier purchases as evidence in a dispute.
 
-A value that no message states matches no other value. Each rule names the pages that state it,
-because the networks' rule books are not public in full. If two pages differ, the stricter rule is
-used. This module uses no clock and no I/O.
+Earlier purchases can show that the customer also made the disputed purchase. A value that no
+message states matches no other value. Each rule names the pages that state it, because the
+networks' rule books are not public in full. If two pages differ, the stricter rule is used.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from reconcile.instants import DAY, Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purchase:
-    """Payment by a customer.
+    """Payment by a customer, as the rules of card networks compare it.
 
     processed_at  time of the capture, or None
     settled       whether the payment was captured and none of it was returned
@@ -33,8 +32,7 @@ class Purchase:
     stated: Mapping[str, tuple[str, ...]]
 
     def shares(self, member: str, other: "Purchase") -> bool:
-        """Return whether both purchases have the same value of `member`. Upper and lower case are
-        not distinguished."""
+        """Check whether both purchases have an equal value of `member`, in upper or lower case."""
         mine, theirs = (
             {each.casefold() for each in one.stated.get(member, ())} for one in (self, other)
         )
@@ -45,7 +43,7 @@ class Purchase:
 class NetworkRule:
     """Programme of a card network that counts earlier purchases as evidence.
 
-    A field agrees if the disputed purchase and two earlier purchases all have the same value in it.
+    A field agrees if the disputed purchase and two earlier purchases all have an equal value in it.
 
     code      the reason code to which the programme applies
     groups    groups of fields to compare. If there are several groups, one field in every group
@@ -113,8 +111,7 @@ def network_of(words: Sequence[str]) -> str | None:
 
 
 class NetworkRuleDocument(TypedDict):
-    """Result of applying a card network's rule on earlier payments: whether the dispute
-    qualifies."""
+    """Result of applying a card network's rule on earlier payments to a dispute."""
 
     rule: Annotated[str, Keywords(examples=["Visa Compelling Evidence 3.0"])]
     qualifies: bool
@@ -126,7 +123,8 @@ class NetworkRuleDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qualification:
-    """Result of applying a rule to a dispute, with the earlier orders that make it qualify."""
+    """Result of applying a network's rule to a dispute, with the earlier orders that make it
+    qualify."""
 
     rule: NetworkRule
     because: str
@@ -134,7 +132,7 @@ class Qualification:
 
     @property
     def sentence(self) -> str:
-        """Return a sentence on whether the payment qualifies, and why."""
+        """Return a sentence on whether the payment qualifies under the rule, and why."""
         if self.orders:
             return f"This payment qualifies for {self.rule.name}: {self.because}."
         return f"This payment does not qualify for {self.rule.name}, because {self.because}."
@@ -149,7 +147,7 @@ class Qualification:
 def qualifications(
     disputed: Purchase, earlier: Sequence[Purchase], *, fraud: bool
 ) -> list[Qualification]:
-    """Apply the rules of the card network to a disputed purchase. Apply all rules if the network is
+    """Apply the card network's rules to a disputed purchase, or all rules if the network is
     unknown.
 
     fraud  whether the customer says that somebody else paid. Otherwise no rule applies

@@ -1,8 +1,7 @@
-"""Gather everything that is known about one order, as of an instant, into a dossier. Nothing is
-changed.
+"""Gather everything that is known about one order, as of an instant, into a dossier.
 
-A dossier is plain data, without store, clock or key. Equal dossiers give equal bundles, byte for
-byte.
+Nothing is changed. A dossier is plain data, without store, clock or key. Equal dossiers give equal
+bundles, byte for byte.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -50,16 +49,16 @@ from reconcile.transparency.evidence import by_event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenSignature:
-    """Facts about a delivery's signature that can be verified again.
+    """What can be verified again about the signature of a delivery.
 
-    scheme       the profile's word for the scheme, such as `hmac-sha256`
-    signed       the profile's template of the signed content; None if code builds it
-    where        place of the signature in the request
-    key          fingerprint of the verifying key; None if no current key fits
-    public       the public key in PEM, or None
-    content      the signed bytes; None if they contain a secret
-    signed_at    time of signing that the request states
-    sentence     all these facts in a sentence for people
+    scheme     the profile's word for the scheme, such as `hmac-sha256`
+    signed     the profile's template of the signed content; None if code builds it
+    where      place of the signature in the request
+    key        fingerprint of the verifying key; None if no current key fits
+    public     the public key in PEM, or None
+    content    the signed bytes; None if they contain a secret
+    signed_at  time of signing that the request states
+    sentence   all these facts in a sentence for people
     """
 
     sentence: str
@@ -80,6 +79,7 @@ class DeliveryEvidence:
     method   the request's HTTP method
     url      the address to which the request was sent
     headers  names and values of the headers
+    proven   what can be verified again about the signature
     """
 
     arrived: store.StoredDelivery
@@ -92,7 +92,7 @@ class DeliveryEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
-    """Source with its current profile.
+    """Source of deliveries, with its present profile.
 
     orders    `shared` if the source's orders are shared with other sources, otherwise `own`
     link_by   what links a payment to an order
@@ -113,7 +113,7 @@ class Profiled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachedFile:
-    """Attachment with its leaves in the log.
+    """Attachment of an order, with its leaves in the sealed log.
 
     attached  leaf of the audit entry about the attachment
     removed   leaf of the audit entry about its removal, or None
@@ -135,7 +135,7 @@ class Dossier:
 
     deliveries  the first delivery of each event; redeliveries are in the history and log
     history     what was known at the instant; masked in a redacted bundle
-    details     texts stored for records, such as the service's answer, by record id
+    details     texts stored for records, such as the service's answer. The keys are record ids
     lines       lines of order books and statements about this order, as JSON values
     phones      the customers' phone numbers in stored bodies
     full        whether bodies and headers are included unredacted
@@ -182,7 +182,7 @@ def book_document(line: BookLine) -> dict[str, Any]:
 
 
 def statement_document(line: StatementLine) -> dict[str, Any]:
-    """Return a line of a settlement file as JSON values."""
+    """Return a line of a provider's settlement file as JSON values."""
     amounts = {"gross": line.gross, "fee": line.fee, "net": line.net}
     return {
         "from": "statement",
@@ -203,7 +203,7 @@ Text = TypeVar("Text", Event, Record)
 
 
 def masked_history(history: History, masking: Masking) -> History:
-    """Mask the customers' numbers in every text of the history."""
+    """Return a copy of the history with the customers' phone numbers masked in every text."""
     return History(
         order=masking.text(history.order),
         deliveries=frozenset(
@@ -234,8 +234,9 @@ def evidence_of(
     accounts: Mapping[str, Account],
     others: Iterable[store.StoredDelivery] = (),
 ) -> list[DeliveryEvidence]:
-    """Return the evidence of these deliveries. If a body is missing, use the body of another
-    delivery with the same digest.
+    """Return the evidence of these deliveries.
+
+    If a body is missing, the body of another delivery with an equal digest is used.
 
     others  further deliveries whose bodies may be used
     """
@@ -359,8 +360,10 @@ async def gather_dossier(
     lines: ReadsLines,
     attachments: bool = False,
 ) -> Dossier:
-    """Gather an order's dossier. Raises NotFoundError for an unknown order, and UsageError for a
-    future instant."""
+    """Gather the dossier of an order.
+
+    Raises NotFoundError for an unknown order, and UsageError for a future instant.
+    """
     now = context.clock.now()
     async with context.database.reading() as connection:
         history = (await as_judged(connection, [order], policy=context.policy))[order]
@@ -413,9 +416,11 @@ async def gather_dossier(
 async def _arrived(
     connection: Connection, known: History
 ) -> tuple[list[store.StoredDelivery], list[store.StoredDelivery]]:
-    """Return each event's first delivery. If its body was never stored, return the event's later
-    deliveries with a body in a second list. Raises UsageError if the bodies and headers are too
-    large."""
+    """Return each event's first delivery, and a list of later deliveries that have missing bodies.
+
+    The second list is for events whose first delivery was stored without a body. Raises UsageError
+    if the bodies and headers are too large.
+    """
     events = by_event(known.as_stored().deliveries)
     ids = [each[0].delivery_id for each in events]
     size = await store.size_of_arrived(connection, ids)

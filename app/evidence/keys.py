@@ -1,11 +1,12 @@
-"""The evidence key: one ed25519 key in a file, which signs checkpoints and bundles.
+"""Read, make and use the evidence key: one ed25519 key in a file, which signs checkpoints and
+bundles.
 
 No function returns or shows the private key. Files are signed in minisign's prehashed format
 (`ED`), so that the `minisign` tool can verify them:
 
 public key   comment line, then base64 of "Ed", 8 bytes of key id, 32 bytes of key
-signature    comment line, then base64 of "ED", key id, signature over BLAKE2b-512 of the file,
-             then `trusted comment: …`, then base64 of a signature over signature and comment
+signature    comment line, then base64 of "ED", key id, signature over BLAKE2b-512 of the file, then
+             `trusted comment: …`, then base64 of a signature over signature and comment
 """
 
 import base64
@@ -31,7 +32,7 @@ MAX_FILE_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """Public half of a key: 32 bytes."""
+    """Public half of an evidence key: 32 bytes."""
 
     raw: bytes
 
@@ -40,7 +41,7 @@ class PublicKey:
         return "sha256:" + hashlib.sha256(self.raw).hexdigest()
 
     def verifies(self, signature: bytes, data: bytes) -> bool:
-        """Return whether this key's private half signed the data."""
+        """Check whether this key's private half signed the data."""
         try:
             Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, data)
         except (InvalidSignature, ValueError):
@@ -56,14 +57,14 @@ class PublicKey:
 
 
 class EvidenceKey:
-    """Key that signs. Only `write_key` and `load_key` create it."""
+    """Key that signs checkpoints and bundles. Only `write_key` and `load_key` create it."""
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private
         self.public = PublicKey(private.public_key().public_bytes_raw())
 
     def sign(self, data: bytes) -> bytes:
-        """Return the 64 bytes of an ed25519 signature (RFC 8032)."""
+        """Return the 64 bytes of an ed25519 signature of the data (RFC 8032)."""
         return self._private.sign(data)
 
 
@@ -72,8 +73,8 @@ def write_key(path: Path, *, secret: bytes, owner: Owner | None = None) -> Evide
 
     owner  the file's owner if root creates it, as in `write_new`
 
-    The file gets its name only when its content is on the disk. Raises ConfigurationError if it
-    cannot be written, and FileExistsError if the name is taken.
+    The file gets its name only when its content is on the disk. Raises ConfigurationError if the
+    file cannot be written, and FileExistsError if the name is taken.
     """
     private = Ed25519PrivateKey.from_private_bytes(secret)
     pem = private.private_bytes(
@@ -113,7 +114,7 @@ def load_key(path: Path) -> EvidenceKey | None:
 
 
 def own_key(settings: Settings) -> PublicKey | None:
-    """Return the public half of this machine's key; None if it cannot be read."""
+    """Return the public half of this machine's evidence key; None if the key cannot be read."""
     try:
         key = load_key(settings.evidence_key_path)
     except ConfigurationError:
@@ -122,7 +123,8 @@ def own_key(settings: Settings) -> PublicKey | None:
 
 
 MAX_COMMENT: Final = 1024
-"""Maximum length in characters of a comment. Minisign limits trusted comments to 8,192 bytes."""
+"""Maximum length in characters of a signature's comment. Minisign limits trusted comments to 8,192
+bytes."""
 
 _KEY: Final = b"Ed"
 _PREHASHED: Final = b"ED"
@@ -135,7 +137,7 @@ class NotSigned(Exception):
 
 
 def minisign_id(public: PublicKey) -> bytes:
-    """Return the 8 bytes of a key's id in signatures: the start of its SHA-256."""
+    """Return the 8 bytes of a key's id in signatures: the start of the key's SHA-256."""
     return hashlib.sha256(public.raw).digest()[:8]
 
 
@@ -150,13 +152,15 @@ def public_key_line(public: PublicKey) -> str:
 
 
 def public_key_text(public: PublicKey) -> str:
-    """Return the public key as a file for `minisign -p`."""
+    """Return the public key as the content of a file for `minisign -p`."""
     return f"{_UNTRUSTED}minisign public key {key_name(public)}\n{public_key_line(public)}\n"
 
 
 def read_public_key(text: str) -> PublicKey:
-    """Parse a minisign public key: the whole file, or only the line of the key. Raises NotSigned if
-    it is invalid."""
+    """Parse a minisign public key: the whole file, or only the line of the key.
+
+    Raises NotSigned if the key is invalid.
+    """
     line = text.strip().splitlines()[-1] if text.strip() else ""
     raw = _decoded(line, length=42)
     public = PublicKey(raw[10:])
@@ -166,8 +170,9 @@ def read_public_key(text: str) -> PublicKey:
 
 
 def minisign_signature(key: EvidenceKey, data: bytes, *, comment: str, about: str = "") -> str:
-    """Return the content of a signature file. Raises ValueError for a comment that minisign would
-    not accept.
+    """Return the content of a signature file for the data.
+
+    Raises ValueError for a comment that minisign would not accept.
 
     comment  text that the signature covers
     about    first line, which the signature does not cover; by default the key's name

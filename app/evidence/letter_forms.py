@@ -1,4 +1,4 @@
-"""Formats of the letter that answers a dispute, with its exhibits: HTML, or PDF by Typst.
+"""Make the letter that answers a dispute, with its exhibits, as HTML or as PDF by Typst.
 
 All text is passed as data, so that it cannot become markup. If Typst cannot lay out a file, the
 letter lists the file as sent separately. A PDF that exceeds the limits of the provider or card
@@ -46,7 +46,10 @@ OF_ONE_LETTER: Final = ChildLimits(memory_mib=4_096, processor_s=90, duration_s=
 
 
 def letter_form(path: Path) -> LetterForm:
-    """Return a letter's format by its file name. Raises UsageError for another ending."""
+    """Return the format of a letter from the ending of its file name.
+
+    Raises UsageError for any other ending.
+    """
     forms: dict[str, LetterForm] = {".pdf": "pdf", ".html": "html", ".htm": "html"}
     found = forms.get(path.suffix.lower())
     if found is None:
@@ -62,8 +65,10 @@ async def take_letter(
     lines: gather_evidence.ReadsLines,
     name: str = "letter.pdf",
 ) -> tuple[Letter, bytes]:
-    """Make the letter and its bytes, with an audit entry. If `form` is None, the letter is made
-    only for viewing.
+    """Make the letter and its bytes, with an audit entry.
+
+    If `form` is None, the letter is made only for viewing, without bytes and without an audit
+    entry.
 
     name  name of the file for a PDF
 
@@ -88,7 +93,7 @@ async def take_letter(
 
 
 async def letter_in(letter: Letter, form: LetterForm, *, name: str = "letter.pdf") -> bytes:
-    """Return the bytes of the letter. Raises UsageError if a PDF cannot be made, or exceeds the
+    """Return the bytes of the letter. Raises UsageError if a PDF cannot be made or exceeds the
     limits."""
     if form == "html":
         pictures = {
@@ -130,7 +135,7 @@ _PAGE: Final = re.compile(rb"/Type\s*/Page\b")
 """Pattern of a page object in a PDF by Typst, which does not compress these objects."""
 
 PICTURE_PPI: Final = 150
-"""Resolution in dots per inch of a reduced picture. Small print stays legible."""
+"""Resolution in dots per inch to which a picture is reduced. Small print stays legible."""
 
 
 async def _smaller(exhibit: Exhibit) -> Exhibit:
@@ -151,8 +156,11 @@ def _file(exhibit: Exhibit) -> str:
 
 
 async def _pdf(letter: Letter) -> tuple[bytes, dict[int, int]]:
-    """Lay out the letter. Return the PDF and each exhibit's number of pages. Exhibits from outside
-    are opened only in child processes. Raises UsageError if Typst is not installed, or fails."""
+    """Lay out the letter, and return the PDF and each exhibit's number of pages.
+
+    Exhibits come from outside, so they are opened only in child processes. Raises UsageError if
+    Typst is not installed, or fails.
+    """
     if find_spec("typst") is None:
         raise UsageError(
             "PDF needs typst, which is not installed: run `pip install typst` in the environment "
@@ -197,7 +205,7 @@ def _unbroken(sentence: str) -> str:
 def blocks_of(letter: Letter, pages: Mapping[int, int]) -> letters.LetterDocument:
     """Return the letter as blocks, from which each format is made.
 
-    pages  number of pages of each appended exhibit, by the exhibit's number
+    pages  number of pages of each appended exhibit. The keys are the exhibits' numbers
     """
     said, order = letter.document, f"Order {letter.document['order']}"
     merchant: Mapping[str, Any] = said["merchant"]

@@ -30,8 +30,10 @@ class LetterLimitsDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterLimits:
-    """Limits on what may be sent; None for a limit that no page states.
+    """Limits on what may be sent to answer a dispute; None for a limit that no page states.
 
+    files       maximum number of files
+    pages       maximum number of pages
     size        maximum total bytes of all files
     each        maximum bytes of one file
     formats     accepted file endings; () if no page states them
@@ -59,7 +61,7 @@ class LetterLimits:
 
     @property
     def words(self) -> str:
-        """Return the limits in words."""
+        """Return the limits in a sentence."""
         said = [
             *([f"{self.files:,} files"] if self.files else []),
             *([f"{self.pages:,} pages"] if self.pages else []),
@@ -107,7 +109,7 @@ OF_NETWORKS: Final[Mapping[str, LetterLimits]] = {
     ),
     "diners": LetterLimits(size=3 * MB, who="Diners", sources=(_CHECKOUT,)),
 }  # fmt: skip
-"""Limits of each card network, by `first_party.network_of`."""
+"""Limits of each card network. The keys are the names that `first_party.network_of` returns."""
 
 OF_CHANNELS: Final[Mapping[str, LetterLimits]] = {
     "stripe": LetterLimits(
@@ -135,12 +137,14 @@ OF_CHANNELS: Final[Mapping[str, LetterLimits]] = {
                  "read 2026-11-29",),
     ),
 }  # fmt: skip
-"""Limits of each channel. The key is the profile of the source that reports the dispute."""
+"""Limits of each channel. The keys are the profiles of the sources that report disputes."""
 
 
 def limits_of(channel: str, network: str | None) -> LetterLimits:
-    """Return the limits of a channel and a card network together. If both limit something, the
-    smaller limit applies."""
+    """Return the limits of a channel and a card network together.
+
+    If both limit something, the smaller limit applies.
+    """
     rows = [
         OF_CHANNELS.get(channel, LetterLimits(who=channel)),
         *([] if network is None else [OF_NETWORKS.get(network, LetterLimits(who=network))]),
@@ -166,7 +170,7 @@ def megabytes(size: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentFile:
-    """File to send: the letter, or an exhibit.
+    """File to send as an answer to a dispute: the letter, or an exhibit.
 
     pages   pages of the letter or of the appended exhibit; 0 if unknown
     behind  whether the exhibit is appended to the letter
@@ -182,8 +186,8 @@ class SentFile:
 def fault_of_sending(
     letter: SentFile, exhibits: Sequence[SentFile], limits: LetterLimits
 ) -> str | None:
-    """Return a sentence on the limit that a letter with its exhibits exceeds; None if it exceeds no
-    limit."""
+    """Return a sentence on the limit that a letter with its exhibits exceeds; None if all limits
+    are met."""
     alone = [each for each in exhibits if not each.behind]
     size, drop = letter.size + sum(each.size for each in alone), "attach fewer files"
     if exhibits:

@@ -1,7 +1,8 @@
-"""Times of a letter in the merchant's time zone, and times.json with the zone's offsets from UTC.
+"""Show the times of a letter in the merchant's time zone, and record the zone's offsets in
+times.json.
 
-With these offsets, any machine can render the letter to the same bytes. For a merchant in UTC,
-there is no times.json.
+With these offsets from UTC, any machine can render the letter to the same bytes. For a merchant in
+UTC, there is no times.json.
 """
 
 from bisect import bisect_right
@@ -19,15 +20,15 @@ Offset = tuple[timedelta, str]
 
 
 class LetterZone(tzinfo):
-    """Time zone that records the offsets that are used, or takes the offsets from a bundle."""
+    """Time zone that records what offsets are used, or takes the offsets from a bundle."""
 
     def __init__(
         self, name: str, zone: tzinfo | None, known: Mapping[datetime, Offset] | None = None
     ) -> None:
-        """Create the zone.
+        """Create the time zone.
 
         zone   a real zone, or None to use `known`
-        known  offset of each time span, by the span's first moment in UTC
+        known  offset of each time span. The keys are the spans' first moments in UTC
         """
         self._name, self._zone = name, zone
         self._known = dict(sorted((known or {}).items()))
@@ -48,18 +49,18 @@ class LetterZone(tzinfo):
         return (plain + offset).replace(tzinfo=timezone(offset, called))
 
     def utcoffset(self, moment: datetime | None) -> timedelta | None:
-        """Return None: a local time alone does not determine the offset."""
+        """Return None, because a local time alone does not determine the offset."""
         return None
 
     def dst(self, moment: datetime | None) -> timedelta | None:
-        """Return None: daylight saving time is not known."""
+        """Return None, because daylight saving time is not known."""
         return None
 
     def tzname(self, moment: datetime | None) -> str | None:
         return self._name
 
     def document(self) -> dict[str, Any]:
-        """Return times.json with the used offsets. Call this after rendering."""
+        """Return the content of times.json with the used offsets. Call this after rendering."""
         spans: list[list[Any]] = []
         for moment, (offset, called) in sorted(self._known.items()):
             offset_and_name = [int(offset.total_seconds()), called]
@@ -76,12 +77,12 @@ class LetterZone(tzinfo):
 
 
 def letter_zone(zone: tzinfo | None) -> LetterZone | None:
-    """Return the zone for a bundle's letter; None for UTC."""
+    """Return the time zone for a bundle's letter; None for UTC."""
     return None if zone in (None, UTC) or str(zone) == "UTC" else LetterZone(str(zone), zone)
 
 
 def zone_in(document: Mapping[str, Any]) -> LetterZone:
-    """Return the zone in a bundle's times.json. Raises ValueError or LookupError if it is
+    """Return the time zone in a bundle's times.json. Raises ValueError or LookupError if it is
     invalid."""
     known = {
         moment_of(parse_instant(begins)).replace(tzinfo=None): (timedelta(seconds=seconds), called)
@@ -93,13 +94,13 @@ def zone_in(document: Mapping[str, Any]) -> LetterZone:
 
 
 class Times:
-    """Formatter of the moments of one page, in the zone or in UTC."""
+    """Formatter of the moments of one page, in a time zone or in UTC."""
 
     def __init__(self, zone: LetterZone | None) -> None:
         self._zone = zone
 
     def at(self, instant: Instant) -> str:
-        """Format a moment exactly, with the zone's abbreviation."""
+        """Format a moment exactly, with the abbreviation of the time zone."""
         if self._zone is None:
             return format_instant(instant)
         called = moment_of(instant).astimezone(self._zone).tzname()
@@ -110,11 +111,11 @@ class Times:
         return format_instant(instant if self._zone is None else wall_clock(instant, self._zone))
 
     def text(self, sentence: str) -> str:
-        """Rewrite a sentence with every moment in the zone's local time."""
+        """Rewrite a sentence so that every moment in it is in local time."""
         return sentence if self._zone is None else local_text(sentence, self._zone, named=True)
 
     def words(self) -> str:
-        """Return a sentence that names the zone. Call this after all moments are formatted."""
+        """Return a sentence that names the time zone. Call this after all moments are formatted."""
         return "Times are UTC." if self._zone is None else self._zone.words()
 
 

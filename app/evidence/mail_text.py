@@ -14,14 +14,16 @@ from typing import Final
 from app.core.text import counted
 
 _HEAD: Final = re.compile(rb"[!-9;-~]+:[^\r\n]*(?:\r?\n[ \t][^\r\n]*)*\r?\n")
-"""Field in a mail's head (RFC 5322, 2.2) with its continuation lines."""
+"""Pattern of a field in a mail's head (RFC 5322, 2.2) with its continuation lines."""
 
 _SHOWN: Final = ("From", "To", "Cc", "Date", "Subject")
 
 
 def is_mail(content: bytes) -> bool:
-    """Return whether a file begins like a mail: with a sender, and with a field that mail programs
-    add."""
+    """Check whether a file begins like a mail.
+
+    A mail begins with a sender, and with a field that mail programs add.
+    """
     names, place = set[bytes](), 0
     while (field := _HEAD.match(content, place)) is not None:
         names.add(field[0].partition(b":")[0].lower())
@@ -30,7 +32,7 @@ def is_mail(content: bytes) -> bool:
 
 
 def mail_text(content: bytes) -> str:
-    """Return a mail as text, from its text parts or else its HTML."""
+    """Return a mail as text, from its text parts or else from its HTML."""
     mail = BytesParser(_class=EmailMessage, policy=policy.default).parsebytes(content)
     lines = [f"{name}: {mail[name]}" for name in _SHOWN if mail[name]]
     body = mail.get_body(("plain", "html"))

@@ -1,4 +1,4 @@
-"""Proofs for outsiders that something was sealed, and that the log was only extended.
+"""Prove to outsiders that something was sealed, and that the log was only extended.
 
 A proof has the document of a leaf. Anyone can compute the leaf's hash from the document. With the
 sibling hashes in the proof, anyone can then compute the hash of the tree's root (RFC 9162,
@@ -39,24 +39,31 @@ from reconcile.transparency.evidence import value_document
 from reconcile.transparency.merkle import Hash, computed, consistency_spans, inclusion_spans, needed
 
 LEAF_BYTES: Final = 2_400
-"""Size in bytes that a leaf typically takes in a bundle. It includes the leaf's text, its proof,
-and the salts of its parts."""
+"""Number of bytes that a leaf typically takes in a bundle.
+
+This includes the leaf's text, its proof, and the salts of its parts.
+"""
 
 AT_ONCE: Final = verify.MAX_BYTES * 2 // 3 // LEAF_BYTES
-"""Maximum number of leaves that are proved at a time. Together they have at most two thirds of the
-size of the largest bundle."""
+"""Maximum number of leaves that are proved at a time.
+
+Together they take up to two thirds of the size of the largest bundle.
+"""
 
 PATHS_AT_ONCE: Final = 500
-"""Number of leaves whose audit paths are computed together. Each path may need 256 hashes from the
-database."""
+"""Number of leaves whose audit paths are computed together.
+
+Each path may need 256 hashes from the database.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InclusionProof:
-    """Proof that one leaf is in the log.
+    """Proof that one leaf is in the sealed log.
 
-    text  document of the leaf, from which its hash is computed
-    path  sibling hashes on the way from the leaf to the root
+    subject  what the leaf is about, such as the id of a delivery or record
+    text     document of the leaf, from which its hash is computed
+    path     sibling hashes on the way from the leaf to the root
     """
 
     subject: str
@@ -96,8 +103,9 @@ async def proofs_of(
 ) -> Proofs:
     """Return proofs for these subjects: ids of deliveries and records, `revision:N` and `deed:N`.
 
-    earliest  whether to use the first checkpoint that covers all subjects, instead of the newest.
-              If a cosigned checkpoint covers them, the first cosigned one is used
+    earliest  whether to use the first checkpoint that covers all subjects, instead of the newest
+              checkpoint. If a cosigned checkpoint covers them, the first cosigned checkpoint is
+              used
 
     Raises NotFoundError for an unsealed subject, and UsageError for more than AT_ONCE subjects.
     """
@@ -142,7 +150,7 @@ async def proofs_of(
 
 
 async def with_cosignatures(connection: Connection, note: str) -> str:
-    """Return a checkpoint's note with its witnesses' signature lines."""
+    """Return the text of a checkpoint, extended by the signature lines of its witnesses."""
     checkpoint = read_checkpoint(note)
     found = await departure_store.cosignatures_of(
         connection, size=checkpoint.size, head=checkpoint.head
@@ -151,8 +159,10 @@ async def with_cosignatures(connection: Connection, note: str) -> str:
 
 
 async def cosigned_checkpoint(context: AppContext) -> str:
-    """Return the newest cosigned checkpoint with its signature lines. Raises NotFoundError if there
-    is none."""
+    """Return the newest cosigned checkpoint with its signature lines.
+
+    Raises NotFoundError if no checkpoint has enough cosignatures.
+    """
     async with context.database.reading() as connection:
         head = await log_store.head_of(
             connection, await cosigned_size(connection, witnesses_of(context.settings))
@@ -175,8 +185,10 @@ async def paths_to(
 
 
 async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
-    """Return the proof of a subject at the newest checkpoint, as JSON values. Raises NotFoundError
-    if the subject is not sealed."""
+    """Return the proof of a subject at the newest checkpoint, as JSON values.
+
+    Raises NotFoundError if the subject is not sealed.
+    """
     found = await prove_each(context, [subject], with_texts=True)
     return {**found.pop("proofs")[0], **found}
 
@@ -184,8 +196,8 @@ async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
 async def prove_each(
     context: AppContext, subjects: Collection[str], *, with_texts: bool = False
 ) -> dict[str, Any]:
-    """Return proofs at the newest checkpoint as JSON values, with the texts and salts that open the
-    leaves.
+    """Return proofs at the newest checkpoint, with the texts and salts that open the leaves, as
+    JSON values.
 
     with_texts  whether to include parts that may have personal data
 
@@ -213,7 +225,7 @@ async def prove_each(
 
 
 async def newest_checkpoint(context: AppContext) -> log_store.SignedHead:
-    """Return the newest checkpoint. Raises NotFoundError if nothing is signed yet."""
+    """Return the newest signed checkpoint. Raises NotFoundError if nothing is signed yet."""
     async with context.database.reading() as connection:
         found = await log_store.newest_head(connection)
     if found is None:
@@ -224,13 +236,18 @@ async def newest_checkpoint(context: AppContext) -> log_store.SignedHead:
 PUBLISHED: Final = "published"
 
 NOTED_EVERY: Final[Duration] = HOUR
-"""Minimum time between two records that state that a checkpoint was published. Such records are
-never deleted, so there should be few."""
+"""Minimum time between two records that state that a checkpoint was published.
+
+Such records are never deleted, so there should be few.
+"""
 
 
 async def shown_checkpoint(context: AppContext) -> log_store.SignedHead:
-    """Return the newest checkpoint for outsiders, and record that it was shown. Raises
-    NotFoundError if nothing is signed yet."""
+    """Return the newest signed checkpoint for publication to outsiders, and record that it was
+    published.
+
+    Raises NotFoundError if nothing is signed yet.
+    """
     head, now = await newest_checkpoint(context), context.clock.now()
     async with context.database.reading() as connection:
         last = await departure_store.last_by(connection, PUBLISHED)
@@ -268,7 +285,7 @@ async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderName:
-    """Pseudonym of an order in leaves, in hex.
+    """Pseudonym of an order in log leaves, in hex.
 
     commitment  the commitment to the order's reference
     key         the key that opens the commitment; None if the reference is masked, because the key
@@ -281,7 +298,7 @@ class OrderName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedPart:
-    """Commitment of a part of a leaf's content, and the salt that opens it, in hex.
+    """Commitment to a part of a leaf's content, and the salt that opens it, in hex.
 
     A masked part has no salt.
     """
@@ -309,9 +326,10 @@ class InTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedParts:
-    """Entries of the log for the content of a bundle.
+    """Entries of the sealed log for the content of a bundle.
 
     checkpoint  signed head of the log that all proofs are for; empty if nothing is sealed yet
+    leaves      proofs of the leaves
     unsealed    ids of rows without a leaf under that head
     origins     all origins that the log has had, each with its final number of leaves; empty if
                 there is only one
@@ -319,9 +337,9 @@ class SealedParts:
     endorsements
                 for each key, its endorsement by the previous key in hex, or None
     order       pseudonym by which leaves name the order; None if no known leaf names the order
-    parts       commitments and salts of the sealed parts, by leaf name. For a delivery, the parts
-                of its last leaf are listed
-    said        values of the parts of records, revisions and audit entries, by leaf name
+    parts       commitments and salts of the sealed parts. The keys are leaf names. For a delivery,
+                the parts of its last leaf are listed
+    said        values of the parts of records, revisions and audit entries. The keys are leaf names
     tree        place of the order in a tree of all orders; None if there is no suitable tree
     """
 
@@ -340,10 +358,10 @@ class SealedParts:
 def masked_parts(
     sealed: SealedParts, masking: Masking, *, known: History, masked: History, full: bool
 ) -> SealedParts:
-    """Mask phone numbers in sealed parts. For a redacted bundle, also mask names of operators and
-    their reasons.
+    """Mask phone numbers in sealed parts.
 
-    A masked part keeps its commitment but loses its salt.
+    For a redacted bundle, the names of operators and their reasons are masked, too. A masked part
+    keeps its commitment but loses its salt.
     """
     said = {
         name: {
@@ -411,9 +429,8 @@ async def sealed_parts(
 ) -> SealedParts:
     """Return the log entries for a history's deliveries and records, and for other subjects.
 
-    All proofs are for one checkpoint, which covers everything sealed about the order. It is the
-    first such checkpoint that enough witnesses cosigned. If there is none, it is the first such
-    checkpoint.
+    All proofs are for one checkpoint, which covers everything sealed about the order. This is the
+    first such checkpoint that enough witnesses cosigned, or else the first such checkpoint.
 
     others  ids of the other subjects
     """
@@ -480,8 +497,7 @@ async def _in_tree(
     as_of: Instant,
     chain: Sequence[leaf_store.Leaf],
 ) -> InTree | None:
-    """Return the order's position in the first suitable tree that contains it; None if there is
-    none.
+    """Return the order's place in the first suitable tree that contains it; None if there is none.
 
     The newest tree before `as_of` is suitable if the order began on the day of `as_of` (UTC), or if
     the tree was made on that day. If the order began earlier, all trees after `as_of` are suitable,

@@ -1,8 +1,8 @@
-"""Files of a bundle that are rendered from its other files, and state nothing new.
+"""Render the files of a bundle that follow from its other files, and state nothing new.
 
-Verification renders them again and compares them byte for byte. Another release may word these
-files differently. So this check is possible only with the program that made the bundle. With any
-other program, the check states no result.
+Verification renders these files again and compares them byte for byte. Another release may word
+them differently. So the comparison is possible only with the program that made the bundle. With any
+other program, it gives no result.
 """
 
 import hashlib
@@ -183,8 +183,7 @@ _HEAD_ENDS: Final = "from __future__ import annotations\n\n"
 
 @cache
 def stand_alone() -> str:
-    """Return the verifier as one file. Its imports are replaced by the text of the imported
-    modules."""
+    """Return the verifier as one file, with the text of the modules that it imports."""
     parts = [each.read_text("utf-8").partition(_HEAD_ENDS)[2] for each in _PARTS]
     text = VERIFIER.read_text("utf-8")
     first = _IMPORTED.search(text)
@@ -199,7 +198,7 @@ def verifier_digest() -> str:
 
 
 def rendered_files(ledger: Ledger, facts: LetterFacts) -> dict[str, bytes]:
-    """Return the rendered files by name."""
+    """Return the rendered files of a bundle. The keys are file names."""
     # First in plain words for people; then each sentence with the ids that support it, in UTC.
     plain = [
         *plain_answer(ledger, unheard=facts.unheard),

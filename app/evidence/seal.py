@@ -1,14 +1,14 @@
-"""Sealing: adds entries to the log, and decides which key signs it.
+"""Seal new rows as leaves of the log, and decide which key signs the log.
 
 1 find     some rows without a leaf, in a snapshot: deliveries, records, revisions, audit entries
 2 hash     their documents, in small portions, each with a salt and its order's pseudonym; also the
-           tiles that these leaves complete
+tiles that these leaves complete
 3 sign     the new head as a checkpoint
 4 write    leaves, hashes and checkpoint, in one transaction, unless another sealer added leaves
-           meanwhile
+meanwhile
 
-The log stores every public key that has signed it. Only the newest key may sign: several receivers
-of one database share one key.
+The log stores every public key that has signed it. Only the newest key may sign, because several
+receivers of one database share one key.
 
 Once a day the log also seals the root of the tree of all orders, which has the number of each
 order's leaves. A bundle shows this number, so that a missing leaf is noticed.
@@ -54,8 +54,10 @@ from reconcile.transparency import cosignatures, merkle, order_tree
 
 
 MAX_NOTE_BYTES: Final = 64 * 1024
-"""Maximum size in bytes of a note. A note of this log has about 250 bytes. Others may have added
-signatures."""
+"""Maximum size in bytes of a signed note. A note of this log has about 250 bytes.
+
+The limit is larger because others may have added signatures.
+"""
 
 
 class NotACheckpoint(Exception):
@@ -64,7 +66,7 @@ class NotACheckpoint(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Head of a log: the number of leaves, and the root of the tree."""
+    """Head of a log: the number of leaves, and the hash of the tree's root."""
 
     origin: str
     size: int
@@ -75,7 +77,7 @@ class Checkpoint:
 
 
 def key_hash(name: str, public: PublicKey) -> bytes:
-    """Return the 4 bytes of a key's id in a note's signature."""
+    """Return the 4 bytes by which a note's signature names its key."""
     return cosignatures.key_id(name, cosignatures.ED25519, public.raw)
 
 
@@ -85,7 +87,7 @@ def verifier_key(name: str, public: PublicKey) -> str:
 
 
 def signed_note(key: EvidenceKey, *, name: str, body: str) -> str:
-    """Return a note: a body of complete lines with its signature."""
+    """Return a signed note: a body of whole lines with its signature."""
     line = cosignatures.signature_line(name, key_hash(name, key.public), key.sign(body.encode()))
     return f"{body}\n{line}\n"
 
@@ -96,8 +98,7 @@ def signed_checkpoint(key: EvidenceKey, checkpoint: Checkpoint) -> str:
 
 
 def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
-    """Return whether the note has at least one signature by this key, and all signatures by this
-    key are valid."""
+    """Check whether this key has signed the note, and all signatures by this key are valid."""
     body, wanted = cosignatures.body_of(note).encode(), key_hash(name, public)
     own = [
         each.content
@@ -138,8 +139,10 @@ PORTION: Final = 128
 REST_S: Final = 1.0
 
 GATHER_S: Final = 0.25
-"""Seconds between a round that sealed all waiting rows and the next round. During the pause, new
-rows accumulate and then share a transaction."""
+"""Pause in seconds after a round that sealed all waiting rows.
+
+During the pause, new rows accumulate and then share a transaction.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +154,7 @@ class CheckpointSigner:
 
 
 class Sealer:
-    """Sealer of one database's rows. Sealers may run concurrently."""
+    """Seals the rows of one database. Several sealers may run at the same time."""
 
     def __init__(self, context: AppContext, signer: CheckpointSigner) -> None:
         self._context = context
@@ -160,7 +163,7 @@ class Sealer:
         self._pace = Pace(first=AT_ONCE, most=AT_ONCE)
 
     def rest_s(self, done: int) -> float:
-        """Return the seconds until the next round; 0 if more rows may be waiting."""
+        """Return the number of seconds until the next round; 0 if more rows may be waiting."""
         if not done:
             return REST_S
         return 0.0 if self._full else GATHER_S
@@ -223,13 +226,13 @@ def _unsaid(
 def leaves_for(
     rows: Sequence[leaf_store.Sealable], *, first: int, book: order_store.OrderBook
 ) -> list[leaf_store.Leaf]:
-    """Build leaves for these rows, numbered from `first`."""
+    """Build the log leaves of these rows, numbered from `first`."""
     salted = zip(rows, new_salts(len(rows)), strict=True)
     return [book.leaf(row, number=first + n, salt=salt) for n, (row, salt) in enumerate(salted)]
 
 
 async def anything_unsealed(context: AppContext) -> bool:
-    """Return whether there may be rows without a leaf."""
+    """Check whether there may be rows that are not sealed yet."""
     async with context.database.reading() as connection:
         return (await log_queue_store.find_unsealed(connection, limit=1)).anything
 
@@ -243,7 +246,7 @@ async def seal_all(
 ) -> int:
     """Seal rows until none is left, and return their number.
 
-    sweep  whether to examine every row, not only those marked as unsealed
+    sweep  whether to examine every row, not only the rows that are marked as unsealed
     """
     if sweep:
         async with context.database.writing() as connection:
@@ -256,7 +259,7 @@ async def seal_all(
 
 
 async def open_signer(context: AppContext) -> CheckpointSigner:
-    """Load the evidence key for signing. Begin a log and make the key if there is none.
+    """Load the evidence key for signing. If there is no log yet, begin a log and make the key.
 
     Raises ConfigurationError if the key is missing, or is not the key of the log.
     """
@@ -294,7 +297,7 @@ async def seal_unsealed(context: AppContext) -> None:
 
 
 async def known_log(context: AppContext) -> log_store.Identity | None:
-    """Return the log's identity; None if no log has begun."""
+    """Return the log's origin and keys; None if no log has begun."""
     async with context.database.reading() as connection:
         return await log_store.identity(connection)
 
@@ -322,7 +325,7 @@ async def begin_origin(
 
 
 async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log_store.Identity:
-    """Give the log a new origin, with an audit entry. Return its new identity.
+    """Give the log a new origin, with an audit entry, and return its new origin and keys.
 
     No other process may have the database open. Raises NotFoundError if there is no log, and
     UsageError for a missing permission.
@@ -347,7 +350,8 @@ async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log
 
 
 def made_key(path: Path, *, owner: Owner | None = None) -> EvidenceKey:
-    """Make a key in a new file. If another process has just made it, load that key."""
+    """Make an evidence key in a new file. If another process has just made the file, load its
+    key."""
     try:
         return write_key(path, secret=new_secret(), owner=owner)
     except FileExistsError:
@@ -361,11 +365,11 @@ def fingerprint_of(public: str) -> str:
 
 
 async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
-    """Make a new key that signs from now on. The old key endorses the new one, and its file is
-    kept.
+    """Make a new evidence key that signs from now on.
 
-    An interrupted rotation can be repeated. Raises ConfigurationError if nothing is signed yet or a
-    file cannot be written, and UsageError for a missing permission.
+    The old key endorses the new key, and its file is kept. An interrupted rotation can be repeated.
+    Raises ConfigurationError if nothing is signed yet or a file cannot be written, and UsageError
+    for a missing permission.
     """
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action="key_rotated")
@@ -394,8 +398,9 @@ async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
 def _replaced_key(
     path: Path, *, until: str, now: Instant
 ) -> tuple[EvidenceKey | None, EvidenceKey]:
-    """Rename the key's file, and make a new key. Return the old key and the new key. The old key is
-    None if its file is missing.
+    """Rename the key's file, make a new key, and return the old key and the new key.
+
+    The old key is None if its file is missing.
 
     until  old public key in hex. An interrupted rotation may already have renamed its file
     """
@@ -431,10 +436,10 @@ def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes
 def endorsed_chain(
     origin: str, keys: Sequence[PublicKey], endorsements: Sequence[str | None]
 ) -> list[PublicKey]:
-    """Return the newest keys of a log, oldest first. Each of them is endorsed by the one before it.
+    """Return the newest keys of a log, oldest first, as far back as each key endorses the next key.
 
     keys          all keys, oldest first
-    endorsements  for each key, the signatures in hex by the key before it: one signature for each
+    endorsements  for each key, the signatures in hex by the previous key: one signature for each
                   origin that the log had at the time. None or any other text means that the key was
                   not endorsed
     """
@@ -454,12 +459,14 @@ def endorsed_chain(
 
 
 MAX_ORIGINS: Final = 100
-"""Maximum number of signatures in an endorsement. It has one for each origin of the log, and each
-restored backup adds an origin."""
+"""Maximum number of signatures in an endorsement.
+
+It has one signature for each origin of the log, and each restored backup adds an origin.
+"""
 
 
 def shown_key(signer: CheckpointSigner) -> dict[str, str]:
-    """Return the public key in the format of each verifier."""
+    """Return the public key in the format of each kind of verifier."""
     public = signer.key.public
     return {
         "log": signer.origin,
@@ -484,7 +491,7 @@ class _Growing:
     """Changes of the tree of all orders that must still be stored.
 
     changed, others  packed entries, grouped by the first byte of their commitments
-    groups           new nodes by number of bits
+    groups           new nodes. The keys are numbers of bits
     """
 
     size: int
@@ -505,7 +512,7 @@ async def seal_orders_if_due(context: AppContext) -> bool:
     """Make the day's tree of all orders if it is due. Return whether it was made.
 
     A tree is due if the last tree was made on an earlier day. The first tree is due on the day
-    after the log began. Sealers may run concurrently.
+    after the log began. Sealers may run at the same time.
     """
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -541,7 +548,7 @@ async def seal_orders_for(context: AppContext, order: str) -> bool:
 
 
 async def seal_orders(context: AppContext) -> bool:
-    """Make a new tree of all orders. Return False if there are no orders, or if another sealer was
+    """Make a new tree of all orders. Return False if there are no orders or another sealer was
     first."""
     at = context.clock.now()  # leaves sealed from here on may be missing in the tree
     async with context.database.reading() as connection:
