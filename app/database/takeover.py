@@ -1,16 +1,16 @@
-"""Change of the PostgreSQL server: a standby took over, or a backup was restored.
+"""Detect a change of the PostgreSQL server: a standby took over, or a backup was restored.
 
     1 connect   to a server whose timeline differs from the timeline used before
     2 compare   whether it has our newest commit, and whether commits waited for a standby
     3 decide    if both hold, the service continues; else there is a gap that a person must accept
 
-Replication copies commits in order. So a server with a process's newest commit has all earlier
-ones. It also has the later commits of ended processes if each commit waited for a standby. Each
-running process remembers whether every check showed that commits wait. This is not stored, because
-a row in the database could itself be lost. A process that starts after a takeover remembers
-nothing, and waits for a process that was running before.
+Replication copies commits in order. A server with a process's newest commit therefore has all
+earlier commits. The server also has the later commits of ended processes if each commit waited for
+a standby. Each running process remembers whether every check showed that commits wait. This memory
+is not stored, because a row in the database could itself be lost. A process that starts after a
+takeover remembers nothing, and waits for a process that was running before.
 
-Leaves out: the consequences of a gap (`privacy/gap.py`).
+`privacy/gap.py` handles the consequences of a gap.
 """
 
 import json
@@ -45,7 +45,7 @@ _IDENTITY: Final = (
 
 class ServerIdentity(NamedTuple):
     """Identity of a PostgreSQL server. A promoted standby, or a backup restored to a point in time,
-    has another `timeline`. A database that was restored from a dump has other ids in `tables`."""
+    has another `timeline`. A database restored from a dump has other ids in `tables`."""
 
     cluster: str
     timeline: str
@@ -55,15 +55,16 @@ class ServerIdentity(NamedTuple):
         return "/".join(self)
 
     def follows(self, other: "ServerIdentity") -> bool:
-        """Return whether this server is a promoted copy of `other`, directly or indirectly."""
+        """Return whether this server is a promoted copy of the server `other`, directly or through
+        other copies."""
         return self._replace(timeline="") == other._replace(timeline="") and (
             int(self.timeline, 16) > int(other.timeline, 16)
         )
 
 
 def server_of(ask: Ask) -> ServerIdentity | None:
-    """Return the identity of a PostgreSQL server; None for a standby, or without tables or
-    permissions."""
+    """Return the identity of a PostgreSQL server. Return None for a standby, or if tables or
+    permissions are missing."""
     return _identity(ask(_IDENTITY)[0][0]) if ask(_MAY_ASK)[0][0] else None
 
 
@@ -72,15 +73,16 @@ def _identity(text: str) -> ServerIdentity:
 
 
 def server_noted(connection: PlainConnection) -> ServerIdentity | None:
-    """Return the server last recorded as having every commit."""
+    """Return the server that was last recorded as having every commit. Return None if no server is
+    recorded."""
     text = _noted(connection, "server")
     return None if text is None else _identity(text)
 
 
 def note_server(connection: PlainConnection, *, once: bool = False) -> None:
-    """Record that this server has every commit.
+    """Record that this connection's server has every commit.
 
-    once  whether to keep an earlier record
+    once  whether an earlier record stays
     """
     if connection.dialect == "sqlite" or (once and server_noted(connection) is not None):
         return
@@ -91,7 +93,7 @@ def note_server(connection: PlainConnection, *, once: bool = False) -> None:
 
 
 def accept_gap_of_server(connection: PlainConnection) -> None:
-    """Record that a person accepted the loss of the commits that this server lacks."""
+    """Record that a person accepted the loss of the commits that this connection's server lacks."""
     if connection.dialect != "sqlite" and (found := server_of(connection.ask)) is not None:
         _note(connection, "gap", str(found))
 
@@ -128,18 +130,18 @@ _NEWEST: Final = """
 SELECT greatest((SELECT max(received_at) FROM inbox),
                 (SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1))
 """
-"""Query for the time at which the newest stored delivery was received. Deliveries that a takeover
-lost were received later."""
+"""SQL query for the arrival of the newest stored delivery. Deliveries that a takeover lost arrived
+later."""
 
 
 class Look(NamedTuple):
-    """State of a server at one check.
+    """State of a PostgreSQL server at one check.
 
-    noted     server last recorded as having every commit
+    noted     server that was last recorded as having every commit
     waits     whether each commit waits until a standby has written it to disk
     gap       gap that a process found but nobody accepted
     accepted  whether a person accepted the loss of commits that this server lacks
-    newest    newest commit of each holder with a row, by the holder's id
+    newest    newest commit of each registered writer, by the writer's id
     """
 
     server: ServerIdentity
@@ -151,9 +153,10 @@ class Look(NamedTuple):
 
 
 def look(connection: PlainConnection, *ids: str) -> Look | None:
-    """Return the state of this connection's server, with the newest commits of these holders.
+    """Return the state of this connection's server, with the newest commits of the registered
+    writers with these ids.
 
-    None on SQLite, or if `server_of` returns None.
+    Return None on SQLite, on a standby, or if tables or permissions are missing.
     """
     if connection.dialect == "sqlite" or (server := server_of(connection.ask)) is None:
         return None
@@ -169,11 +172,11 @@ def look(connection: PlainConnection, *ids: str) -> Look | None:
 
 
 def gap_of_server(connection: PlainConnection, *, now: Instant) -> FoundGap | None:
-    """Return the time span in which commits may be missing on this server; None if there is no such
-    span.
+    """Return the time span in which commits may be missing on this server. Return None if there is
+    no such span.
 
-    If a process found a gap that nobody has accepted, return that gap. If a new server has not been
-    compared yet, return the span in which commits could be missing.
+    A gap that a process found and nobody has accepted comes first. For a new server that was not
+    compared yet, the span is the time in which commits could be missing.
     """
     if (seen := look(connection)) is None:
         return None
@@ -223,10 +226,11 @@ _CHECKED: Final = (
 
 
 def server_moved(connection: PlainConnection) -> str | None:
-    """Return a sentence with the next step if the server has an unaccepted gap, or differs from the
-    recorded server; else None.
+    """Return a sentence with the next step if commits may be missing on the server, or if it is not
+    the recorded server. Otherwise return None.
 
-    A server from a base backup, without recovery to a point in time, looks like the original.
+    A server restored from a base backup, without recovery to a point in time, cannot be told from
+    the original.
     """
     if (seen := look(connection)) is None:
         return None
@@ -242,19 +246,20 @@ def _refusal(gap: FoundGap) -> str:
 
 
 class NotCompared(StoreUnavailable):
-    """Error for a new server that may lack commits and is not compared yet."""
+    """Error for a new server that may lack commits, because nobody has compared it with the former
+    server yet."""
 
 
 class ServerWatch:
-    """Knowledge of a running process about its database server.
+    """Knowledge of a running process about its PostgreSQL server.
 
     server     server that was checked last
-    servers    server of each holder's last connection
+    servers    server of the last connection of each registered writer
     waits      whether commits wait for a standby; None before the first check. True only if every
                check has shown it, and one of our commits has waited
     looked_at  monotonic time of the last check, which is old after a process was suspended
     moved      whether connections to another server must still be checked
-    refuses    sentence that says why writes are refused; None if they are allowed
+    refuses    sentence that says why writes are refused; None if writes are allowed
     follow     called in the transaction that resumes the service after a takeover; None if other
                processes resume it
     on_moved   called when another server must be checked
@@ -271,7 +276,8 @@ class ServerWatch:
         self.on_moved: Callable[[], None] = lambda: None
 
     def check_reading(self, ask: Ask) -> None:
-        """Raise StoreUnavailable if a reading connection's server is an unchecked promoted copy."""
+        """Raise NotCompared if a reading connection has reached a promoted copy of the server that
+        was not checked yet."""
         here = None if self.server is None else server_of(ask)
         if self.server is not None and here is not None and here.follows(self.server):
             self.moved = True
@@ -279,8 +285,8 @@ class ServerWatch:
             raise NotCompared(self.refuses or _CHECKED)
 
     async def check(self, connection: AsyncConnection, holder: Holder) -> None:
-        """Check the server of a holder's new connection. Raises StoreUnavailable if commits are, or
-        may be, missing there."""
+        """Check the server of a registered writer's new connection. Raise StoreUnavailable if
+        commits are missing or may be missing there."""
         async with connection.begin():
             seen = await run(connection, look, *(each.id for each in self.servers))
         if seen is None:
@@ -308,10 +314,10 @@ class ServerWatch:
         self.servers[holder] = here
 
     def _is_missing(self, seen: Look, holder: Holder) -> bool:
-        """Return whether the server lacks the newest commit of a holder in this process.
+        """Return whether the server lacks the newest commit of a writer in this process.
 
-        Compared are the holders that last used another server, and `holder` in any case: two
-        promoted standbys may have the same identity, so an unchanged identity proves nothing.
+        Compared are the writers that last used another server. The writer `holder` is always
+        compared, because two promoted standbys may have the same identity.
         """
         for each, server in self.servers.items():
             mark, moved = seen.newest.get(each.id), server != seen.server
@@ -346,8 +352,8 @@ class ServerWatch:
 
 
 def _locked(connection: PlainConnection) -> tuple[ServerIdentity | None, FoundGap | None]:
-    """Lock the row of `meta` that names the server, until the transaction ends. Return the noted
-    server and the noted gap; None for one that is missing."""
+    """Lock the row that names the recorded server until the transaction ends. Return the recorded
+    server and the recorded gap; each is None if missing."""
     connection.ask("SELECT value FROM meta WHERE name='server' FOR UPDATE")
     return server_noted(connection), _named_gap(connection)
 

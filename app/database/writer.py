@@ -1,8 +1,8 @@
-"""The only code that writes. It runs one transaction at a time on one connection, and no
-transaction after an I/O error.
+"""The only code that writes to a database. It runs one transaction at a time on one connection, and
+no transaction after an I/O error.
 
-Every transaction is shielded from cancellation, because a canceled one would stay open in the
-driver's thread.
+Every transaction is shielded from cancellation, because a canceled transaction would stay open in
+the driver's thread.
 """
 
 import asyncio
@@ -44,10 +44,10 @@ MIB = 1024 * 1024
 
 
 class Space:
-    """Disk space for the database. A database server manages its own."""
+    """Free disk space for the database. A database server manages its own space."""
 
     def __init__(self, folder: Path | None, *, low_water_mib: int) -> None:
-        """Watch the file system of a folder.
+        """Watch the free space on the file system of a folder.
 
         folder         folder of the database; None for a database server
         low_water_mib  MiB of free space below which transactions are refused; 0 to refuse none
@@ -58,17 +58,18 @@ class Space:
         """Returns the number of bytes reserved for unread deliveries. They must be free as well."""
 
     def free_bytes(self) -> int | None:
-        """Return how many bytes an ordinary user may still write; None if unknown."""
+        """Return the number of bytes that an ordinary user may still write. Return None if
+        unknown."""
         if self._folder is None or not self._folder.is_dir():
             return None
         found = os.statvfs(self._folder)
         return found.f_bavail * found.f_frsize
 
     def check(self, *, log_bytes: int = 0) -> None:
-        """Raise StoreUnavailable unless the low-water mark, the reserved bytes and `log_bytes` are
-        free.
+        """Raise StoreUnavailable if too little disk space is free for a transaction.
 
-        log_bytes  bytes by which the log is too long, and by which the database file will grow
+        log_bytes  bytes by which the write-ahead log is too long, and by which the database file
+                   will grow
         """
         free = self.free_bytes() if self._low_water_mib else None
         reserved = 0 if free is None else self.reserved()
@@ -87,11 +88,12 @@ class Space:
 PAGE_BYTES: Final = 4096
 
 CHECKPOINT_PAGES = 12_000
-"""Number of pages in the log that makes a checkpoint due: 48 MB. With a longer log, a page that
-changes often is copied less often."""
+"""Length of the write-ahead log, in pages, at which a checkpoint is due: 48 MB. With a longer log,
+pages that change often are copied less often."""
 
 ROOM_PAGES: Final = 256
-"""Minimum number of pages in the log for which emptying it is worth the effort: 1 MiB."""
+"""Minimum length of the write-ahead log, in pages, at which emptying the log is worth the effort: 1
+MiB."""
 
 INSIST_S: Final = 4.0
 """Minimum seconds between two checkpoints that wait for readers. With this pause, the service
@@ -99,14 +101,14 @@ recovers from a full disk within five seconds."""
 
 INSIST_MS: Final = 250
 """Milliseconds for which a checkpoint of an overlong log waits for readers. Deliveries must wait
-for it."""
+during this time."""
 
 Mode = Literal["PASSIVE", "RESTART", "TRUNCATE"]
-"""Kind of checkpoint. PASSIVE waits for no reader, and RESTART waits for all readers. TRUNCATE also
-waits for all, and then empties the log's file."""
+"""Kind of checkpoint. PASSIVE waits for no reader. RESTART waits for all readers. TRUNCATE also
+waits for all readers, and then empties the log's file."""
 
 INDEX_HEAD: Final = 48
-"""Number of bytes at the beginning of the log's index that every commit changes (SQLite's
+"""Number of bytes at the beginning of the log's index file that every commit changes (SQLite's
 `walformat.html`, 2.1)."""
 
 _MX_FRAME = 16
@@ -116,7 +118,8 @@ FRAME_HEAD: Final = 24
 
 
 class LogLength:
-    """Reader of the write-ahead log's length, from the index that all connections share."""
+    """Reader of the write-ahead log's length. The length comes from the index file that all
+    connections share."""
 
     def __init__(self, database: Path, *, checkpoint_pages: int | None = None) -> None:
         self._path = database.with_name(database.name + "-shm")
@@ -125,7 +128,8 @@ class LogLength:
         self._checkpoint_pages = CHECKPOINT_PAGES if checkpoint_pages is None else checkpoint_pages
 
     def pages(self) -> int:
-        """Return the present length of the write-ahead log, in pages. A connection must be open."""
+        """Return the present length of the write-ahead log, in pages. At least one connection must
+        be open."""
         return self._pages_by(self._head())
 
     @staticmethod
@@ -138,12 +142,13 @@ class LogLength:
         return os.pread(self._file, INDEX_HEAD, 0)
 
     def is_cut_off(self, size: Callable[[], int]) -> bool:
-        """Return whether the log's file is shorter than its committed pages.
-
-        Emptying the log changes its index first, so the result is False if the index changed
-        meanwhile.
+        """Return whether the log's file is shorter than its committed pages, so that commits are
+        lost.
 
         size  function that returns the size of the log's file
+
+        If the index changes during the check, the result is False, because another process may be
+        emptying the log.
         """
         before = self._head()
         pages = self._pages_by(before)
@@ -151,11 +156,12 @@ class LogLength:
         return size() < needed and self._head() == before
 
     def excess_bytes(self) -> int:
-        """Return by how many bytes the log is too long. A connection must be open."""
+        """Return the number of bytes by which the log is too long. At least one connection must be
+        open."""
         return max(0, self.pages() - self._checkpoint_pages) * PAGE_BYTES
 
     def checkpoint_due(self) -> Mode | None:
-        """Return the mode of the checkpoint that is due after a commit; None if the log is short
+        """Return the kind of checkpoint that is due after a commit. Return None if the log is short
         enough."""
         pages = self.pages()
         if pages < self._checkpoint_pages:
@@ -164,8 +170,8 @@ class LogLength:
         return "RESTART" if insists else "PASSIVE"
 
     def may_give_room(self) -> bool:
-        """Return whether to empty a long log now because the disk is full, at most once within
-        INSIST_S."""
+        """Return whether a long log may be emptied now because the disk is full. The result is True
+        at most once in four seconds."""
         return self.pages() >= ROOM_PAGES and self._may_insist()
 
     def _may_insist(self) -> bool:
@@ -176,24 +182,29 @@ class LogLength:
         return True
 
     def close(self) -> None:
-        """Close the log's index. Close all connections first, because this drops SQLite's locks."""
+        """Close the log's index file. Close all connections first, because closing the file drops
+        SQLite's locks."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
 
 class CheckpointResult(NamedTuple):
-    """Result of a checkpoint. It is `alone` if no other connection hindered it, and `complete` if
-    the file has the content of the whole log and is synced."""
+    """Result of a checkpoint.
+
+    alone     whether no other connection hindered the checkpoint
+    complete  whether the database file has the content of the whole log and is synced
+    """
 
     alone: bool
     complete: bool
 
 
 def checkpoint_log(connection: PlainConnection, mode: Mode, *, wait_ms: int) -> CheckpointResult:
-    """Copy as much of the log into the file as the log's readers allow. No transaction may be open.
+    """Copy as much of the write-ahead log into the database file as the log's readers allow. No
+    transaction may be open.
 
-    wait_ms  milliseconds to wait for readers, if the mode waits
+    wait_ms  milliseconds to wait for readers, if the kind of checkpoint waits
     """
     connection.ask(statement("PRAGMA busy_timeout={ms}", ms=str(wait_ms)))
     try:
@@ -211,12 +222,15 @@ REPLACED: Final = "was replaced"
 
 
 class DatabaseFiles:
-    """Database file, its write-ahead log and the log's index, by device, inode and size. If the
-    index were missing, another process would create a second index. The two processes would then
-    overwrite each other's pages."""
+    """Identity and size of a database's three files: the file itself, its write-ahead log and the
+    log's index. If the index is missing, another process may create a second index. The two
+    processes would then overwrite each other's pages."""
 
     def __init__(self, database: Path, log: LogLength, *, lost: str = RESTORE) -> None:
-        """Watch a database's files. `lost` says what to do if the database itself is lost."""
+        """Prepare to watch a database's files.
+
+        lost  advice on what to do if the database file itself is lost
+        """
         self._mends = {
             Path(f"{database}{suffix}"): mend
             for suffix, mend in (("", lost), ("-shm", START_MAKES_ANEW), ("-wal", START_NAMES_LOSS))
@@ -226,13 +240,13 @@ class DatabaseFiles:
         self._sizes: dict[Path, int] = {}
 
     def note(self) -> None:
-        """Remember the identity of the files. Call this just after they were opened."""
+        """Remember the identity of the files. Call this method just after the files were opened."""
         self._opened, self._sizes = dict.fromkeys(self._mends), {}
         self.loss()
 
     def loss(self) -> str | None:
-        """Return a sentence that says which file is gone, replaced or truncated, and what to do;
-        None if all files are intact."""
+        """Return a sentence that says which file is gone, replaced or truncated, and what to do.
+        Return None if all files are intact."""
         if (lost := self.lost()) is None:
             return None
         path, what = lost
@@ -242,7 +256,7 @@ class DatabaseFiles:
         return f"{path} {what} while the service was running; nothing more is acknowledged: {mend}"
 
     def lost(self) -> tuple[Path, str] | None:
-        """Return a lost file and what happened to it; None if no file is lost."""
+        """Return a lost file and what happened to the file. Return None if no file is lost."""
         for path in self._opened:
             try:
                 status = path.stat()
@@ -273,15 +287,15 @@ class DatabaseFiles:
 
 
 TURN_S: Final = 5.0
-"""Seconds for which a writer waits for earlier writers of its own process. Transactions usually
-take milliseconds."""
+"""Maximum seconds for which a writer waits for earlier writers in its own process. Transactions
+usually take milliseconds."""
 
 KEEP_S: Final = 0.025
-"""Maximum seconds for which writers of this process hand the lock to each other. If each of them
+"""Maximum seconds for which writers in this process hand the lock to each other. If each writer
 released the lock, each small write would have to wait for other processes."""
 
 WANTED_S: Final = 1.0
-"""Seconds after another process waited for this one, during which it is expected to wait again."""
+"""Seconds after another process waited for this process in which it is expected to wait again."""
 
 
 def _ask(connection: PlainConnection, sql: str) -> Rows:
@@ -297,7 +311,8 @@ def _touch(connection: PlainConnection) -> None:
 
 
 class Writer:
-    """The only writer of a database: one transaction at a time, and none after an I/O error."""
+    """The only writer of a database. It runs one transaction at a time, and none after an I/O
+    error."""
 
     def __init__(
         self,
@@ -312,11 +327,12 @@ class Writer:
     ) -> None:
         """Prepare a writer that is not connected yet.
 
-        holder  owner of the writer's transactions on PostgreSQL
-        watch   checks the server of each new connection on PostgreSQL
+        holder  registration of this writer on PostgreSQL
+        watch   check of the server of each new connection on PostgreSQL
         lock    lock between processes on an SQLite file
-        log     reader of the length of an SQLite file's log
+        log     reader of the length of an SQLite file's write-ahead log
         place   files of an SQLite database
+        space   free disk space for the database
         """
         self._engine = engine
         self.holder = holder
@@ -355,28 +371,29 @@ class Writer:
 
     @property
     def dialect(self) -> str:
-        """`sqlite` or `postgresql`."""
+        """Return the name of the SQL dialect: `sqlite` or `postgresql`."""
         return self._engine.dialect.name
 
     @property
     def poison(self) -> str | None:
-        """Return a sentence that says why nothing may be written any more; None if writing is
-        allowed."""
+        """Return the reason why nothing may be written any more, as a sentence. Return None if
+        writing is allowed."""
         return self._poison
 
     @property
     def is_wanted(self) -> bool:
-        """Return whether another process waits for this transaction; always False on PostgreSQL."""
+        """Return whether another process waits until this transaction ends. Always return False on
+        PostgreSQL."""
         return self._between_processes is not None and self._between_processes.is_wanted()
 
     @property
     def was_wanted(self) -> bool:
-        """Return whether another process waited for this one within the last WANTED_S."""
+        """Return whether another process waited for this process within the last second."""
         return monotonic() - self._wanted_at < WANTED_S
 
     def fail(self, reason: str) -> None:
-        """Refuse all further transactions, and call `on_poison` the first time. If a file is lost,
-        that loss is the reason."""
+        """Refuse all further transactions. The first call also calls `on_poison`. If a database
+        file is lost, the loss becomes the reason."""
         if self._poison is None:
             self._poison = self.loss() or reason
             self.on_poison(self._poison)
@@ -394,17 +411,18 @@ class Writer:
     async def read_on(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain, read-only function on the writing connection, which keeps its open files
-        even after they were lost."""
+        """Run a plain, read-only function on the writing connection and return its result. This
+        connection keeps its files open even after they were deleted."""
         assert self._connection is not None
         return await run_snapshot(self._connection, function, *args, **words)
 
     @asynccontextmanager
     async def transaction(self, *, noted: bool = True) -> AsyncIterator[AsyncConnection]:
-        """Run the block as a transaction: commit at its end, and roll back on an error.
+        """Run the block as a transaction, which is committed at the end and rolled back on an
+        error.
 
-        noted  whether to set LAST_COMMIT; a migration must not, because that would hide lost
-               commits
+        noted  whether the instant of the commit is stored; False for a migration, which would
+               otherwise hide lost commits
 
         Raises StorePoisoned or StoreUnavailable for errors of the database.
         """
@@ -414,7 +432,8 @@ class Writer:
                 await run(connection, self.note_commit if noted else self._pass_over)
 
     def note_commit(self, connection: PlainConnection) -> None:
-        """Set LAST_COMMIT in the caller's transaction if it has changed anything."""
+        """Store the instant of the commit in the caller's transaction, if the transaction has
+        changed anything."""
         self._changes = note_commit(connection, at=_CLOCK.now(), counted=self._changes)
 
     def _pass_over(self, connection: PlainConnection) -> None:
@@ -449,25 +468,28 @@ class Writer:
             self._leave()
 
     def check_place(self) -> None:
-        """Raise StorePoisoned, and stop writing for good, if a file is lost.
+        """Raise StorePoisoned, and stop writing for good, if a database file is lost.
 
-        This is called before each transaction, and after each commit before the commit is reported.
+        This check runs before each transaction. It also runs after each commit, before the commit
+        is reported.
         """
         if (loss := self.loss()) is not None:
             self.fail(loss)
             raise StorePoisoned(loss)
 
     def loss(self) -> str | None:
-        """Return a sentence that says which file is lost; None if all files are there."""
+        """Return a sentence that says which database file is lost. Return None if all files are
+        there."""
         return None if self._place is None else self._place.loss()
 
     def lost(self) -> tuple[Path, str] | None:
-        """Return the lost file and what happened to it; None if all files are there."""
+        """Return the lost database file and what happened to the file. Return None if all files are
+        there."""
         return None if self._place is None else self._place.lost()
 
     async def _wait_for_turn(self) -> None:
-        """Wait for earlier writers of this process. Raises StoreUnavailable after TURN_S, because a
-        disk may not answer."""
+        """Wait for earlier writers in this process. Raise StoreUnavailable after some seconds,
+        because a disk may not answer."""
         self._waiting += 1
         try:
             # Even if the lock looks free, earlier waiters get it first.
@@ -491,7 +513,8 @@ class Writer:
         self._turn.release()
 
     async def connect(self) -> None:
-        """Connect now, with all checks of a new connection. Raises the errors of `transaction`."""
+        """Connect to the database now, with all checks of a new connection. Raise StorePoisoned or
+        StoreUnavailable if this fails."""
         try:
             async with self._alone():
                 pass
@@ -500,7 +523,7 @@ class Writer:
             raise
 
     async def disconnect(self) -> None:
-        """Drop the connection to a PostgreSQL server. The next transaction reconnects."""
+        """Drop the connection to a PostgreSQL server. The next transaction connects again."""
         await self._wait_for_turn()
         try:
             await self._give_up_connection()
@@ -508,10 +531,10 @@ class Writer:
             self._leave()
 
     async def checkpoint(self) -> bool:
-        """Copy SQLite's write-ahead log into the file, and sync both. Return whether the log was
-        emptied. A snapshot can prevent that.
+        """Copy SQLite's write-ahead log into the database file, and sync both. Return whether the
+        log was emptied; a reader's snapshot can prevent this.
 
-        Raises the errors of `transaction`.
+        Raises StorePoisoned or StoreUnavailable for errors of the database.
         """
         for mode in ("TRUNCATE", "PASSIVE"):
             async with self._alone() as connection:
@@ -521,8 +544,11 @@ class Writer:
         return False
 
     async def try_checkpoint(self, mode: Mode) -> bool:
-        """Copy as much of the log into the file as the log's readers allow, without waiting. Return
-        whether the file has the whole log. Raises the errors of `transaction`."""
+        """Copy as much of the write-ahead log into the database file as the log's readers allow,
+        without waiting. Return whether the file now has the whole log.
+
+        Raises StorePoisoned or StoreUnavailable for errors of the database.
+        """
         async with self._alone() as connection:
             return (await self._checkpoint(connection, mode, wait_ms=0)).complete
 
@@ -538,7 +564,7 @@ class Writer:
         """Erase the remains of deleted rows: empty SQLite's log, or vacuum PostgreSQL's tables.
         Return False if a reader prevented this.
 
-        Raises the errors of `transaction`.
+        Raises StorePoisoned or StoreUnavailable for errors of the database.
         """
         if self.dialect == "sqlite":
             return await self.checkpoint()
@@ -547,9 +573,10 @@ class Writer:
         return True
 
     async def rewrite(self) -> None:
-        """Rewrite an SQLite database and its log without the remains of deleted rows.
+        """Rewrite an SQLite database and its log, so that no remains of deleted rows are left.
 
-        No other process may have it open. Raises the errors of `transaction`.
+        No other process may have the database open. Raises StorePoisoned or StoreUnavailable for
+        errors of the database.
         """
         async with self._alone() as connection:
             await run(connection, _ask, "VACUUM")
@@ -558,7 +585,8 @@ class Writer:
                 self._place.note()  # the file has become shorter
 
     async def _checkpoint_long_log(self, connection: AsyncConnection) -> None:
-        """Checkpoint the log if it is too long after a commit. Raises only I/O errors."""
+        """Shorten the write-ahead log by a checkpoint if it is too long after a commit. Only I/O
+        errors are raised."""
         mode = None if self._log is None else self._log.checkpoint_due()
         if mode is None:
             return
@@ -570,8 +598,8 @@ class Writer:
                 raise meaning from error
 
     async def make_room(self) -> None:
-        """Check the disk space, and empty the log if the disk is full. Raises StoreUnavailable if
-        it still is."""
+        """Check the free disk space, and empty the write-ahead log if the disk is full. Raise
+        StoreUnavailable if the disk is still full."""
         log = None if self._connection is None else self._log
         try:
             self.space.check(log_bytes=0 if log is None else log.excess_bytes())
@@ -585,8 +613,11 @@ class Writer:
     async def commit(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain function as a transaction. Raises the errors of `make_room` and
-        `transaction`."""
+        """Run a plain function as a transaction and return its result.
+
+        Raises StoreUnavailable if the disk is full or the database cannot be used now, and
+        StorePoisoned for a fatal failure.
+        """
 
         def whole(plain: PlainConnection) -> Result:
             result = function(plain, *args, **words)
@@ -598,7 +629,8 @@ class Writer:
             return await self._run_transaction(connection, whole)
 
     async def commit_statement(self, sql: str, values: Sequence[Any]) -> None:
-        """Run one statement as a transaction on PostgreSQL, as `postgresql.run_statement` does."""
+        """Run one SQL statement as a transaction on PostgreSQL. The statement must begin with the
+        text that locks the writer's row."""
         assert self.holder is not None
         async with self._committing() as connection:
             await postgresql.run_statement(connection, sql, values, holder=self.holder)
@@ -615,19 +647,21 @@ class Writer:
         self.trouble = None
 
     async def check(self) -> None:
-        """Check the disk space, and commit a test write if the last commit failed. Raises the
-        errors of `transaction`."""
+        """Check the free disk space. If the last commit failed, also commit a test write.
+
+        Raises StorePoisoned or StoreUnavailable for errors of the database.
+        """
         await self.make_room()
         if self.trouble is not None:
             await self.touch()
 
     async def touch(self) -> None:
-        """Commit a test write, to check that a real write would succeed."""
+        """Commit a test write, to find out whether a real write would succeed."""
         await self.commit(_touch)
 
     def judged(self, error: Exception) -> Exception:
-        """Translate a driver's error into an error of the store. A fatal error stops this writer,
-        even if it occurred while reading."""
+        """Return the Tallyhook error that stands for a database driver's error. A fatal error stops
+        this writer, even if it occurred while reading."""
         if self.dialect == "sqlite" and isinstance(error, OSError):
             return error
         meaning = faults.as_store_error(error)

@@ -1,4 +1,4 @@
-"""Orders: folds them to ledgers as they come due, publishes the ledgers, and searches them."""
+"""Orders: compute their ledgers when they are due, publish the ledgers, and search for orders."""
 
 __all__ = (
     "accept_findings",

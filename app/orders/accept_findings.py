@@ -1,8 +1,8 @@
-"""Accepting findings and releasing a hold, so that an order no longer needs a person.
+"""Accept findings and release holds, so that an order no longer needs a person.
 
 Acceptances and releases are stored as records of the order. An acceptance changes neither the
-finding nor the order's outcome. It counts until new evidence of the finding arrives. Leaves out:
-which findings need a person (`reconcile.ledger.attention`).
+finding nor the order's outcome. The acceptance counts until new evidence of the finding arrives.
+The module `reconcile.ledger.attention` decides which findings need a person.
 """
 
 from collections.abc import Iterable
@@ -27,10 +27,12 @@ from reconcile.ledger.vocabulary import FindingCode
 async def accept_finding(
     context: AppContext, order: str, *, code: str, reason: str, by: str | None = None
 ) -> None:
-    """Accept a finding of an order.
+    """Record that a person accepts one finding of an order.
 
-    Raises UsageError for a code that cannot be accepted or is settled, a bad reason, or a missing
-    permission. Raises NotFoundError for an unknown order.
+    code  code of the finding
+
+    Raises UsageError for a finding that cannot be accepted or is settled, an unusable reason, or a
+    missing permission. Raises NotFoundError for an unknown order.
     """
     accepted = next((each for each in ACCEPTABLE if each == code), None)
     if accepted is None:
@@ -59,10 +61,13 @@ async def accept_finding(
 async def release_hold(
     context: AppContext, order: str, *, held_for: str | None, reason: str, by: str
 ) -> None:
-    """Release an order from one hold.
+    """Release an order from a hold.
 
-    Raises UsageError if `held_for` is no reason of a hold, for a bad reason, or if a permission is
-    missing. Raises NotFoundError if the order is unknown, or not held for that reason.
+    held_for  the reason of the hold
+
+    Raises UsageError if `held_for` is no reason of a hold, for an unusable reason, or if a
+    permission is missing. Raises NotFoundError if the order is unknown, or not held for this
+    reason.
     """
     held = next((each for each in HOLD_REASONS if each == held_for), None)
     if held is None:
@@ -82,8 +87,8 @@ async def record_acceptance(
     codes: Iterable[FindingCode],
     who: Operator,
 ) -> None:
-    """Record that a person accepted findings of an order, in the caller's transaction. Settled and
-    accepted codes are skipped."""
+    """Record in the caller's transaction that a person accepts findings of an order. Findings that
+    are already settled or accepted are skipped."""
     now = context.clock.now()
     history = (await gather(connection, [order]))[order]
     at = after_all(history.records, now=history.instant_at(now))

@@ -1,4 +1,4 @@
-"""Corrects dates given by a fast clock, once the clock is right again.
+"""Correct dates that a fast clock gave to stored rows, once the clock is right again.
 
     1 notice    that stored rows are dated later than now, by more than machines' clocks differ
     2 wait      until all deliveries dated later than now are read, because they are redated, too
@@ -9,9 +9,9 @@
     6 end       sessions, invitations and proposals that would last too long because of a late date
     7 note      in the audit trail and for `doctor`, between which instants the clock was fast
 
-Leaves out: setting the clock. Stored instants do not change. The only exception is a refused
-delivery: its arrival becomes the instant of the correction, because it proves nothing. Records of
-the kind `redated` are sealed like others.
+The clock itself is set by others. Stored instants do not change, with one exception. The arrival of
+a refused delivery becomes the instant of the correction, because a refused delivery proves nothing.
+Records of the kind `redated` are sealed like all other records.
 """
 
 from enum import Enum
@@ -42,25 +42,25 @@ from reconcile.instants import DAY, SECOND, TICK, Duration, Instant, format_dura
 from reconcile.ledger.records import Record
 
 STEP: Final[Duration] = SECOND
-"""Difference by which the clock must go back to count as set back. A smaller difference is an
+"""Difference by which a clock must go back to count as set back. A smaller difference is an
 ordinary adjustment."""
 
 AT_ONCE: Final = 1_000
-"""Maximum number of rows that one transaction redates, or of orders that it sets due. Deliveries
-wait until the transaction ends."""
+"""Maximum number of rows that one transaction redates, or of orders that one transaction marks as
+due. Deliveries wait until the transaction ends."""
 
 COMPARED: Final = 1_000
-"""Number of newest deliveries whose dates from providers are compared with the clock. With so many,
-a few wrong dates do not matter."""
+"""Number of newest deliveries whose provider dates are compared with the clock. Among so many, a
+few wrong dates do not matter."""
 
 
 class ClockState(Enum):
     """Result of comparing stored dates with this machine's clock.
 
-    RIGHT    every row dated later than now has been redated
+    RIGHT    every row that was dated later than now has been redated
     UNREAD   some unread deliveries are dated later than now
-    BEHIND   this clock seems slow: the providers' dates are later than now, too. The state is the
-             same if the providers give no dates and this process did not see the clock set back
+    BEHIND   this clock seems slow. Either the providers' dates are later than now, too, or there
+             are none and this process did not see the clock being set back
     """
 
     RIGHT = "right"
@@ -69,7 +69,8 @@ class ClockState(Enum):
 
 
 class ClockWatch:
-    """Detector of jumps of the system clock, by comparison with a monotonic clock."""
+    """Detector of jumps of the system clock. It compares the system clock with the monotonic clock,
+    which nobody can set."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
@@ -81,10 +82,10 @@ class ClockWatch:
         self._look_at = 0
 
     def note(self) -> None:
-        """Compare the clock with the elapsed time, and note a jump.
+        """Compare the system clock with the elapsed time, and remember a jump.
 
-        Call this after each use of the clock for a stored date. Otherwise a clock that is fast only
-        between two rounds of the worker goes unnoticed.
+        Call this method after each use of the clock for a stored date. Otherwise nobody notices a
+        clock that is fast only between two rounds of the worker.
         """
         elapsed = round(monotonic() * SECOND)
         now, latest = self._context.clock.now(), self._latest
@@ -100,11 +101,12 @@ class ClockWatch:
         self._latest, self._elapsed = now, elapsed
 
     async def look(self) -> None:
-        """Set orders due that a fast clock postponed, and correct the dates that it gave.
+        """Correct the dates that a fast clock gave, and mark the orders as due that a fast clock
+        postponed.
 
-        Call this in every round. Most calls do nothing. The first call and calls after the clock
-        was set back do the work. If other machines write to the database, the work is also done at
-        regular intervals.
+        Call this method in every round; most calls do nothing. The first call and calls after the
+        clock was set back do the work. If other machines write to the database, the work is also
+        done at regular intervals.
         """
         context = self._context
         self.note()
@@ -119,18 +121,19 @@ class ClockWatch:
         self._again = await put_right(context, seen=self._set_back) is ClockState.UNREAD
 
     def _seen(self, latest: Instant, now: Instant) -> ClockCorrection:
-        """Return the correction of a clock that was set back from `latest` to `now`. If the clock
-        last jumped ahead by as much, the correction begins at that jump. Otherwise its beginning is
-        unknown."""
+        """Return the correction for a clock that was set back from `latest` to `now`. If the clock
+        earlier jumped ahead by about as much, the correction begins at this jump. Otherwise its
+        beginning is unknown."""
         leap = self._leap
         began = leap is not None and abs(leap[1] - (latest - now)) <= CLOCKS_DIFFER
         return ClockCorrection(leap[0] if leap is not None and began else None, now, latest)
 
 
 async def put_right(context: AppContext, *, seen: ClockCorrection | None = None) -> ClockState:
-    """Redate rows dated later than now, and set orders due that were folded as of a later instant.
+    """Correct the dates of rows dated later than now. Orders whose ledgers were computed as of a
+    later instant are marked as due.
 
-    seen  the correction as this process saw it; None if this process saw none
+    seen  the correction of the clock that this process saw; None if it saw none
     """
     database, now = context.database, context.clock.now()
     newest = await database.on_snapshot(store.newest_ahead, now)
@@ -170,8 +173,8 @@ async def put_right(context: AppContext, *, seen: ClockCorrection | None = None)
 
 
 def _redate(connection: PlainConnection, now: Instant, at: Instant) -> tuple[int, bool]:
-    """Redate some rows to different instants, the earliest first, so that they keep their order.
-    Return their number, and whether no rows are left."""
+    """Give some rows corrected instants, all different and in the rows' order, the earliest first.
+    Return the number of rows, and whether no rows are left."""
     take_lock(connection, REDATING)
     found, is_all = store.dated_ahead(connection, now=now, limit=AT_ONCE)
     records = [
@@ -209,10 +212,12 @@ def _note(
     things: int,
     orders: int,
 ) -> None:
-    """Store a correction of the clock. End the sessions, invitations and proposals that would last
-    too long because they were begun while the clock was ahead.
+    """Store a correction of the clock. Sessions, invitations and proposals that the fast clock made
+    too long are ended.
 
-    after  latest instant that a correct clock can have given
+    after   latest instant that a correct clock can have given
+    things  number of redated rows
+    orders  number of orders that were marked as due
     """
     until = correction.until
     refused = redate_rejections(connection, until)
@@ -243,12 +248,13 @@ def _note(
 
 
 REPORTED_FOR: Final[Duration] = DAY
-"""Time that the alarm lasts after a clock's correction. People must learn that sessions were ended,
-and that providers may have given up deliveries."""
+"""Time for which the alarm about a corrected clock lasts. People must learn that sessions were
+ended, and that providers may have given up deliveries."""
 
 
 async def clock_alarm(context: AppContext) -> Alarm | None:
-    """Return an alarm if stored dates are later than now, or if the clock was recently fast."""
+    """Return an alarm if stored dates are later than now, or if the clock was recently fast.
+    Otherwise return None."""
     now = context.clock.now()
     newest, last = await context.database.on_snapshot(_dated_by_clocks, now)
     if newest - now > CLOCKS_DIFFER:

@@ -1,4 +1,4 @@
-"""Rows dated by a fast clock, and the last correction of the clock. Leaves out when to correct."""
+"""Database queries for rows that a fast clock dated, and for the last correction of the clock."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -17,9 +17,8 @@ _REDATED: Final = (
     "EXISTS (SELECT 1 FROM records AS moved WHERE moved.kind = 'redated' "
     "AND moved.replaces = {thing} AND moved.at <= ?)"
 )
-"""Condition that the row was already redated, to an instant that is not later than the given one.
-If the clock was corrected in two steps, the first step redated the row to a later instant, so the
-row is redated again."""
+"""SQL condition for a row that was already redated, to an instant that is not later than the given
+one. After a correction in two steps, a row may have a date that is still too late."""
 
 _DELIVERIES: Final = statement(
     "SELECT deliveries.id, deliveries.received_at, events.order_key, {at} FROM deliveries "
@@ -70,8 +69,8 @@ class DatedAhead(NamedTuple):
 
     thing   id of the delivery or record; or `revision:` or `deed:`, followed by a number
     stored  instant in the stored row
-    order   order of the row; NO_ORDER if none
-    at      valid instant. It differs from `stored` if the row was redated before
+    order   order of the row; NO_ORDER if the row has none
+    at      instant that counts; it differs from `stored` if the row was redated before
     """
 
     thing: str
@@ -83,8 +82,8 @@ class DatedAhead(NamedTuple):
 def dated_ahead(
     connection: PlainConnection, *, now: Instant, limit: int
 ) -> tuple[list[DatedAhead], bool]:
-    """Return about `limit` rows dated later than now and not redated, earliest first, and whether
-    these are all."""
+    """Return up to about `limit` rows that are dated later than now and not redated yet, earliest
+    first. Also return whether these are all such rows."""
     deliveries, records, soon = first_id("dlv_", now), first_id("rec_", now), now + CLOCKS_DIFFER
     found, complete = list[DatedAhead](), list[Instant]()
     for rows in (
@@ -130,9 +129,10 @@ _NEWEST: Final = (
 
 
 def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
-    """Return the latest uncorrected date of all rows; `now` if no row is dated later.
+    """Return the latest uncorrected date among all rows. Return `now` if no row is dated later than
+    now.
 
-    Only the last entry of the audit trail is considered, because a correction adds an entry.
+    Of the audit trail, only the last entry counts, because each correction adds an entry.
     """
     soon = now + CLOCKS_DIFFER
     ids = (first_id("dlv_", now), now, soon), (first_id("rec_", now), now, soon)
@@ -143,11 +143,11 @@ def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
 
 
 def providers_agree(connection: PlainConnection, now: Instant, *, looked_at: int) -> bool | None:
-    """Return whether the providers' dates show that our clock was fast. Return False if they show
-    that it is slow now, and None if the providers did not date these deliveries.
+    """Return whether the providers' dates show that our clock was fast. Return False if the dates
+    show that the clock is slow now, and None without such dates.
 
-    The newest deliveries dated later than now are compared, at most `looked_at`. The result is True
-    if at most half of their providers' dates are later than now.
+    looked_at  maximum number of deliveries, among those dated later than now, whose provider dates
+               are compared
     """
     first = first_id("dlv_", now)
     ((dated, later),) = connection.ask(_DATED_SO, (now, first, now, looked_at))
@@ -155,7 +155,8 @@ def providers_agree(connection: PlainConnection, now: Instant, *, looked_at: int
 
 
 def last_before(connection: PlainConnection, now: Instant) -> Instant | None:
-    """Return the latest instant up to now at which anything was stored; None if there is none."""
+    """Return the latest instant, not later than now, at which anything was stored. Return None if
+    nothing was stored."""
     rows = connection.ask(_BEFORE, (now, first_id("dlv_", now), first_id("rec_", now)))
     found: Instant | None = rows[0][0]
     return found
@@ -164,7 +165,11 @@ def last_before(connection: PlainConnection, now: Instant) -> Instant | None:
 async def folded_ahead(
     connection: AsyncConnection, *, now: Instant, after: str, limit: int
 ) -> list[str]:
-    """Return orders whose last fold used an instant later than now, in key order."""
+    """Return orders whose ledger was last computed as of an instant later than now, sorted by their
+    reference.
+
+    after  reference after which the orders begin
+    """
     return await run(connection, _folded_ahead, now, after, limit)
 
 
@@ -178,10 +183,10 @@ def _folded_ahead(connection: PlainConnection, now: Instant, after: str, limit: 
 
 
 class ClockCorrection(NamedTuple):
-    """One correction of a clock that was fast from `since` until `until`.
+    """Correction of a clock that was fast between two instants.
 
-    since   when the clock became fast; None if not known
-    until   when the clock was set right
+    since   instant at which the clock became fast; None if unknown
+    until   instant at which the clock was set right
     latest  the latest instant that the fast clock is known to have shown
     """
 
@@ -191,7 +196,7 @@ class ClockCorrection(NamedTuple):
 
 
 def note_correction(connection: PlainConnection, correction: ClockCorrection) -> None:
-    """Store the last correction."""
+    """Store a correction of the clock in place of the last stored correction."""
     since, until, latest = correction
     connection.ask(
         "INSERT INTO meta (name, value) VALUES ('clock', ?) "
@@ -201,7 +206,7 @@ def note_correction(connection: PlainConnection, correction: ClockCorrection) ->
 
 
 def last_correction(connection: PlainConnection) -> ClockCorrection | None:
-    """Return the last correction; None if there was none."""
+    """Return the last stored correction of the clock. Return None if there was none."""
     rows = connection.ask("SELECT value FROM meta WHERE name='clock'")
     if not rows:
         return None

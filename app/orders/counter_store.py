@@ -1,8 +1,9 @@
-"""Counters of orders by outcome and by finding, updated by the transaction that writes ledgers.
+"""Counters of orders for each outcome and each finding. The transaction that writes ledgers also
+updates the counters.
 
-The figures are requested all the time, and counting orders each time would read the row of every
-order. Each counter is a row of `counters`, such as `outcome succeeded` or `finding overpaid`. Like
-the ledgers, counters are a cache: `refold --all` counts anew, and `db check` compares.
+The numbers are requested all the time, and counting would read the row of every order. Each counter
+is a row of `counters`, such as `outcome succeeded` or `finding overpaid`. Like the ledgers,
+counters are a cache: `refold --all` counts again, and `db check` compares.
 """
 
 from collections import Counter
@@ -29,7 +30,7 @@ _FORGET: Final = statement("DELETE FROM counters WHERE {ours}", ours=_OURS)
 
 
 def standing(connection: PlainConnection, orders: Iterable[str]) -> dict[str, LedgerWords]:
-    """Return the cached outcome and findings of each order."""
+    """Return the cached outcome and findings of each order. The keys are the orders' references."""
     sql = "SELECT order_key, outcome, findings FROM ledgers WHERE order_key IN ({})"
     return {row[0]: (row[1], row[2]) for row in select_rows(connection, sql=sql, values=orders)}
 
@@ -41,14 +42,15 @@ def tally(
     after: Iterable[LedgerWords],
     revisions: int,
 ) -> int:
-    """Update the counters for replaced ledgers, and reserve `revisions` numbers of the feed. Return
-    the first number.
+    """Update the counters after ledgers were replaced, and reserve numbers for new revisions in the
+    feed. Return the first reserved number.
 
     before, after  outcome and findings of the replaced ledgers, and of their replacements
+    revisions      number of new revisions
 
-    The counters stay locked until the transaction ends, and every other publication waits. So the
-    feed's numbers are in the order of commits. Call this late in a transaction, to keep the wait
-    short. Rows are locked in the order of their names.
+    The counters stay locked until the transaction ends, and every other publication waits. The
+    feed's numbers therefore follow the order of commits. Call this function late in a transaction,
+    to keep the wait short.
     """
     change = Counter(name for words in after for name in words_of(*words))
     change.subtract(name for words in before for name in words_of(*words))
@@ -69,19 +71,20 @@ def _add(connection: PlainConnection, change: Counter[str]) -> Rows:
 
 
 def words_of(outcome: str, findings: str) -> list[str]:
-    """Return the names of a ledger's counters: one for its outcome, one for each finding."""
+    """Return the names of the counters that count a ledger: one for its outcome, and one for each
+    finding."""
     return [OUTCOME + outcome, *(FINDING + code for code in findings.split("|") if code)]
 
 
 async def count_anew(connection: AsyncConnection) -> None:
-    """Set the counters to the result of a full count."""
+    """Count all cached ledgers again, and store the result in the counters."""
     counted = await full_counts(connection)
     await connection.execute(text(_FORGET))
     await run(connection, _add, counted)
 
 
 async def outcome_counts(connection: AsyncConnection) -> dict[str, int]:
-    """Return how many cached orders have each outcome. Outcomes without orders are left out."""
+    """Return the number of orders for each outcome. Outcomes without orders are left out."""
     kept = await stored_counts(connection)
     return {
         name.removeprefix(OUTCOME): count
@@ -91,19 +94,19 @@ async def outcome_counts(connection: AsyncConnection) -> dict[str, int]:
 
 
 async def finding_counts(connection: AsyncConnection, codes: Iterable[str]) -> dict[str, int]:
-    """Return how many cached orders have each finding."""
+    """Return the number of orders for each of these findings."""
     kept = await stored_counts(connection)
     return {code: kept[FINDING + code] for code in codes}
 
 
 async def stored_counts(connection: AsyncConnection) -> Counter[str]:
-    """Return the counters that are not zero, by name."""
+    """Return the stored counters that are not zero, by name."""
     rows = await connection.execute(text(_KEPT))
     return Counter({name: int(value) for name, value in rows if value})
 
 
 async def full_counts(connection: AsyncConnection) -> Counter[str]:
-    """Count all cached ledgers anew, by the counters' names."""
+    """Count all cached ledgers again. The keys of the result are the counters' names."""
     counted = Counter[str]()
     sql = text("SELECT outcome, findings, count(*) FROM ledgers GROUP BY outcome, findings")
     for outcome, findings, count in await connection.execute(sql):

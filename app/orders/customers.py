@@ -1,4 +1,5 @@
-"""Customers' phone numbers, read from the stored bodies of an order. They are stored nowhere else.
+"""Customers' phone numbers, read from the stored deliveries of an order. They are stored nowhere
+else in plain form.
 
 The numbers are read to mask them, or to show them to a permitted person who gives a reason. For
 several orders, another person must approve:
@@ -9,8 +10,8 @@ several orders, another person must approve:
     4 look     at the numbers, which only the proposer may do, until OPEN_FOR after the approval;
                each order gets an audit entry
 
-Only step 4 returns numbers, read again at each look, so that an erased customer is not shown. They
-are not in the proposal, the trail or the log.
+Only step 4 returns numbers. They are read again at each look, so that an erased customer is not
+shown. The numbers are not in the proposal, the audit trail or the log.
 """
 
 import json
@@ -46,20 +47,20 @@ from reconcile.instants import DAY, HOUR, Duration, format_instant
 from reconcile.ledger.history import History
 
 LOOKED_AT: Final = 50
-"""Maximum number of an order's deliveries that are searched for phone numbers. Usually the first
+"""Maximum number of an order's deliveries in which phone numbers are searched. Usually the first
 delivery already names the customer."""
 
 MAX_REASON: Final = 500
-"""Maximum number of characters of a reason, which stays in the audit trail for ever."""
+"""Maximum number of characters in a reason, which stays in the audit trail for ever."""
 
 
 async def phones_of(
     connection: Connection, order: str, *, sources: Mapping[str, Source], most: int = LOOKED_AT
 ) -> list[str]:
-    """Return the phone numbers in the stored bodies of an order, as E.164 digits. Numbers in other
-    orders' events are left out.
+    """Return the phone numbers of an order's customer as E.164 digits, from the order's stored
+    deliveries. Numbers in events of other orders are left out.
 
-    most  number of deliveries that are read
+    most  maximum number of deliveries that are read
     """
     found: dict[str, None] = {}
     history = (await gather(connection, [order]))[order]
@@ -75,8 +76,8 @@ async def phones_of(
 
 
 def own_phones(delivery: RawDelivery, sources: Mapping[str, Source]) -> list[str]:
-    """Return the phone numbers in a delivery's own event. If its request brought several events,
-    leave out the numbers in the other events."""
+    """Return the phone numbers in a delivery's event. If a request brought several events, the
+    numbers in its other events are left out."""
     phones = phones_in(delivery, sources)
     if delivery.whole is None or delivery.body is None:
         return phones
@@ -85,11 +86,12 @@ def own_phones(delivery: RawDelivery, sources: Mapping[str, Source]) -> list[str
 
 
 def checked_reason(context: AppContext, reason: str, *, phones: Iterable[str] = ()) -> str:
-    """Return the reason without surrounding blanks, for the audit trail.
+    """Return a reason for the audit trail, without surrounding blanks.
 
-    phones  phone numbers and email addresses that the reason must not contain
+    phones  phone numbers and mail addresses that the reason must not contain
 
-    Raises UsageError if the reason is empty, too long or not printable, or contains such a value.
+    Raises UsageError if the reason is empty, too long or not printable, or contains a phone number
+    or one of these mail addresses.
     """
     checked = reason.strip()
     if not (0 < len(checked) <= MAX_REASON) or not is_human_text(checked):
@@ -102,11 +104,11 @@ def checked_reason(context: AppContext, reason: str, *, phones: Iterable[str] = 
 
 
 async def unmask(context: AppContext, order: str, *, reason: str, by: str | None) -> list[str]:
-    """Return an order's full phone numbers to an authorized person, and note that in the audit
-    trail.
+    """Return the full phone numbers of an order's customer to a permitted person. The audit trail
+    records this.
 
-    Raises UsageError if the permission or the reason is missing, or if the order is restricted.
-    Raises NotFoundError for an unknown order.
+    Raises UsageError if the permission or the reason is missing, the order's data is restricted, or
+    the person has seen too many numbers. Raises NotFoundError for an unknown order.
     """
     await explain_order(context, order)
     async with context.database.writing() as connection:
@@ -128,10 +130,10 @@ async def unmask(context: AppContext, order: str, *, reason: str, by: str | None
 
 
 async def reveal_body(context: AppContext, delivery_id: str, *, reason: str, by: str) -> bytes:
-    """Return a delivery's body to an authorized person, and note that in the audit trail.
+    """Return a delivery's body to a permitted person. The audit trail records this.
 
-    Raises UsageError if the permission or the reason is missing, or if the body is restricted or
-    not stored. Raises NotFoundError for an unknown delivery.
+    Raises UsageError if the permission or the reason is missing, the person has seen too many
+    bodies, or the body is restricted or not stored. Raises NotFoundError for an unknown delivery.
     """
     async with context.database.writing() as connection:
         await acting_alone(connection)
@@ -154,8 +156,8 @@ async def reveal_body(context: AppContext, delivery_id: str, *, reason: str, by:
 async def _kept_body(
     connection: Connection, delivery_id: str, sources: Mapping[str, Source]
 ) -> tuple[bytes, list[str]]:
-    """Return a delivery's whole body, and the phone numbers in it. Raises UsageError if it is not
-    stored, NotFoundError if the delivery is unknown."""
+    """Return a delivery's whole body, and the phone numbers in the body. Raise UsageError if the
+    body is not stored, and NotFoundError if the delivery is unknown."""
     refused = await find_rejection(connection, delivery_id)
     if refused is not None:
         return refused.body, []
@@ -176,11 +178,11 @@ async def _kept_body(
 # --- the numbers of several orders, by proposal ---------------------------------------------------
 
 MOST_ORDERS: Final = 200
-"""Maximum number of orders in one proposal. Somebody can review so many, and call so many customers
-in two days."""
+"""Maximum number of orders in one proposal. A person can review this number, and can call the
+customers in two days."""
 
 OPEN_FOR: Final[Duration] = DAY
-"""Time after the approval in which the numbers can be seen. It is enough for one day's work."""
+"""Time after the approval in which the proposer can see the numbers: enough for one day's work."""
 
 NAME: Final = "unmask"
 
@@ -192,15 +194,16 @@ PURPOSES: Final[Mapping[str, str]] = {
     "authority": "answer a bank or an authority",
     "other": "do something else, named in the reason",
 }
-"""Purposes for which numbers may be seen. No others are possible, so that the entries in the audit
-trail can be counted by purpose."""
+"""Purposes for which numbers may be seen. The list is closed, so that audit entries can be counted
+by purpose."""
 
 NOT_ALONE: Final = "seeing the numbers of several customers needs two operators"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnmaskRequest:
-    """Request to see the numbers of orders, with purpose and reason."""
+    """A person's request to see the phone numbers of several orders, with a purpose and a
+    reason."""
 
     orders: Sequence[str]
     purpose: str
@@ -222,23 +225,27 @@ class NumbersDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerNumbers:
-    """Numbers of an order as E.164 digits; if there are no numbers, `note` says why."""
+    """Phone numbers of one order's customer.
+
+    phones  the numbers as E.164 digits
+    note    reason why there are no numbers; otherwise empty
+    """
 
     order: str
     phones: tuple[str, ...]
     note: str
 
     def document(self) -> CustomerNumbersDocument:
-        """Return the numbers as JSON values, which are also a row of a table."""
+        """Return the numbers as JSON values, which also serve as a table's row."""
         return {"order": self.order, "phones": list(self.phones), "note": self.note}
 
 
 async def chosen_orders(
     context: AppContext, *, outcome: str | None = None, finding: str | None = None
 ) -> list[str]:
-    """Return the orders that match a list's filters, the newest first.
+    """Return the orders that match a list's filters, newest first.
 
-    Raises UsageError for no order, or for more than MOST_ORDERS.
+    Raises UsageError if no order or too many orders match.
     """
     async with context.database.reading() as connection:
         found = await latest_orders(
@@ -256,10 +263,10 @@ async def chosen_orders(
 async def propose_unmasking(
     context: AppContext, kind: proposals.ProposalKind, asked: UnmaskRequest
 ) -> Proposal:
-    """Propose that the operator may see the phone numbers of these orders.
+    """Propose that an operator may see the phone numbers of these orders. Return the proposal.
 
-    Raises UsageError if permission, proof of identity, purpose or reason is missing, for no or too
-    many orders, or if an equal proposal is pending. Raises NotFoundError for an unknown order.
+    Raises UsageError if permission, proof of identity, purpose or reason is missing, for no order
+    or too many orders, or if an equal proposal waits. Raises NotFoundError for an unknown order.
     """
     orders = list(dict.fromkeys(asked.orders))
     if not 0 < len(orders) <= MOST_ORDERS:
@@ -296,7 +303,8 @@ async def propose_unmasking(
 
 
 def unmasking_kind(context: AppContext) -> proposals.ProposalKind:
-    """Return the kind of proposal to see the numbers of several orders.
+    """Return the kind of proposal by which an operator asks to see the phone numbers of several
+    orders.
 
     An approval shows no numbers, but allows the proposer to see them. The audit trail records each
     look.
@@ -317,10 +325,10 @@ def unmasking_kind(context: AppContext) -> proposals.ProposalKind:
 async def see_numbers(
     context: AppContext, kind: proposals.ProposalKind, proposal: Proposal, *, by: str | None
 ) -> list[CustomerNumbers]:
-    """Return the customers' numbers of all orders in an approved proposal, and note each order in
-    the audit trail.
+    """Return the customers' phone numbers of all orders in an approved proposal. The audit trail
+    records each order.
 
-    Raises UsageError if another person proposed it, nobody approved it, or its time is over.
+    Raises UsageError if another person made the proposal, nobody approved it, or its time is over.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="unmasked")
@@ -357,7 +365,7 @@ async def see_numbers(
 def numbers_document(
     kind: proposals.ProposalKind, proposal: Proposal, seen: Sequence[CustomerNumbers]
 ) -> NumbersDocument:
-    """Return the seen numbers of an approved proposal as JSON values."""
+    """Return the numbers that an approved proposal shows, as JSON values."""
     until = kind.open_until(proposal)
     assert until is not None
     return {
@@ -370,7 +378,8 @@ def numbers_document(
 async def check_open(
     context: AppContext, kind: proposals.ProposalKind, proposal: Proposal, *, by: str | None
 ) -> None:
-    """Raise UsageError, with what to do, if this person may not see the proposal's numbers now."""
+    """Raise UsageError if this person may not see the proposal's numbers now. The error says what
+    to do."""
     who = await who_may(context, by=by, action="unmasked")
     proposals.must_be_open(kind, proposal, who=who, now=context.clock.now())
 

@@ -1,4 +1,4 @@
-"""Delivery log: arrivals with their verdicts, the newest first."""
+"""Delivery log: all deliveries that arrived, with their verdicts, newest first."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -36,10 +36,10 @@ VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPage:
-    """One page of arrivals, newest first.
+    """Page of the delivery log, newest first.
 
-    older     id below which the next page begins; None at the end
-    searched  number of arrivals searched, if the search stopped early; else None
+    older     id below which the next page begins; None on the last page
+    searched  number of deliveries searched if the search stopped early; else None
     """
 
     entries: list[delivery_log_store.LogEntry]
@@ -48,11 +48,11 @@ class LogPage:
 
 
 STRETCH: Final = 20_000
-"""Number of deliveries that a filtered list searches in one step."""
+"""Number of deliveries that a filtered list of the delivery log searches in one step."""
 
 STRETCHES: Final = 10
-"""Maximum number of steps, each of STRETCH deliveries, for one page of a filtered list. Together
-they take about a second."""
+"""Maximum number of search steps for one page of a filtered list. All steps together take about a
+second."""
 
 
 async def list_deliveries(
@@ -67,15 +67,15 @@ async def list_deliveries(
     no_order: bool = False,
     refused: bool = True,
 ) -> LogPage:
-    """Return the latest arrivals that match all filters, newest first, at most `limit`.
+    """Return a page with the latest deliveries that match all filters, newest first.
 
-    before    only arrivals before this id
+    before    id; only deliveries with lower ids are returned
     kind      the provider's name of the event type
-    order     only arrivals whose event is in this order's ledger
-    no_order  only arrivals whose event is in no order's ledger
-    refused   whether to include refused arrivals; a filter on events excludes them
+    order     only deliveries whose event is in this order's ledger
+    no_order  whether only deliveries whose event is in no order's ledger are returned
+    refused   whether refused deliveries are included; a filter on events excludes them
 
-    Raises UsageError if the data of `order` are restricted.
+    Raises UsageError if the data of `order` is restricted.
     """
     wanted = delivery_log_store.LogFilter(
         verdict=verdict, source=source, kind=kind, order=order, no_order=no_order, refused=refused
@@ -105,7 +105,7 @@ def _older(found: list[delivery_log_store.LogEntry], limit: int) -> str | None:
 
 
 async def head_of_log(context: AppContext) -> str:
-    """Return the id of the latest arrival; empty if there is none."""
+    """Return the id of the latest delivery. Return an empty text if there is none."""
     async with context.database.reading() as connection:
         return await delivery_log_store.newest_arrival(connection)
 
@@ -114,9 +114,9 @@ MINUTES: Final = 60
 
 
 async def arrivals_by_minute(context: AppContext) -> list[tuple[Instant, int, int]]:
-    """Return each minute of the last hour, with the numbers of accepted and refused arrivals.
+    """Return each minute of the last hour, with the numbers of accepted and refused deliveries.
 
-    Arrivals are counted when they are read, by their verdict at that moment.
+    Deliveries are counted when they are read, by the verdict that they get then.
     """
     first = context.clock.now() // MINUTE - MINUTES + 1
     async with context.database.reading() as connection:
@@ -128,8 +128,8 @@ async def arrivals_by_minute(context: AppContext) -> list[tuple[Instant, int, in
 
 
 async def last_came(context: AppContext, source: str) -> tuple[Instant | None, Instant | None]:
-    """Return when a source's last accepted and last refused deliveries came, to the minute. Each is
-    None if no such delivery came in the last ninety days.
+    """Return the minutes in which a source's last accepted and last refused deliveries came. Each
+    is None if none came in the last ninety days.
 
     An empty source name stands for all unknown names.
     """
@@ -148,8 +148,8 @@ REFUSED_SHOWN: Final = 20
 async def refused_that_may_be_of(
     context: AppContext, names: Collection[str]
 ) -> list[delivery_log_store.LogEntry]:
-    """Return the latest refused arrivals whose bodies contain one of these references. Anybody may
-    have sent them."""
+    """Return the latest refused deliveries whose bodies contain one of these references. Anybody
+    may have sent such deliveries."""
     wanted = sorted(name for name in set(names) if len(name) >= 4)
     if not wanted:
         return []
@@ -163,8 +163,8 @@ async def refused_that_may_be_of(
 
 
 async def show_delivery(context: AppContext, delivery_id: str) -> delivery_log_store.LogEntry:
-    """Return one arrival, without its headers if it is restricted. Raises NotFoundError if it is
-    not stored."""
+    """Return one delivery of the delivery log. Headers are left out if its data is restricted.
+    Raise NotFoundError if the delivery is not stored."""
     async with context.database.reading() as connection:
         entry = await delivery_log_store.find_in_log(connection, delivery_id)
         hidden = await run(connection, restricted_deliveries, [delivery_id])
@@ -209,24 +209,25 @@ class ArrivalPageDocument(TypedDict):
 
 
 def listed_delivery(entry: delivery_log_store.LogEntry) -> ArrivalDocument:
-    """Return one arrival of a list as JSON values."""
+    """Return one delivery as JSON values for a list."""
     return document_of(ArrivalDocument, entry, delivery=entry.delivery_id, event=entry.event_id)
 
 
 def order_cell(entry: delivery_log_store.LogEntry) -> str | None:
-    """Return the order for a table or CSV, or `none`."""
+    """Return the text for a delivery's order in a table or CSV. The text is `none` for an event in
+    no order's ledger."""
     return "none" if is_nameless(entry) else entry.order
 
 
 def is_nameless(entry: delivery_log_store.LogEntry) -> bool:
-    """Return whether the arrival brought an event that is in no order's ledger."""
+    """Return whether the delivery brought an event that is in no order's ledger."""
     return entry.event_id is not None and entry.order is None
 
 
 def no_order_sentence(context: AppContext, entry: delivery_log_store.LogEntry) -> str | None:
-    """Return a sentence on why a delivery is in no order's ledger, and what to do.
+    """Return a sentence that says why a delivery is in no order's ledger, and what to do.
 
-    None if it is in a ledger, or if its kind of event is ignored.
+    Return None if the delivery is in a ledger, or if its kind of event is ignored.
     """
     source = context.sources.get(entry.source)
     if source is None or not is_nameless(entry) or entry.claim == "ignored":
@@ -235,19 +236,22 @@ def no_order_sentence(context: AppContext, entry: delivery_log_store.LogEntry) -
 
 
 def verdicts(*, refused: bool) -> tuple[Verdict, ...]:
-    """Return the verdicts of acknowledged deliveries. If `refused`, include all others."""
+    """Return the verdicts of acknowledged deliveries, or all verdicts.
+
+    refused  whether the verdicts of refused deliveries are included
+    """
     return VERDICTS if refused else ACCEPTED
 
 
 def is_refused(entry: delivery_log_store.LogEntry) -> bool:
-    """Return whether an arrival was refused. A refused arrival is unverified."""
+    """Return whether a delivery was refused. The content of a refused delivery is unverified."""
     return entry.verdict not in ACCEPTED
 
 
 async def note_reading(
     context: AppContext, entry: delivery_log_store.LogEntry, *, by: str | None
 ) -> None:
-    """Record in the audit trail that a person reads a refused delivery. Raises UsageError if the
+    """Record in the audit trail that a person reads a refused delivery. Raise UsageError if the
     permission is missing."""
     read, now = entry.delivery_id, context.clock.now()
     async with context.database.writing() as connection:
@@ -258,10 +262,11 @@ async def note_reading(
 async def masked_parts(
     context: AppContext, entry: delivery_log_store.LogEntry
 ) -> tuple[list[str], list[str]]:
-    """Return the phone numbers in a delivery's stored body, and its headers, all masked.
+    """Return two lists, all masked: the phone numbers in a delivery's stored body, and the
+    delivery's headers.
 
-    Both lists are empty if the delivery is restricted. Rejections, pruned bodies and profiles
-    without phone numbers have no numbers to return.
+    Both lists are empty if the delivery's data is restricted. The first list is also empty for a
+    refused delivery, a deleted body, or a profile without phone numbers.
     """
     if entry.restricted:
         return [], []
@@ -274,7 +279,8 @@ async def masked_parts(
 
 
 def shown_header(name: str, value: str, masking: Masking) -> str:
-    """Return a header's value for display: masked, or hidden if it may be a secret."""
+    """Return a header's value for display. Personal data is masked, and a possible secret is
+    hidden."""
     if name == URL:
         return shown_address(value, masking)
     name = name.lower()
@@ -287,7 +293,7 @@ def shown_header(name: str, value: str, masking: Masking) -> str:
 
 
 def shown_address(address: str, masking: Masking) -> str:
-    """Return an address in which each query value is masked like a header of the same name."""
+    """Return an address for display. Each query value is masked like a header with its name."""
     path, mark, query = address.partition("?")
     pairs = []
     for name, sign, value in (pair.partition("=") for pair in query.split("&")):

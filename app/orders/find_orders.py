@@ -1,11 +1,11 @@
-"""Finds the order that a customer asks about, by anything they know about it.
+"""Find the order that a customer asks about, by anything that the customer knows of it.
 
     1 understand   what the text may mean (`sought.py`)
     2 permit       a search for a person, which needs a role, is rate limited and audited
     3 look         up each meaning in turn, the most certain first, until enough orders are found
-    4 explain      each order folded as of now, its customer's phone number masked
+    4 explain      each order as of now, its customer's phone number masked
 
-Leaves out: changing anything.
+A search changes nothing.
 """
 
 from collections.abc import AsyncIterator, Collection, Iterable
@@ -45,21 +45,21 @@ from reconcile.ledger.history import History
 from reconcile.money import Money, exponent_of
 
 MAX_HITS: Final = 1_000
-"""Maximum number of orders in a search result. Each order in the result is folded."""
+"""Maximum number of orders in a search result. The ledger of each found order is computed."""
 
 MAX_LINES: Final = 20
-"""Maximum number of imported lines shown if nothing else is found."""
+"""Maximum number of imported lines that are shown if nothing else is found."""
 
 READ_FOR_PHONE: Final = 5
-"""Maximum number of deliveries read for the masked phone number of one hit."""
+"""Maximum number of deliveries that are read for the masked phone number of one found order."""
 
 SHORTEST_END: Final = 3
-"""Minimum number of characters for a search by the end of a reference. Too many references share a
-shorter end."""
+"""Minimum number of characters for a search by the end of a reference. A shorter end fits too many
+references."""
 
 PERSON_SEARCHES: Final = 60
-"""Maximum number of searches for a person that an operator may do in an hour. It is enough for
-answering calls, and too few for trying a list of numbers."""
+"""Maximum number of searches for a person that an operator may make in an hour. The number is
+enough for answering calls, and too small for trying a list of numbers."""
 
 PERSON_SOUGHT: Final[Action] = "person_sought"
 
@@ -88,13 +88,13 @@ class FoundOrderDocument(read_orders.OrderRowDocument):
 
 @dataclass(slots=True, kw_only=True)
 class FoundOrders:
-    """Result of a search.
+    """Result of a search for orders.
 
     looked_for   a sentence for each searched meaning of the text
-    hits         a document for each order, the most certain first
-    unallocated  a document for each unallocated payment
-    more         whether some orders are left out, because there were too many
-    notes        sentences on other things that a person should know
+    hits         a document for each found order, the most certain first
+    unallocated  a document for each found payment without an order
+    more         whether some orders are left out because there were too many
+    notes        sentences on further things that a person should know
     looked_in    searched places, shown if nothing is found
     """
 
@@ -107,7 +107,8 @@ class FoundOrders:
 
 
 async def orders_beginning(context: AppContext, text: str, *, limit: int) -> list[str]:
-    """Return sorted order references that begin with a text; none if it may be a phone number."""
+    """Return the order references that begin with a text, sorted. Return none if the text may be a
+    phone number."""
     text = composed(text)
     if fault_of(text) is not None or looks_like_a_phone(text):
         return []
@@ -120,12 +121,12 @@ async def orders_beginning(context: AppContext, text: str, *, limit: int) -> lis
 async def find_orders(
     context: AppContext, text: str, *, limit: int, refused: bool = True, by: str | None = None
 ) -> FoundOrders:
-    """Find orders by a text. Raises UsageError if the text can have no meaning.
-
-    Restricted orders are not found. A search by such an order's own reference says why.
+    """Search for orders by a text. Raise UsageError if the text can have no meaning.
 
     refused  whether refused deliveries may be mentioned if nothing is found
-    by       the operator who searches, as in `permitted`
+    by       the operator who searches; None for the owner of the machine or of the token
+
+    Orders with restricted data are not found. A search by such an order's own reference says why.
     """
     sought = understood(text, countries=context.countries, zone=context.calendar_zone)  # 1
     found = FoundOrders(looked_for=[])
@@ -217,12 +218,15 @@ def _no_order(connection: PlainConnection, history: History, until: Instant) -> 
 
 
 MOST_UNREAD: Final = 5
-"""Maximum number of unread messages that one search names."""
+"""Maximum number of unreadable messages that one search names."""
 
 
 def _unread_notes(connection: PlainConnection, names: list[str], *, nothing: bool) -> list[str]:
-    """Return notes on the unread messages that have one of these names. If the search found
-    `nothing`, also return a note on the messages of which no value could be read."""
+    """Return notes on the unreadable messages that contain one of these names.
+
+    nothing  whether the search found nothing else; then messages without any readable value are
+             mentioned, too
+    """
     naming = messages_with(connection, names)[:MOST_UNREAD]
     hidden = restricted_deliveries(connection, [each.delivery_id for each in naming])
     notes = [
@@ -264,8 +268,8 @@ def _gap_notes(connection: PlainConnection) -> list[str]:
 
 
 async def _refused_search(context: AppContext, sought: Sought, *, by: str | None) -> str:
-    """Return why the operator may not search for a person. If the search is allowed, write an audit
-    entry and return an empty text."""
+    """Return the reason why the operator may not search for a person. If the search is allowed,
+    record it in the audit trail and return an empty text."""
     only = f"only references and amounts were searched, not {sought.of_a_person}".capitalize()
     async with context.database.writing() as connection:
         try:
@@ -288,8 +292,8 @@ async def _refused_search(context: AppContext, sought: Sought, *, by: str | None
 
 
 class _Look:
-    """One search on one snapshot. `all` yields orders with how each was found, and may yield an
-    order more than once."""
+    """One search on one snapshot of the database. `all` yields each found order with the way in
+    which it was found, and may yield an order twice."""
 
     def __init__(
         self,
@@ -311,8 +315,8 @@ class _Look:
         self.hidden: dict[str, Restriction] = {}
 
     async def visible(self) -> AsyncIterator[tuple[str, str]]:
-        """Yield the orders of `all` without the restricted ones. Add a note on a restricted order
-        if its reference was sought."""
+        """Yield the found orders whose data is not restricted. If somebody searched for a
+        restricted order by its reference, add a note."""
         judged = set[str]()
         async for order, how in self.all():
             if order not in judged:
@@ -419,8 +423,8 @@ class _Look:
             yield order, "its reference begins with this text"
 
     async def _by_digest(self, identifier: str) -> AsyncIterator[str]:
-        """Yield the orders of the customer with this identifier, found by its keyed digest. If
-        there are none, remember the payments without an order that have the identifier."""
+        """Yield the orders of the customer with this phone number, mail address, name or card. If
+        there are none, remember the customer's payments that belong to no order."""
         key = self._context.phone_key
         if key is None:
             return
@@ -577,7 +581,7 @@ NAMED_IN: Final = (
 )
 
 NEWEST_UNPLACED: Final = 10
-"""Maximum number of unallocated payments that are shown for one search."""
+"""Maximum number of payments without an order that are shown for one search."""
 
 
 def _movement(event: search_store.FoundEvent) -> str:
