@@ -1,9 +1,8 @@
-"""Waits for a source's first delivery, and reports its result.
+"""Wait for a source's first delivery, and report the result.
 
     log ──look, every half second──▶ taken │ refused, with the likely mistake │ nothing came
 
-Leaves out: accepting deliveries. The running service does that, and this module only reads its
-delivery log.
+The running service accepts the delivery. This module only reads the service's delivery log.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,11 +24,11 @@ Sleep = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstDelivery:
-    """First delivery after somebody began to wait.
+    """First delivery that came after somebody began to wait for it.
 
-    unknown    whether its source name is not configured
-    diagnoses  each mistake that would explain why it was refused
-    no_order   what to do if it is in no order's ledger; else None
+    unknown    whether the delivery's source name is not configured
+    diagnoses  each mistake that would explain a refusal
+    no_order   advice if the delivery is in no order's ledger; else None
     """
 
     entry: LogEntry
@@ -48,12 +47,12 @@ async def wait_for_delivery(
     sleep: Sleep,
     began: Callable[[], None] = lambda: None,
 ) -> FirstDelivery | None:
-    """Wait for the source's next arrival, and return it.
+    """Wait for the source's next delivery, and return it.
 
-    If none comes in time, return the latest new arrival whose address names no configured source,
-    or None.
+    began  called after the earlier deliveries were read, before the wait begins
 
-    began  called after the earlier arrivals were read, before the wait begins
+    If no delivery comes in time, return the latest new delivery whose address names no configured
+    source. Return None if there is none either.
     """
     seen = {each.delivery_id for name in (source, None) for each in await _latest(context, name)}
     began()

@@ -1,9 +1,10 @@
-"""A second process that folds and seals while one process alone cannot keep up.
+"""Run a second process that folds orders and seals evidence while one process alone cannot keep up.
 
-One process reads the inbox, folds and seals under one interpreter lock, so on two cores half of the
-processor time is idle while deliveries wait. If more than BEHIND deliveries wait, the receiver
-starts a second process, which folds and seals, and the first one only reads. The second ends when
-little is left to do, so that a service that keeps up needs memory for only two processes.
+One process reads the inbox, folds and seals under one interpreter lock. On two cores, half of the
+processor time is therefore idle while deliveries wait. If more than BEHIND deliveries wait, the
+receiver starts a second process. The second process folds and seals, and the first process only
+reads. The second process ends when little is left to do. A service that keeps up therefore needs
+memory for only two processes.
 
     receiver                      folding process              reading process (`child_processes`)
     starts it where many wait ──▶ makes its connections
@@ -11,8 +12,9 @@ little is left to do, so that a service that keeps up needs memory for only two 
     "something was read"      ──▶ folds, seals, and says "+" after each round
     passes on that it is over ◀── ends, or is killed           folds and seals again
 
-Results do not depend on which process folds an order. Both take due orders by their marks, and drop
-the result for an order that the other has published meanwhile.
+Results do not depend on which process folds an order. Both processes take the orders that are
+marked as due. A process drops its result for an order that the other process has published in the
+meantime.
 """
 
 import asyncio
@@ -28,33 +30,35 @@ from app.core.process import why_ended
 
 BEHIND: Final = 1_000
 """Number of unread deliveries above which a second process starts. While one process keeps up, only
-about 200 are unread."""
+about 200 deliveries are unread."""
 
 LOOK_S: Final = 0.25
 
 LOOKS: Final = 2
-"""Number of consecutive checks that must find more than BEHIND unread deliveries before a second
-process starts. A short burst ends earlier."""
+"""Number of consecutive checks that must find too many unread deliveries before a second process
+starts. A short burst ends earlier."""
 
 SILENT_S: Final = 60.0
-"""Seconds after which a child that has finished no round is killed. On a slow disk, a round takes a
-few seconds."""
+"""Seconds after which a child process that has finished no round is killed. On a slow disk, a round
+takes a few seconds."""
 
 ENDING_S: Final = 2.0
-"""Seconds that a child has to end after its connection was closed. After that it is killed."""
+"""Seconds in which a child process must end after its connection was closed. Afterwards the child
+is killed."""
 
 REST_S: Final = 5.0
-"""Seconds until a child may be started again after the last child ended because it had little to
-do. In that case folding is not the bottleneck."""
+"""Seconds before the next start of a child process, if the last child ended for lack of work.
+Folding is then not the bottleneck."""
 
 REFUSED_S: Final = 60.0
-"""Seconds until the next start after a child found that the program's files were replaced."""
+"""Seconds before the next start, after a child process found that the program's files were
+replaced."""
 
 QUIET_S: Final = 30.0
 
 QUIET_SHARE: Final = 0.25
-"""Share of one core. If the child uses less, the reader can do the child's work, and the child
-ends."""
+"""Share of one core below which a child process has little to do. The child then ends, because the
+reading process can do its work."""
 
 
 class FoldingProcess(PeriodicTask):
@@ -68,13 +72,13 @@ class FoldingProcess(PeriodicTask):
         failed: Callable[[str], None],
         settings: object = None,
     ) -> None:
-        """Store the functions to call, and the settings for a child.
+        """Prepare the task without starting a child process.
 
         waiting   returns the number of accepted deliveries that are not read yet
-        leave     called with True when the child begins to fold and seal, and with False when it
-                  ends. The reading process folds and seals only while no child does
+        leave     called with True when the child begins to fold and seal, and with False when the
+                  child ends. The reading process folds and seals only while no child does
         failed    called with the reason when the database's disk has failed
-        settings  the settings for the child
+        settings  settings that are passed to the child
         """
         super().__init__(
             self._look, component="the second folding process", rest=lambda done: self._rest_s
@@ -93,12 +97,12 @@ class FoldingProcess(PeriodicTask):
         """True while a child folds and seals."""
 
     def tell(self) -> None:
-        """Tell the child that there may be orders to fold: deliveries were read, or the shop stated
-        facts."""
+        """Tell the child process that there may be orders to fold, because deliveries were read or
+        the shop stated facts."""
         child_processes.tell_news(self._writer)
 
     def stop(self) -> None:
-        """End the child after its current round, and do not start another."""
+        """End the child process after its current round, and start no further child."""
         super().stop()
         self._end()
 
@@ -147,8 +151,8 @@ class FoldingProcess(PeriodicTask):
         return code
 
     async def _hear_out(self, reader: asyncio.StreamReader) -> None:
-        """Read the child's messages until it ends. If this process must stop, wait at most STOP_S
-        longer."""
+        """Handle the child process's messages until the child ends. If this task must stop, wait
+        for a limited time only."""
         hearing = asyncio.ensure_future(self._hear(reader))
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:
@@ -183,13 +187,14 @@ class FoldingProcess(PeriodicTask):
 
 
 class Quiet:
-    """Timer that tells whether this process has had little to do for QUIET_S."""
+    """Timer that tells whether this process has had little to do for half a minute."""
 
     def __init__(self) -> None:
         self._since, self._used = monotonic(), process_time()
 
     def look(self) -> bool:
-        """Return whether QUIET_S passed with little to do, and begin a new measurement after it."""
+        """Return whether half a minute has passed with little to do. A new measurement begins every
+        half minute."""
         now, used = monotonic(), process_time()
         if now - self._since < QUIET_S:
             return False

@@ -1,7 +1,8 @@
-"""Gathers histories: everything stored about given orders, as values of `reconcile`. Leaves out
-folding.
+"""Gather histories: everything that is stored about given orders, as values of `reconcile`. Folding
+a history into a ledger is done elsewhere.
 
-`gather` reads a few orders by key. `scan` reads all of them in key order, in constant memory.
+`gather` reads a few orders by their references. `scan` reads all orders, sorted by reference, in
+constant memory.
 """
 
 from collections import defaultdict
@@ -30,7 +31,7 @@ from reconcile.ledger.placing import CLAIMS, Placing
 from reconcile.ledger.records import Record
 
 AT_ONCE: Final = 1_000
-"""Maximum number of rows in memory at a time."""
+"""Maximum number of orders whose histories are in memory at a time."""
 
 
 _DUPLICATES: Final = statement(
@@ -58,21 +59,21 @@ of cache misses."""
 
 
 async def gather(connection: AsyncConnection, orders: Iterable[str]) -> dict[str, History]:
-    """Return the histories of these orders, like `histories_of`."""
+    """Return the history of each of these orders. An unknown order has an empty history."""
     return await run(connection, histories_of, list(orders))
 
 
 async def gather_all(
     connection: AsyncConnection, orders: Sequence[str]
 ) -> AsyncIterator[list[History]]:
-    """Yield the histories of these orders, some hundreds at a time."""
+    """Yield the histories of these orders, in lists of up to a thousand."""
     for start in range(0, len(orders), AT_ONCE):
         found = await gather(connection, orders[start : start + AT_ONCE])
         yield list(found.values())
 
 
 def histories_of(connection: PlainConnection, keys: Sequence[str]) -> dict[str, History]:
-    """Return the histories of these orders. An unknown order has an empty history."""
+    """Return the history of each of these orders. An unknown order has an empty history."""
     settle(connection)
     deliveries: dict[str, list[Delivery]] = defaultdict(list)
     for row in select_rows(connection, sql=_EVENTS_OF, values=keys):
@@ -106,7 +107,7 @@ _REDATED: Final = statement(
 
 
 async def with_redatings(connection: AsyncConnection, history: History) -> History:
-    """Return the history with the records that redate its deliveries and records, even if they are
+    """Return the history together with all records that correct dates in it, even if they are
     stored under other orders."""
     members = [each.delivery_id for each in history.deliveries]
     members += [each.record_id for each in history.records]
@@ -117,8 +118,8 @@ async def with_redatings(connection: AsyncConnection, history: History) -> Histo
 async def newest_deliveries(
     connection: AsyncConnection, published: Sequence[tuple[str, Instant]]
 ) -> list[str | None]:
-    """Return for each (order, instant) the id of the order's newest delivery up to then, or
-    None."""
+    """Return, for each order and instant, the id of the newest delivery that the order had then.
+    The id is None if the order had no delivery."""
     rows = await select_in(
         connection,
         sql=_ARRIVED,
@@ -160,17 +161,20 @@ def _again(first: Iterable[Delivery], duplicates: Iterable[Sequence[Any]]) -> li
 
 
 async def contested_with(connection: AsyncConnection, orders: Iterable[str]) -> set[str]:
-    """Return every order in the contests of these orders, like `contest_of`."""
+    """Return all orders that share evidence with any of these orders, directly or through others.
+    Usually there are none."""
     return await run(connection, contest_of, orders)
 
 
 def contest_of(connection: PlainConnection, orders: Iterable[str]) -> set[str]:
-    """Return all orders that share evidence with any of these orders; usually none."""
+    """Return all orders that share evidence with any of these orders, directly or through others.
+    Usually there are none."""
     return {order for contest in contests_of(connection, orders) for order in contest}
 
 
 def contests_of(connection: PlainConnection, orders: Iterable[str]) -> list[set[str]]:
-    """Return the sets of orders that share evidence with any of these orders; usually none."""
+    """Return the groups of orders that share evidence, as far as the given orders belong to one.
+    Usually there are none."""
     found: dict[str, set[str]] = {}
     new = set(orders)
     while new:
@@ -211,8 +215,8 @@ def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dic
 
 
 def _with_touching(history: History, pool: list[Delivery], naming: list[Record]) -> History:
-    """Add deliveries that share a mark with the history, directly or through deliveries without an
-    order.
+    """Return the history with added deliveries: those that share a payment, session or event with
+    the history, even through deliveries without an order.
 
     Deliveries of other orders usually do not lead to further deliveries. They do only if all these
     orders must reach the same conclusion, in one of these cases:
@@ -263,12 +267,12 @@ def _reached(
 
 
 Mark = tuple[str, str, str]
-"""Mark of a payment, session or event: the kind of thing, its source and its reference."""
+"""Key of a payment, session or event: the kind of thing, its source and its reference."""
 
 
 def _marks(event: Event) -> set[Mark]:
-    """Return the marks by which an event is linked to other events. An unconfirmed event has
-    none."""
+    """Return the keys by which an event is linked to other events: those of its payment, its
+    session and the event itself. An unconfirmed event has none."""
     if event.standing == UNCONFIRMED:
         return set()
     own: Mark = ("event", event.source, event.event_id)
@@ -293,8 +297,8 @@ def _marks_of(source: str, payment: str | None, session: str | None) -> set[Mark
 
 
 class SideStream:
-    """Rows that are sorted by their first column, the key of the order. The caller must ask for
-    orders in the sequence of their keys."""
+    """Stream of rows that are sorted by their first column, an order's reference. The caller must
+    ask for orders in this sequence."""
 
     def __init__(self, partitions: AsyncIterator[Rows]) -> None:
         self._partitions = partitions
@@ -303,13 +307,13 @@ class SideStream:
         self.upcoming: str | None = None
 
     async def start(self) -> None:
-        """Read the first rows."""
+        """Read the first rows of the stream."""
         self._rows = await anext(self._partitions, [])
         self._place = 0
         self.upcoming = self._rows[0][0] if self._rows else None
 
     async def take(self, order: str) -> Rows:
-        """Return the rows of this order, and skip the rows of earlier orders."""
+        """Return the rows of this order. Rows of earlier orders are skipped."""
         found: Rows = []
         while self.upcoming is not None and self.upcoming <= order:
             if self.upcoming == order:
@@ -326,13 +330,15 @@ _BOTH_BOUNDS: Final = "{column} > :after AND {column} <= :last"
 
 
 class Range(NamedTuple):
-    """Orders whose keys are greater than `after` and at most `last`; None for no upper bound."""
+    """Range of orders. Their references are greater than `after` and not greater than `last`. None
+    means no upper bound."""
 
     after: str = ""
     last: str | None = None
 
     def condition(self, column: str) -> str:
-        """Return the SQL condition that a column is in this range; `values` has the bounds."""
+        """Return the SQL condition for a column in this range. The property `values` has the
+        bounds."""
         bounds = "{column} > :after" if self.last is None else _BOTH_BOUNDS
         return statement(bounds, column=column)
 
@@ -345,7 +351,8 @@ ALL_ORDERS: Final = Range()
 
 
 async def ranges(connection: AsyncConnection, *, events: int) -> AsyncIterator[Range]:
-    """Divide all orders into ranges of about `events` events each."""
+    """Yield consecutive ranges that together contain all orders. Each range has about `events`
+    events."""
     after, more = "", True
     step = text(_STEP)
     while more:
@@ -364,7 +371,8 @@ _STEP: Final = (
 async def side_stream(
     connection: AsyncConnection, sql: str, values: Mapping[str, str] | None = None
 ) -> SideStream:
-    """Open a query whose rows are sorted by their first column, an order's key."""
+    """Run a query whose rows are sorted by their first column, an order's reference. Return the
+    rows as a stream."""
     side = SideStream(stream(connection, sql, at_once=ROWS_AT_ONCE, values=values))
     await side.start()
     return side
@@ -387,7 +395,8 @@ _CONTESTED: Final = "SELECT order_key FROM contested WHERE {orders}"
 async def scan(
     connection: AsyncConnection, orders: Range = ALL_ORDERS
 ) -> AsyncIterator[list[History]]:
-    """Read every order's history in key order, some hundreds at a time."""
+    """Yield the histories of all orders in a range, sorted by reference, in lists of some
+    hundreds."""
     here = orders.condition("events.order_key")
     sql = statement(_DUPLICATES_IN_ORDER, orders=here)
     duplicates = await side_stream(connection, sql, orders.values)

@@ -1,7 +1,7 @@
-"""Holds that were not released. An order has such a hold for a reason if its latest `held` or
-`released` record with this reason is `held`.
+"""Holds that are in force. An order is held for a reason if its latest `held` or `released` record
+with this reason is `held`.
 
-Holds are rows of `records`. Leaves out: what a hold means; the fold decides.
+Holds are rows of `records`. The computation of an order's ledger decides what a hold means.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,8 +27,8 @@ _STANDING: Final = statement(
     later=LATER_AT,
     this=RECORD_AT,
 )
-"""Condition: a record is the last hold or release for its reason, and it is a hold. It names both
-kinds, because SQLite otherwise does not use the index `ix_records_holds` and reads all records."""
+"""SQL condition for a record that is a hold and is not followed by a release for its reason. The
+condition names both kinds of record, because SQLite otherwise reads all records."""
 
 _OF_ORDERS: Final = statement(
     "SELECT order_key, reason, {at} FROM records WHERE {standing} AND order_key IN ({})",
@@ -55,7 +55,7 @@ _COUNT_FOR: Final = statement(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """One order that is held, for one reason, since an instant."""
+    """Hold that is in force: one order is held for one reason since an instant."""
 
     order: str
     reason: HoldReason
@@ -63,7 +63,7 @@ class Hold:
 
 
 class HoldChange(NamedTuple):
-    """Change to record for an order: it is held, or a hold is released.
+    """Change that must be recorded for an order: a new hold, or the release of a hold.
 
     at   earliest instant that the record may have
     ask  events of payments whose present state must be requested from the provider
@@ -76,7 +76,7 @@ class HoldChange(NamedTuple):
 
 
 def last_word(history: History, reason: HoldReason) -> Record | None:
-    """Return the order's last hold or release for a reason; None if there is none."""
+    """Return the order's last hold or release for a reason. Return None if there is none."""
     words = [r for r in history.records if r.kind in ("held", "released") and r.reason == reason]
     return max(words, key=lambda r: (r.recorded_at, r.record_id), default=None)
 
@@ -88,29 +88,31 @@ def stands(history: History, reason: HoldReason) -> bool:
 
 
 async def holds_of(connection: AsyncConnection, orders: Iterable[str]) -> list[Hold]:
-    """Return the unreleased holds of these orders."""
+    """Return the holds of these orders that are in force."""
     return [_hold(row) for row in await select_in(connection, sql=_OF_ORDERS, values=orders)]
 
 
 async def some_holds(
     connection: AsyncConnection, *, reason: HoldReason, after: str, limit: int
 ) -> list[Hold]:
-    """Return up to `limit` unreleased holds for a reason, sorted by order. Only orders greater than
-    `after` are considered."""
+    """Return up to `limit` holds that are in force for a reason, sorted by order.
+
+    after  reference after which the orders begin
+    """
     rows = await connection.execute(text(_SOME), {"reason": reason, "after": after, "limit": limit})
     return [_hold(row) for row in rows]
 
 
 async def count_held(connection: AsyncConnection) -> int:
-    """Return how many orders are held, for any reason."""
+    """Return the number of orders that are held for any reason."""
     return int((await connection.execute(text(_COUNT))).scalar_one())
 
 
 async def count_held_for(
     connection: AsyncConnection, reason: HoldReason, *, since: Instant, until: Instant
 ) -> int:
-    """Return the number of orders that are still held for this reason. Only holds recorded from
-    `since` to before `until` are counted."""
+    """Return the number of orders that are still held for this reason. Only holds that were
+    recorded from `since` to before `until` count."""
     values = {"reason": reason, "since": since, "until": until}
     return int((await connection.execute(text(_COUNT_FOR), values)).scalar_one())
 

@@ -8,7 +8,7 @@
 An order is held if earlier rules published it as not fulfillable, and the present rules make the
 evidence of that time fulfillable. Later evidence may make an order fulfillable without a hold. The
 rules are the engine's version and the merchant's settings. A change of either may change what old
-evidence means. Leaves out: the service's own holds (`service_holds`).
+evidence means. The module `service_holds` makes the service's own holds.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -37,13 +37,15 @@ from reconcile.ledger.records import HoldReason
 BECAUSE: Final[HoldReason] = "rules_changed"
 
 NOT_YET_HELD: Final = "rec_to_be_held"
-"""Id of a hold that readers take into account before the fold worker has recorded it."""
+"""Id of a hold that readers already take into account, although the worker has not recorded the
+hold yet."""
 
 FIRST_RELEASED, MOST_RELEASED = 100, 1_000
-"""Maximum number of orders that are released in the first transaction, and in each later one."""
+"""Maximum number of orders that are released in the first transaction, and in each later
+transaction."""
 
 MOST_NAMED: Final = 20
-"""Maximum number of orders named in the audit trail or in a refusal. All are counted."""
+"""Maximum number of orders that an audit entry or a refusal names. All orders are counted."""
 
 
 # --- (1) know and (2) compare --------------------------------------------------------------------
@@ -52,16 +54,17 @@ MOST_NAMED: Final = 20
 async def as_judged(
     connection: Connection, orders: Iterable[str], *, policy: Policy
 ) -> dict[str, History]:
-    """Return the histories of these orders, like `judged_histories`."""
+    """Return the history of each of these orders, with the holds that the worker will record
+    next."""
     return await run(connection, judged_histories, list(orders), policy=policy)
 
 
 def judged_histories(
     connection: PlainConnection, orders: Sequence[str], *, policy: Policy
 ) -> dict[str, History]:
-    """Return the histories of these orders with the holds that the fold worker will record next.
+    """Return the history of each of these orders, with the holds that the worker will record next.
 
-    A hold because of new rules is dated just after the last publication.
+    A hold because of new rules is dated just after the order's last publication.
     """
     histories = with_supposed(connection, histories_of(connection, orders), policy=policy)
     published = _of_other_rules(connection, orders, policy=policy)
@@ -91,11 +94,11 @@ def _of_other_rules(
 
 
 def only_by_new_rules(history: History, last: LastPublished, *, policy: Policy) -> bool:
-    """Return whether only new rules make an order fulfillable, on the evidence of its last
+    """Return whether new rules alone make an order fulfillable, judged by the evidence at its last
     publication.
 
-    False if a hold because of new rules was recorded since then, because a person may have released
-    it.
+    Return False if a hold because of new rules was recorded since then, because a person may have
+    released the hold.
     """
     held = any(
         each.kind == "held" and each.reason == BECAUSE and each.recorded_at > last.as_of
@@ -107,7 +110,7 @@ def only_by_new_rules(history: History, last: LastPublished, *, policy: Policy) 
 
 
 def fulfillable(history: History, *, policy: Policy) -> bool:
-    """Return whether the order is fulfillable by all known evidence."""
+    """Return whether the order may be fulfilled by all known evidence."""
     return fold(history, policy=policy, as_of=history.instant_at(EARLIEST)).fulfillable
 
 
@@ -118,9 +121,9 @@ def hold_back(
     connection: PlainConnection, context: AppContext, orders: Collection[str]
 ) -> dict[str, History]:
     """Record holds of orders that only new rules make fulfillable, in the caller's transaction.
-    Return their histories with the holds.
+    Return the held orders' histories with the new holds.
 
-    Call this before the orders are published.
+    Call this function before the orders are published.
     """
     if not orders:
         return {}
@@ -145,7 +148,7 @@ def hold_back(
 
 
 async def hold_if_due(context: AppContext, orders: Collection[str]) -> None:
-    """Record now the holds that the fold worker would record in its next round."""
+    """Record the holds of these orders now that the worker would record in its next round."""
     judged = await context.database.on_snapshot(
         judged_histories, list(orders), policy=context.policy
     )
@@ -175,7 +178,11 @@ async def release(
     why: str = "",
     by: str | None = None,
 ) -> int:
-    """Release these orders, all or none. Return how many there were.
+    """Release these orders from their holds for a reason: all orders, or none. Return the number of
+    released orders.
+
+    reason  the reason of the holds
+    why     the person's own words
 
     Raises NotFoundError if an order is not held for this reason, and UsageError if the permission
     is missing.
@@ -205,7 +212,11 @@ async def release(
 async def release_all(
     context: AppContext, *, reason: HoldReason, why: str = "", by: str | None = None
 ) -> int:
-    """Release every order that is held for this reason, in batches. Return their number.
+    """Release all orders that are held for this reason, in several transactions. Return the number
+    of released orders.
+
+    reason  the reason of the holds
+    why     the person's own words
 
     Raises UsageError if the permission is missing.
     """
@@ -253,6 +264,6 @@ async def _release(
 
 
 def author_of(who: Operator) -> str:
-    """Return the author as written in a record: `operator:ada`, or `account:root` without
-    operators."""
+    """Return an operator's name as a record's author, such as `operator:ada`. Without operators,
+    the name is that of the machine's account, such as `account:root`."""
     return f"{'account' if who.role == 'account' else 'operator'}:{who.name}"

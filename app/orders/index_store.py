@@ -1,5 +1,5 @@
-"""Rebuilds the index over raw bytes: events, links and contested orders. Leaves out reading the
-bytes."""
+"""Rebuild the index over the raw bytes of deliveries: events, links and orders that share evidence.
+Reading the bytes is done elsewhere."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,8 @@ _DELIVERIES = table("deliveries", *map(column, ("event_id", "source", "digest", 
 class Reread:
     """Delivery that was read again, with its event or the problem.
 
-    customer, values  as in `Arrival`
+    customer  keyed digests of the event's customer
+    values    values from a message that could not be read
     """
 
     delivery: RawDelivery
@@ -44,7 +45,8 @@ class Reread:
 
 
 async def drop_index(connection: AsyncConnection, *, now: Instant) -> None:
-    """Empty the index, and set every order due, because its evidence is about to change."""
+    """Empty the index, and mark every order as due, because the evidence of all orders is about to
+    change."""
     for name in ("events", "links", "contested"):
         await connection.execute(delete(table(name)))
     await mark_all_due(connection, now=now)
@@ -69,7 +71,8 @@ def _link_records(connection: PlainConnection) -> None:
 async def index_again(
     connection: AsyncConnection, rereads: Sequence[Reread], *, now: Instant
 ) -> list[StoredVerdict]:
-    """Index deliveries in order of arrival, and correct their verdicts."""
+    """Add deliveries to the index in the order of their arrival, and correct their verdicts. Return
+    the verdicts."""
     verdicts = await run(connection, _index, rereads, now)
     for reread, verdict in zip(rereads, verdicts, strict=True):
         await _correct(connection, reread, verdict)
@@ -153,7 +156,8 @@ _READ_BY = "read by "
 
 
 async def noted_readings(connection: AsyncConnection) -> dict[str, str]:
-    """Return the stored digest of each source's settings for reading deliveries."""
+    """Return the digests of the settings by which each source's deliveries were last read. The keys
+    are the sources' names."""
     rows = await connection.execute(
         text("SELECT name, value FROM meta WHERE name LIKE :name"), {"name": f"{_READ_BY}%"}
     )
@@ -161,7 +165,8 @@ async def noted_readings(connection: AsyncConnection) -> dict[str, str]:
 
 
 async def note_readings(connection: AsyncConnection, digests: Mapping[str, str]) -> None:
-    """Store the digests by source. They replace earlier digests."""
+    """Store the digests of the settings by which each source's deliveries are read. Earlier digests
+    are replaced."""
     for source, digest in sorted(digests.items()):
         await connection.execute(
             text(
@@ -173,6 +178,6 @@ async def note_readings(connection: AsyncConnection, digests: Mapping[str, str])
 
 
 async def sources_with_deliveries(connection: AsyncConnection, sources: Iterable[str]) -> set[str]:
-    """Return those of the given sources that have a stored delivery."""
+    """Return those of the given sources that have at least one stored delivery."""
     sql = text("SELECT EXISTS (SELECT 1 FROM deliveries WHERE source = :source)")
     return {each for each in sources if await connection.scalar(sql, {"source": each})}

@@ -1,10 +1,10 @@
-"""The ledger cache and the revisions, which a fold writes together with the due marks of its
-orders.
+"""Rows of the ledger cache and of the revisions. One transaction writes them and marks when the
+orders are due again.
 
-If evidence arrives while an order is folded, the order's mark stays, and the next round folds the
+If evidence arrives while an order is folded, the order stays due, and the next round folds the
 order again. Revisions get their numbers in the transaction that writes them, so the feed has no
-gaps and is in commit order. The numbers are taken last, so that other publications wait only
-briefly. Leaves out: folding.
+gaps and follows the order of commits. The numbers are taken last, so that other publications wait
+only briefly.
 """
 
 import json
@@ -55,7 +55,8 @@ _WITHOUT_HISTORY: Final = (
 WITHOUT_HISTORY: Final = statements.statement(
     "SELECT order_key FROM ledgers WHERE {without_history}", without_history=_WITHOUT_HISTORY
 )
-"""SQL for orders with a cached ledger that lost their evidence when deliveries were read again."""
+"""SQL condition for cached ledgers of orders that lost their evidence when deliveries were read
+again."""
 _DROP_WITHOUT_HISTORY: Final = statements.statement(
     "DELETE FROM ledgers WHERE {without_history}", without_history=_WITHOUT_HISTORY
 )
@@ -82,8 +83,8 @@ ALL_PUBLISHED = (
 
 
 def positions_of(condition: str) -> str:
-    """Return SQL that selects published positions, sorted by order, then by age, the latest
-    last."""
+    """Return SQL that selects the published positions of orders. The rows are sorted by order; each
+    order's latest position comes last."""
     return statements.statement(
         "SELECT order_key, outcome, fulfillable, substance FROM revisions "
         "WHERE {condition} ORDER BY order_key, seq",
@@ -95,21 +96,24 @@ def positions_of(condition: str) -> str:
 
 
 def position_in(row: Sequence[Any]) -> Position:
-    """Return the position from a row (order_key, outcome, fulfillable, substance)."""
+    """Return an order's published position from a row (order_key, outcome, fulfillable,
+    substance)."""
     return Position(outcome=cast(Outcome, row[1]), fulfillable=bool(row[2]), substance=row[3])
 
 
 async def latest_positions(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> dict[str, Position]:
-    """Return the last published position of each order that was ever published."""
+    """Return the last published position of each order that was ever published. The keys are the
+    orders' references."""
     return await statements.run(connection, last_positions, orders)
 
 
 def last_positions(
     connection: statements.PlainConnection, orders: Iterable[str]
 ) -> dict[str, Position]:
-    """Return the last published position of each order, if any."""
+    """Return the last published position of each order that was ever published. The keys are the
+    orders' references."""
     rows = statements.select_rows(connection, sql=_LATEST_POSITIONS, values=orders)
     return {row[0]: position_in(row) for row in rows}
 
@@ -118,8 +122,8 @@ def last_positions(
 class LastPublished:
     """Last publication of an order.
 
-    as_of  latest instant for which a fold has given the published result
-    rules  the rules of that fold; None if not known
+    as_of  latest instant for which the ledger was computed with the published result
+    rules  rules of this computation; None if unknown
     """
 
     order: str
@@ -130,7 +134,8 @@ class LastPublished:
 
 
 def last_published_in(row: Sequence[Any]) -> LastPublished:
-    """Return the publication from a row (order_key, outcome, fulfillable, as_of, rules)."""
+    """Return an order's last publication from a row (order_key, outcome, fulfillable, as_of,
+    rules)."""
     return LastPublished(
         order=row[0], outcome=row[1], fulfillable=bool(row[2]), as_of=row[3], rules=row[4] or None
     )
@@ -139,20 +144,22 @@ def last_published_in(row: Sequence[Any]) -> LastPublished:
 def last_published(
     connection: statements.PlainConnection, orders: Iterable[str]
 ) -> dict[str, LastPublished]:
-    """Return the last publication of each order that was ever published."""
+    """Return the last publication of each order that was ever published. The keys are the orders'
+    references."""
     rows = statements.select_rows(connection, sql=_LAST_PUBLISHED, values=orders)
     return {row[0]: last_published_in(row) for row in rows}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """Folded order, ready to be published: its cached row, and the revision if there is one.
+    """Computed ledger of an order, ready to be published: its cached row, and the revision if there
+    is one.
 
-    The ledger is left out, so that a rebuild has only one in memory at a time.
-
-    rules   rules by which the order was folded
+    rules   rules by which the ledger was computed
     window  facts about the order's slow payments
-    known   whether anything is known about the order; otherwise it is in no list
+    known   whether anything is known about the order; otherwise the order is in no list
+
+    The ledger itself is left out, so that a rebuild has only one in memory at a time.
     """
 
     order: str
@@ -174,11 +181,12 @@ def publish(
     put_aside_until: Instant | None = None,
     notify: Instant | None = None,
 ) -> None:
-    """Write the ledgers and revisions of folded orders, and when each is due again, in the caller's
+    """Write the ledgers and revisions of orders, and when each order is due again, in the caller's
     transaction.
 
-    put_aside_until  when orders that could not be folded come due again; they have no publication
-    notify           when notifications of the revisions come due; None to notify nobody
+    put_aside_until  instant at which orders that could not be folded are due again; they have no
+                     publication
+    notify           instant at which notifications of the revisions are due; None to notify nobody
     """
     orders = [each.order for each in publications]
     before, numbers = standing(connection, orders), listing_store.last_numbers(connection, orders)
@@ -223,7 +231,7 @@ def publish(
 
 
 def ledger_row(publication: Publication) -> tuple[Any, ...]:
-    """Return the cached row of a ledger, with the values of LEDGER_COLUMNS."""
+    """Return a publication's values for the columns in LEDGER_COLUMNS."""
     position = publication.position
     return (
         publication.order,
@@ -257,7 +265,10 @@ def _revision_row(seq: int, revision: Revision) -> tuple[Any, ...]:
 
 
 async def feed(connection: AsyncConnection, *, after: int, limit: int) -> list[Published]:
-    """Return revisions after a position in the feed, in publishing order."""
+    """Return revisions of orders' ledgers from the feed, in the order of their publication.
+
+    after  number of the last revision that is left out
+    """
     later = select(REVISIONS).where(REVISIONS.c.seq > after)
     rows = await connection.execute(later.order_by(REVISIONS.c.seq).limit(limit))
     return [published_of(row) for row in rows]
@@ -272,7 +283,7 @@ _WINDOWS: Final = (
 async def windows_of_orders(
     connection: AsyncConnection, orders: Collection[str]
 ) -> dict[str, PaymentWindow]:
-    """Return each order's payment window by its last fold."""
+    """Return the facts about slow payments of each order, as its last ledger states them."""
     rows = await statements.select_in(connection, sql=_WINDOWS, values=orders)
     return dict.fromkeys(orders, NO_WINDOW) | {row[0]: PaymentWindow(*row[1:]) for row in rows}
 
@@ -284,13 +295,13 @@ _SUPERSEDED: Final = (
 
 
 async def superseded(connection: AsyncConnection, revisions: Iterable[int]) -> list[int]:
-    """Return the revisions, ascending, whose order has a later revision."""
+    """Return those of the revisions whose order has a later revision, sorted by number."""
     rows = await statements.select_in(connection, sql=_SUPERSEDED, values=revisions)
     return sorted(row[0] for row in rows)
 
 
 async def times_released(connection: AsyncConnection, order: str) -> int:
-    """Count how often the feed has made an order fulfillable."""
+    """Return how often the feed has made an order fulfillable."""
     found = await connection.execute(
         text(
             "SELECT count(*) FROM revisions WHERE order_key=:order AND fulfillable=1 "
@@ -316,8 +327,9 @@ async def listed_orders(
     since: Instant | None = None,
     until: Instant | None = None,
 ) -> list[str]:
-    """Return sorted references of folded orders from the ledger cache, beginning after `after`.
+    """Return the references of orders in the ledger cache, sorted.
 
+    after         reference after which the orders begin
     since, until  only orders with a publication from `since` to before `until`
     """
     key = _LEDGERS.c.order_key
@@ -338,7 +350,7 @@ async def listed_orders(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRevision:
-    """Number and instant of an order's last revision."""
+    """Number and instant of the last revision of an order."""
 
     order: str
     seq: int
@@ -370,9 +382,9 @@ async def latest_orders(
     outcome: str | None = None,
     finding: str | None = None,
 ) -> list[LastRevision]:
-    """Return the last revision of each order, the newest first, filtered by the ledger cache.
+    """Return the last revision of each order that matches the filters, newest first.
 
-    before  only orders whose last revision has a smaller number
+    before  number below which the last revisions lie; None for all
     """
     found = ((FINDING, finding), (OUTCOME, outcome))
     words = [kind + word for kind, word in found if word is not None]
@@ -383,7 +395,7 @@ async def latest_orders(
 
 
 async def last_revision(connection: AsyncConnection) -> int:
-    """Return the number of the last revision; 0 if there is none."""
+    """Return the number of the newest revision. Return 0 if there is none."""
     found = await connection.execute(text("SELECT max(seq) FROM revisions"))
     return int(found.scalar_one() or 0)
 
@@ -394,7 +406,7 @@ _KNOWN: Final = statements.statement("{at} <= :until", at=REVISION_AT)
 async def revisions_of_order(
     connection: AsyncConnection, order: str, *, until: Instant, limit: int
 ) -> list[Published]:
-    """Return an order's revisions up to an instant, the newest first."""
+    """Return an order's revisions that were known at an instant, newest first."""
     known = text(_KNOWN).bindparams(until=until)
     of_order = select(REVISIONS).where(REVISIONS.c.order_key == order, known)
     rows = await connection.execute(of_order.order_by(REVISIONS.c.seq.desc()).limit(limit))
@@ -402,12 +414,14 @@ async def revisions_of_order(
 
 
 async def drop_ledger_lines(connection: AsyncConnection) -> None:
-    """Empty the cache of ledger lines, which the next reconciliation fills again."""
+    """Empty the cache of ledger lines for reconciliation. The next reconciliation fills the cache
+    again."""
     await connection.execute(text("DELETE FROM takings"))
 
 
 async def drop_ledgers_without_history(connection: AsyncConnection) -> None:
-    """Delete the cached ledgers of orders without evidence, and rebuild the counters and lists."""
+    """Delete the cached ledgers of orders that have no evidence any more. Counters and lists are
+    rebuilt."""
     await connection.execute(text(_DROP_WITHOUT_HISTORY))
     await count_anew(connection)
     await listing_store.list_anew(connection)

@@ -1,8 +1,8 @@
-"""Lists of orders by outcome and by finding, in the order of their last revision.
+"""Lists of orders for each outcome and each finding, sorted by the orders' last revision.
 
 Without these lists, a search for the newest orders with a rare finding would read all revisions.
-The publishing transaction updates the lists. Like the ledgers, they are a cache: `refold --all`
-builds them anew, and `db check` compares.
+The publishing transaction updates the lists. Like the ledgers, the lists are a cache: `refold
+--all` builds them again, and `db check` compares.
 """
 
 from collections import Counter
@@ -44,7 +44,8 @@ _AT_ONCE: Final = 10_000
 
 
 def last_numbers(connection: statements.PlainConnection, orders: Iterable[str]) -> dict[str, int]:
-    """Return the number of the last revision of each order that was ever published."""
+    """Return the number of the last revision of each order that was ever published. The keys are
+    the orders' references."""
     return {row[0]: row[1] for row in statements.select_rows(connection, sql=_LAST, values=orders)}
 
 
@@ -52,7 +53,8 @@ Listed = tuple[str, int, str]
 
 
 def lists_of(ledgers: Mapping[str, LedgerWords], numbers: LastNumbers) -> set[Listed]:
-    """Return the list entries of these orders, one for each word of a published ledger."""
+    """Return the list entries of these orders: one for the outcome and one for each finding of a
+    published ledger."""
     return {
         (word, numbers[order], order)
         for order, words in ledgers.items()
@@ -62,7 +64,7 @@ def lists_of(ledgers: Mapping[str, LedgerWords], numbers: LastNumbers) -> set[Li
 
 
 def leave_lists(connection: statements.PlainConnection, listed: Collection[Listed]) -> None:
-    """Delete orders from the lists of orders by outcome and finding."""
+    """Delete these entries from the lists of orders for each outcome and finding."""
     places = [place[:2] for place in sorted(listed)]
     if connection.dialect == "sqlite":
         for place in places:
@@ -72,7 +74,8 @@ def leave_lists(connection: statements.PlainConnection, listed: Collection[Liste
 
 
 def enter_lists(connection: statements.PlainConnection, listed: Collection[Listed]) -> None:
-    """Add orders to lists; existing entries stay."""
+    """Add these entries to the lists of orders for each outcome and finding. Existing entries
+    stay."""
     statements.insert_rows(
         connection,
         table="order_listings",
@@ -83,7 +86,8 @@ def enter_lists(connection: statements.PlainConnection, listed: Collection[Liste
 
 
 async def listed_with(connection: AsyncConnection, outcome: str) -> int:
-    """Count the orders in an outcome's list. Meant for outcomes that few published orders have."""
+    """Return the number of published orders with an outcome. The function is meant for rare
+    outcomes, because it counts rows."""
     found = await connection.execute(
         text("SELECT count(*) FROM order_listings WHERE word = :word"), {"word": OUTCOME + outcome}
     )
@@ -91,7 +95,7 @@ async def listed_with(connection: AsyncConnection, outcome: str) -> int:
 
 
 async def list_anew(connection: AsyncConnection) -> None:
-    """Rebuild all lists from the cached ledgers."""
+    """Rebuild the lists of orders for each outcome and finding from the cached ledgers."""
     await connection.execute(text("DELETE FROM order_listings"))
     async for rows in statements.stream(connection, _ALL, at_once=_AT_ONCE):
         ledgers = {row[0]: (row[1], row[2]) for row in rows}
@@ -100,13 +104,14 @@ async def list_anew(connection: AsyncConnection) -> None:
 
 
 async def stored_counts(connection: AsyncConnection) -> Counter[str]:
-    """Return the number of orders in each list, by the list's name."""
+    """Return the number of orders in each list. The keys are the lists' names."""
     rows = await connection.execute(text(_KEPT))
     return Counter({row[0]: int(row[1]) for row in rows})
 
 
 async def full_counts(connection: AsyncConnection) -> Counter[str]:
-    """Return how many published ledgers belong in each list."""
+    """Return the number of published ledgers that belong in each list. The keys are the lists'
+    names."""
     full = Counter[str]()
     for outcome, findings, count in await connection.execute(text(_PUBLISHED)):
         for word in words_of(outcome, findings):
@@ -115,5 +120,5 @@ async def full_counts(connection: AsyncConnection) -> Counter[str]:
 
 
 async def count_strays(connection: AsyncConnection) -> int:
-    """Count rows whose revision is not the last of their order."""
+    """Return the number of list entries whose revision is not the last revision of their order."""
     return int((await connection.execute(text(_STRAY))).scalar_one())

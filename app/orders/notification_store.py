@@ -1,12 +1,14 @@
-"""The outbox: notifications that are due to the shop, written in the publishing transaction.
+"""Outbox of notifications to the shop. The transaction that publishes a revision also writes its
+notification.
 
-Each row is a notification of one revision. Of an order's waiting rows, only the first may be taken,
-so that the shop gets the revisions in their order. A process that takes a row sets its due time to
-the end of a short lease. If the process dies, the row comes due again at that time.
+Each row is a notification of one revision. Among the waiting notifications of an order, only the
+first may be taken, so that the shop gets the revisions in their order. A process that takes a row
+sets its due time to the end of a short lease. If the process dies, the row is due again at that
+time.
 
-A destination that fails has a row of its own. The destination is away once notifications of several
+A destination that fails has a row, too. The destination is away once notifications of several
 orders have failed. Its row then has the instant of the next probe. The process that probes moves
-this instant, so that only one process sends a probe. Leaves out: sending.
+this instant, so that only one process sends a probe. `notify_shop` sends the notifications.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,12 +27,12 @@ from reconcile.ledger.revise import Revision
 State = Literal["waiting", "stuck", "delivered", "dead"]
 
 STATES: Final[tuple[State, ...]] = get_args(State)
-"""States of a notification. A `stuck` one was refused twice, although the shop accepts others. A
-`dead` one was given up."""
+"""States of a notification. A `stuck` notification was refused twice, although the shop accepts
+others. A `dead` notification was given up."""
 
 _STUCK_AFTER: Final = 2
-"""Number of failed tries after which a notification is stuck. A single failed try may be due to a
-restart of the shop."""
+"""Number of failed tries after which a notification counts as stuck. A single failed try may be due
+to a restart of the shop."""
 
 _COLUMNS: Final = ("seq", "order_key", "since", "due_at", "tries")
 
@@ -47,7 +49,8 @@ _CONDITIONS: Final[dict[State, sa.ColumnElement[bool]]] = {
 }
 
 LEASE: Final[Duration] = 60 * SECOND
-"""Time for which other processes skip a taken row. The longest request takes much less."""
+"""Time for which other processes skip a notification that one process has taken. The longest
+request takes much less."""
 
 _LONGER_THAN_ANY_PAUSE: Final[Duration] = 2 * HOUR
 
@@ -78,11 +81,11 @@ _HEADS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """A notification that a process has leased.
+    """Notification that this process has taken for sending.
 
     since  beginning of the period after which the notification is given up
-    tries  earlier attempts to send it
-    until  end of the lease; a later result is ignored
+    tries  number of earlier tries to send it
+    until  end of the time for which it is taken; a later result is ignored
     """
 
     published: Published
@@ -93,7 +96,11 @@ class Notification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendResult:
-    """Result of sending one notification: delivered, to be sent again later, or given up."""
+    """Result of sending one notification: delivered, to be sent again later, or given up.
+
+    problem   code for the reason of a failure
+    again_at  time of the next try; None if there is no further try
+    """
 
     sent: Notification
     delivered: bool = False
@@ -107,12 +114,12 @@ class SendResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Away:
-    """State of a destination whose last attempts have all failed.
+    """State of a destination at which the last tries have all failed.
 
     since     instant of the first of these failures
-    failures  failed attempts since then; simultaneous ones count once
-    probe_at  when the next attempt may be made
-    problem   code for why the last attempt failed
+    failures  number of failed tries since then; simultaneous failures count once
+    probe_at  time at which the next try may be made
+    problem   code for the reason of the last failure
     only      number of the only notification that failed, else None. This notification may itself
               be the cause, so all others are sent as usual
     """
@@ -126,9 +133,9 @@ class Away:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedNotification:
-    """Notification in a listing.
+    """Notification as it appears in a list.
 
-    problem  a code for why the last try failed
+    problem  code for the reason of the last failed try
     """
 
     seq: int
@@ -145,9 +152,10 @@ class ListedNotification:
 def write_notifications(
     connection: PlainConnection, revisions: Sequence[Revision], *, first: int, now: Instant
 ) -> None:
-    """Queue a notification of each revision, numbered from `first` and due now.
+    """Queue a notification of each revision, due now.
 
-    The revisions may be dated later than now: see `History.instant_at`.
+    first  number of the first revision
+    now    present time; the revisions may be dated later
     """
     insert_rows(
         connection,
@@ -158,7 +166,7 @@ def write_notifications(
 
 
 async def next_notification(connection: AsyncConnection) -> Instant | None:
-    """Return when the next notification is due; None if none waits."""
+    """Return the instant at which the next notification is due. Return None if none waits."""
     found = await connection.execute(
         sa.text("SELECT min(due_at) FROM notifications WHERE due_at IS NOT NULL")
     )
@@ -174,14 +182,14 @@ async def take_notifications(
     lease: Duration,
     whenever_due: bool = False,
 ) -> list[Notification]:
-    """Lease up to `limit` due notifications to this process, at most one of each order.
+    """Take up to `limit` due notifications for this process to send. Each order gets at most one.
+
+    whenever_due  whether notifications that are not due are included, for a probe. The newest
+                  untried notification then comes first, because the shop may refuse older ones for
+                  their content
 
     Untried notifications come first, then the notifications that waited longest since their last
-    attempt. Retries get a quarter of the places, so that neither kind delays the other for long.
-
-    whenever_due  whether to include notifications that are not due, for a probe. The newest untried
-                  notification then comes first, because the shop may refuse older notifications for
-                  their content
+    try. Retries get a quarter of the places, so that neither kind delays the other for long.
     """
     due = _HEADS.where(_ROWS.due_at <= (_END if whenever_due else now))
     fresh = due.where(_ROWS.tries == 0)
@@ -236,10 +244,11 @@ async def _move(connection: AsyncConnection, order: str, *, until: Instant) -> N
 async def settle_notifications(
     connection: AsyncConnection, results: Sequence[SendResult], *, now: Instant
 ) -> None:
-    """Store the results of taken notifications.
+    """Store the results of sent notifications.
 
-    If a notification is retried, later notifications of its order wait for it. Otherwise they come
-    due now. A row that another process took after the lease is skipped.
+    If a notification is retried, later notifications of its order wait. Otherwise the later
+    notifications are due now. A notification that another process has taken in the meantime is
+    skipped.
     """
     for one in results:
         found = await connection.execute(
@@ -271,7 +280,8 @@ async def call_all_up(connection: AsyncConnection, *, now: Instant) -> None:
 
 
 async def failing(connection: AsyncConnection, destination: str) -> Away | None:
-    """Return the state of a destination whose last try failed; None if the last try succeeded."""
+    """Return the state of a destination whose last try failed. Return None if the last try
+    succeeded."""
     found = await connection.execute(
         sa.text(
             "SELECT since, failures, probe_at, problem, only_seq FROM destinations_away "
@@ -286,8 +296,8 @@ async def failing(connection: AsyncConnection, destination: str) -> Away | None:
 
 
 async def away(connection: AsyncConnection, destination: str) -> Away | None:
-    """Return the state of a destination that several orders' notifications could not reach; else
-    None."""
+    """Return the state of a destination that notifications of several orders could not reach.
+    Return None for any other destination."""
     found = await failing(connection, destination)
     return None if found is None or found.only is not None else found
 
@@ -295,7 +305,8 @@ async def away(connection: AsyncConnection, destination: str) -> Away | None:
 async def claim_probe(
     connection: AsyncConnection, destination: str, seen: Away, *, until: Instant
 ) -> bool:
-    """Claim the probe due at `seen.probe_at`. Return False if another process was faster."""
+    """Reserve the next probe of a failing destination for this process. Return False if another
+    process was faster."""
     found = await connection.execute(
         sa.text(
             "UPDATE destinations_away SET probe_at=:until WHERE destination=:destination "
@@ -307,8 +318,8 @@ async def claim_probe(
 
 
 async def note_away(connection: AsyncConnection, destination: str, found: Away) -> None:
-    """Store that a destination accepts no notification, and keep the instant of its first
-    failure."""
+    """Store that a destination accepts no notification now. The instant of its first failure is
+    kept."""
     await connection.execute(
         sa.text(
             "INSERT INTO destinations_away "
@@ -329,7 +340,8 @@ async def note_away(connection: AsyncConnection, destination: str, found: Away) 
 
 
 async def note_back(connection: AsyncConnection, destination: str) -> bool:
-    """Store that a destination accepts notifications again. Return whether it was away."""
+    """Store that a destination accepts notifications again. Return whether notifications of several
+    orders had failed before."""
     found = await connection.execute(
         sa.text("DELETE FROM destinations_away WHERE destination=:destination RETURNING only_seq"),
         {"destination": destination},
@@ -344,13 +356,13 @@ async def note_back(connection: AsyncConnection, destination: str) -> bool:
 async def send_again(
     connection: AsyncConnection, *, now: Instant, revisions: Iterable[int] | None
 ) -> int:
-    """Set notifications due again, and return their number. The period after which they are given
-    up starts again.
+    """Make notifications due again, and return their number. The period after which they are given
+    up begins again.
+
+    revisions  numbers of notifications in any state; None for all notifications that were tried
+               without success, including those given up
 
     A destination that accepted nothing lately may be tried at once.
-
-    revisions  numbers of notifications in any state. None means all notifications that were tried
-               without success, including those given up
     """
     await connection.execute(
         sa.text("UPDATE destinations_away SET probe_at=:now WHERE probe_at > :now"), {"now": now}
@@ -380,10 +392,10 @@ async def notifications_in(
     order: str | None = None,
     before: int | None = None,
 ) -> list[ListedNotification]:
-    """Return notifications, newest first.
+    """Return notifications for a list, newest first.
 
     state    state of the notifications; None for all states
-    is_away  whether the destination is away. If so, no notification counts as stuck
+    is_away  whether the destination accepts nothing now. If so, no notification counts as stuck
     order    order of the notifications; None for all orders
     before   only notifications with a smaller number; None for all
     """
@@ -439,12 +451,12 @@ def _state(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stuck:
-    """Notifications that a shop refuses although it can be reached.
+    """Notifications that a shop refuses although the shop can be reached.
 
-    count    number of stuck notifications; counting stops at the limit of `stuck_notifications`
-    order    order of the oldest notification
-    since    when the oldest began to wait
-    problem  code for why the oldest failed last
+    count    number of stuck notifications, counted up to a limit
+    order    order of the oldest stuck notification
+    since    time since which the oldest waits
+    problem  code for the reason of the oldest's last failure
     """
 
     count: int
@@ -454,10 +466,12 @@ class Stuck:
 
 
 async def stuck_notifications(connection: AsyncConnection, *, enough: int) -> Stuck | None:
-    """Return the number of stuck notifications, up to `enough`, and facts on the oldest; None if
-    there are none.
+    """Return the number of stuck notifications and facts on the oldest. Return None if there are
+    none.
 
-    Call this only if the shop's destination accepts notifications.
+    enough  number up to which notifications are counted
+
+    Call this function only if the shop's destination accepts notifications.
     """
     some = sa.select(_ROWS.since, _ROWS.order_key, _ROWS.problem).where(_CONDITIONS["stuck"])
     rows = list(await connection.execute(some.order_by(_ROWS.since).limit(enough)))
@@ -468,7 +482,8 @@ async def stuck_notifications(connection: AsyncConnection, *, enough: int) -> St
 
 
 async def notification_counts(connection: AsyncConnection, *, enough: int) -> tuple[int, int]:
-    """Return how many notifications wait and how many were given up, each up to `enough`."""
+    """Return the number of waiting notifications and the number of notifications that were given
+    up. Each is counted up to `enough`."""
     counts = []
     states: tuple[State, ...] = ("waiting", "dead")
     for state in states:

@@ -1,17 +1,18 @@
-"""Notifies the shop of every published revision: signed, in order for each order, at least once.
+"""Notify the shop of every published revision. Notifications are signed, in order for each order,
+and sent at least once.
 
     (1) take what is due  (2) sign and POST each, side by side  (3) store the results
 
-Between (1) and (3) other processes skip what was taken. If this process dies then, the
-notifications come due again and are sent with the same ids. No transaction is open while the
-process waits for the shop.
+Between (1) and (3) other processes skip the taken notifications. If this process dies then, the
+notifications are due again and are sent with the same ids. No transaction is open while the process
+waits for the shop.
 
 A shop is away once notifications of two orders have failed and none was accepted in between. Then
 one process at a time sends a single notification as a probe, after short pauses. An accepted probe
 releases all waiting notifications. A single refused notification may itself be the cause: it is
 retried with growing pauses, and delays only its own order.
 
-Leaves out: storing (`notification_store`).
+`notification_store` stores the notifications.
 """
 
 import asyncio
@@ -56,29 +57,33 @@ State = notification_store.State
 STATES: Final = notification_store.STATES
 
 AT_ONCE: Final = 16
-"""Maximum number of simultaneous requests to the shop. A small shop's server can answer so many."""
+"""Maximum number of simultaneous requests to the shop. A small shop's server can answer this
+number."""
 
 LIMIT_S: Final = 10.0
-"""Seconds that the shop has to answer. It should answer before it processes the notification."""
+"""Seconds in which the shop must answer. The shop should answer before it processes the
+notification."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 """Pause before the second try. Each further pause is four times as long."""
 
 LONGEST_PAUSE: Final[Duration] = HOUR
-"""Maximum pause between two tries of a notification that the shop refuses, while it accepts
-others."""
+"""Maximum pause between two tries of a notification that the shop refuses, while the shop accepts
+other notifications."""
 
 LONGEST_PROBE_PAUSE: Final[Duration] = MINUTE
 """Maximum pause between two probes, unless the shop asked for a longer pause (Retry-After)."""
 
 LONGEST_ASKED_PAUSE: Final[Duration] = 15 * MINUTE
-"""Maximum pause that a shop can request with a Retry-After header. A proxy may ask for hours."""
+"""Maximum pause that a shop can request between two probes with a Retry-After header. A proxy may
+ask for hours."""
 
 GIVE_UP_AFTER: Final[Duration] = 3 * DAY
-"""Time after which a notification is given up. A shop may be down for a weekend."""
+"""Time after which a notification is given up. A shop may be down for a whole weekend."""
 
 MOST_NAMED: Final = 20
-"""Maximum number of resent notifications named in the audit trail. All are counted."""
+"""Maximum number of resent notifications that an audit entry names. All notifications are
+counted."""
 
 KIND: Final[Literal["order.revised"]] = "order.revised"
 
@@ -87,22 +92,20 @@ _log_taken = LogLine("notification", "delivery", "order", "revision", "attempt_n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shop:
-    """Address of the shop, and the source with the secret that signs the notifications."""
+    """Address of the shop, and the source whose secret signs the notifications."""
 
     url: str
     signer: Source = field(repr=False)
 
     @property
     def destination(self) -> str:
-        """Return the name under which the shop's state is stored."""
+        """Return the digest under which the shop's state is stored."""
         return destination_of(self.url)
 
 
 def shop_of(settings: Settings) -> Shop | None:
-    """Return the shop that is notified of every revision; None if no shop is configured.
-
-    Raises ConfigurationError if its secret cannot sign.
-    """
+    """Return the shop that is notified of every revision. Return None if no shop is configured.
+    Raise ConfigurationError if the shop's secret cannot sign."""
     shop = settings.shop
     if shop.url is None or shop.secret is None:
         return None
@@ -111,7 +114,7 @@ def shop_of(settings: Settings) -> Shop | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notifier:
-    """Context, shop and HTTP client for the notifications."""
+    """Everything that is needed to send notifications: context, shop and HTTP client."""
 
     context: AppContext
     shop: Shop
@@ -120,13 +123,14 @@ class Notifier:
 
 
 def destination_of(url: str) -> str:
-    """Return a digest that identifies an address. The address may contain a credential."""
+    """Return a digest that identifies an address. The address itself is not stored, because it may
+    contain a credential."""
     return sha256(url.encode("utf-8")).hexdigest()
 
 
 async def notify_due(notifier: Notifier) -> int:
-    """Send up to AT_ONCE due notifications, or only one if the shop is away. Return how many were
-    sent."""
+    """Send the due notifications, up to 16, or only one if the shop seems unreachable. Return the
+    number of sent notifications."""
     context, shop = notifier.context, notifier.shop
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -163,8 +167,8 @@ async def notify_due(notifier: Notifier) -> int:
 
 
 async def _take(notifier: Notifier, now: Instant) -> list[Notification]:
-    """Reserve due notifications and return them. Return none if another process was faster, or if
-    the shop is away and its next probe is not due."""
+    """Take due notifications for this process to send. Return none if another process was faster,
+    or if the shop seems unreachable and its next probe is not due."""
     destination, take = notifier.shop.destination, notification_store.take_notifications
     async with notifier.context.database.writing() as connection:
         health = await notification_store.away(connection, destination)
@@ -229,11 +233,11 @@ def judge(
     before: Away | None,
     now: Instant,
 ) -> tuple[Away | None, list[SendResult]]:
-    """Return the state of the shop, and the result of each notification. The notifications were
-    sent at the same time and concern different orders.
+    """Return the state of the shop, and the result of each sent notification. The notifications
+    were sent at the same time and concern different orders.
 
-    The state is None if the shop accepted a notification. It is also None if only one notification
-    was sent and that is now given up.
+    The state is None if the shop accepted a notification. The state is also None if only one
+    notification was sent and is now given up.
     """
     sent = list(zip(taken, answers, strict=True))
     if any(answer.taken for answer in answers):
@@ -279,7 +283,8 @@ def _result(
 
 
 def probe_pause(failures: int, *, headers: Mapping[str, str]) -> Duration:
-    """Return the pause until the next probe after this number of failures in a row."""
+    """Return the pause before the next probe of the shop, after this number of failures in a
+    row."""
     pause: Duration = min(FIRST_PAUSE * 4 ** min(failures - 1, 10), LONGEST_PROBE_PAUSE)
     return max(pause, min(asked_to_wait(headers), LONGEST_ASKED_PAUSE))
 
@@ -289,11 +294,11 @@ def pause_after(
 ) -> Duration:
     """Return the pause before the next try of a notification that the shop refused.
 
+    busy  whether the shop answered that it had too many requests
+
     The pause grows with each try. The shop may ask for a longer pause (Retry-After, in seconds). Up
     to a sixteenth is added, depending on the notification's number, so that not all notifications
     are retried together.
-
-    busy  whether the shop answered that it had too many requests
     """
     longest = LONGEST_PROBE_PAUSE if busy else LONGEST_PAUSE
     pause: Duration = min(FIRST_PAUSE * 4 ** min(tries, 10), longest)
@@ -302,7 +307,7 @@ def pause_after(
 
 
 def notification_id(published: Published) -> str:
-    """Return the notification's id, equal for all attempts and different for every revision.
+    """Return the notification's id, which is equal in all tries and different for every revision.
 
     A restored older database may assign a revision number again. The ids of the two revisions still
     differ.
@@ -312,7 +317,7 @@ def notification_id(published: Published) -> str:
 
 
 class NotificationDocument(TypedDict):
-    """Notification of one published change to the shop."""
+    """Notification of the shop about one published change."""
 
     type: Literal["order.revised"]
     timestamp: InstantText
@@ -322,12 +327,10 @@ class NotificationDocument(TypedDict):
 def notification_body(
     published: Published, facts: ShopFacts, *, window: PaymentWindow = NO_WINDOW
 ) -> bytes:
-    """Return the body: `type`, `timestamp`, and the feed's entry.
+    """Return the body of a notification: `type`, `timestamp`, and the feed's entry.
 
-    Every try has the same bytes, unless the shop has stated something or the payment window has
-    changed in between.
-
-    See https://www.standardwebhooks.com, "Payload structure".
+    Every try has equal bytes, unless the shop has stated something or the payment window has
+    changed in between. See https://www.standardwebhooks.com, "Payload structure".
     """
     document: NotificationDocument = {
         "type": KIND,
@@ -348,7 +351,12 @@ async def list_notifications(
     order: str | None = None,
     before: int | None = None,
 ) -> list[ListedNotification]:
-    """Return notifications below a number, newest first, by state and order if given."""
+    """Return notifications for a list, newest first.
+
+    state   state of the notifications; None for all states
+    order   order of the notifications; None for all orders
+    before  only notifications with a smaller number; None for all
+    """
     url = context.settings.shop.url
     async with context.database.reading() as connection:
         away = url and await notification_store.away(connection, destination_of(url))
@@ -380,7 +388,7 @@ class SentPageDocument(TypedDict):
 
 
 def notification_document(entry: ListedNotification) -> SentDocument:
-    """Return one notification of a list as JSON values."""
+    """Return one notification as JSON values for a list."""
     return document_of(SentDocument, entry, id=entry.seq)
 
 
@@ -391,7 +399,8 @@ async def redeliver(
     by: str | None = None,
     why: str = "",
 ) -> int:
-    """Set notifications due again. A running service or worker sends them at once.
+    """Make notifications due again, and return their number. A running service or worker sends them
+    at once.
 
     revisions  numbers of the notifications; None for all that were tried and not accepted,
                including those given up

@@ -1,7 +1,8 @@
-"""Facts that the shop states about an order: price, placement, cancellation, fulfillment, payments.
+"""Facts that the shop states about an order: price, placement, cancellation, fulfillment and
+payments.
 
-Facts are only added; a later fact corrects an earlier one. Leaves out: what facts mean for the
-outcome.
+Facts are only added; a later fact corrects an earlier one. The computation of an order's ledger
+decides what facts mean.
 """
 
 from collections.abc import Sequence
@@ -25,8 +26,8 @@ from reconcile.money import Money
 
 
 async def in_force_since(context: AppContext) -> Instant | None:
-    """Return the instant since which orders need a price from the shop; None if they need no
-    price."""
+    """Return the instant since which orders need a price from the shop. Return None if orders need
+    no price."""
     if not context.settings.requires_order_record:
         return None
     async with context.database.reading() as connection:
@@ -34,10 +35,12 @@ async def in_force_since(context: AppContext) -> Instant | None:
 
 
 async def start_requiring(context: AppContext) -> Instant | None:
-    """Return the instant since which orders need a price from the shop; None if they need none.
+    """Return the instant since which orders need a price from the shop. Return None if orders need
+    no price.
 
-    Store this instant if the settings newly require prices, and delete it if they no longer do.
-    Call this when a process starts to serve.
+    If the settings newly require prices, the present instant is stored. If the settings no longer
+    require prices, the stored instant is deleted. Call this function when a process starts to
+    serve.
     """
     database, required = context.database, context.settings.requires_order_record
     async with database.reading() as connection:
@@ -59,9 +62,9 @@ async def start_requiring(context: AppContext) -> Instant | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A provider's name for a payment or for its session; exactly one of the two.
+    """A provider's name for a payment or for its session. Exactly one of the two is set.
 
-    money  amount that the session was opened for, if the shop states it
+    money  amount for which the session was opened, if the shop states it
     """
 
     source: str
@@ -85,7 +88,7 @@ Moment = Instant | Literal["not so"] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderFacts:
-    """Facts that the shop states about an order. A time of None states nothing.
+    """Facts that the shop states about an order. None as a time states nothing.
 
     money    the whole price
     tenders  parts of the price that are paid otherwise; None to leave the stated parts unchanged
@@ -103,11 +106,12 @@ class OrderFacts:
 
 
 class TendersDoNotFit(UsageError):
-    """Error: the order's tenders exceed its price, or have another currency."""
+    """Error for parts of a price, paid otherwise, that exceed the order's price or have another
+    currency."""
 
 
 class ReferenceTaken(UsageError):
-    """Error: a reference already belongs to another order, `order`. Nothing was written."""
+    """Error for a reference that already belongs to another order, `order`. Nothing was stored."""
 
     def __init__(self, reference: Reference, *, order: str) -> None:
         super().__init__(
@@ -122,11 +126,12 @@ class ReferenceTaken(UsageError):
 async def tell_order(
     context: AppContext, facts: OrderFacts, *, author: str = OWNER
 ) -> list[Record]:
-    """Store new facts, and return the new records. Known facts change nothing.
+    """Store the facts that the shop states about an order, and return the new records. Known facts
+    change nothing.
 
-    author  who states the facts, for the records, and for the audit trail if the price changes
+    author  author of the records, and of the audit entry if the price changes
 
-    Raises ReferenceTaken and TendersDoNotFit without writing anything.
+    Raises ReferenceTaken or TendersDoNotFit; nothing is stored then.
     """
 
     def record(connection: PlainConnection) -> list[Record]:
@@ -152,12 +157,13 @@ def news(
     author: str,
     lost_at: Instant | None = None,
 ) -> list[Record]:
-    """Return new records for the facts that are not recorded yet. Raises TendersDoNotFit if the
-    tenders exceed the price or have another currency.
+    """Return records for the stated facts that are not recorded yet.
 
-    lost_at  when the database last lost statements of the shop; None if it never did. If the shop
-             had denied a cancellation or fulfillment before that and denies it again, the new
-             denial is recorded, too
+    lost_at  time at which the database last lost statements of the shop; None if it never did. A
+             denial of a cancellation or fulfillment that was recorded before this time is recorded
+             again if the shop repeats it
+
+    Raises TendersDoNotFit if parts of the price exceed the price or have another currency.
     """
     fresh = _priced(known, facts, now=now, author=author)
     moments: tuple[tuple[Moment, RecordKind, RecordKind], ...] = (
@@ -180,9 +186,9 @@ def news(
 def _priced(
     known: Sequence[Record], facts: OrderFacts, *, now: Instant, author: str
 ) -> list[Record]:
-    """Return a list of one record of the order's price, tenders and date. Return an empty list if
-    the latest record already states all of them. Raises TendersDoNotFit if the tenders exceed the
-    price or have another currency."""
+    """Return a record of the order's price, tenders and date, in a list. The list is empty if the
+    latest record already states all of them. Raise TendersDoNotFit if the tenders exceed the price
+    or have another currency."""
     placed = [record for record in known if record.kind == "order_placed"]
     last = placed[-1] if placed else None
     tenders = facts.tenders
@@ -269,10 +275,11 @@ def named(
 
 
 def refuse_taken(connection: PlainConnection, order: str, references: Sequence[Reference]) -> None:
-    """Raise ReferenceTaken for a reference that belongs to another order.
+    """Raise ReferenceTaken for a reference that already belongs to another order.
 
-    The reference belongs to it because the shop named it, a session was opened with it, or the
-    provider's events say so. No other transaction can link references until this one ends.
+    A reference belongs to an order because the shop named it, a session was opened with it, or the
+    provider's events say so. No other transaction can link references until the caller's
+    transaction ends.
     """
     if not references:
         return

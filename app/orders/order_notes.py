@@ -1,7 +1,7 @@
 """Notes on orders, which one person leaves for the next.
 
-A note is an entry of the audit trail, so it is only added and is sealed with the others. It holds
-no personal data, so an erasure leaves it.
+A note is an entry of the audit trail, so it is only added, and is sealed in the log. A note holds
+no personal data, so an erasure does not delete it.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from app.orders.customers import checked_reason, phones_of
 from app.orders.read_orders import explain_order
 
 SHOWN: Final = 50
-"""Maximum number of notes that are shown of one order. They are the newest."""
+"""Maximum number of an order's notes that are shown. The newest notes are shown."""
 
 ABOVE_ALL: Final = 2**62
 
@@ -21,8 +21,8 @@ ABOVE_ALL: Final = 2**62
 async def add_note(context: AppContext, order: str, *, note: str, by: str | None) -> None:
     """Add a note to an order.
 
-    Raises UsageError if the permission is missing, or if the note is empty, too long or has a phone
-    number. Raises NotFoundError for an unknown order.
+    Raises UsageError if the permission is missing, or if the note is empty, too long or contains a
+    phone number. Raises NotFoundError for an unknown order.
     """
     await explain_order(context, order)
     async with context.database.writing() as connection:
@@ -40,6 +40,6 @@ async def add_note(context: AppContext, order: str, *, note: str, by: str | None
 
 
 async def notes_of(context: AppContext, order: str) -> list[AuditEntry]:
-    """Return the notes on an order as audit entries, newest first, at most SHOWN. `reason` has the
-    text."""
+    """Return an order's newest notes as audit entries, newest first. The entry's `reason` is the
+    note's text."""
     return await trail(context, subject=order, action="note_added", before=ABOVE_ALL, limit=SHOWN)

@@ -1,11 +1,11 @@
-"""Session requests without an answer of the payment service, and which process asks again.
+"""Requests for payment sessions that got no answer, and the process that asks again.
 
-A request is stored in the transaction that commits its idempotency key, and removed in the
-transaction that records the answer. So if a process dies, the next process finds its open requests.
-The process that asks holds the request, so that only one asks at a time.
+A request is stored in the transaction that commits its idempotency key, and deleted in the
+transaction that records the answer. If a process dies, the next process therefore finds the open
+requests. The process that asks holds the request, so that only one process asks at a time.
 
-A request has the customer's data, so it is stored only as long as it may be sent again. Leaves out:
-asking.
+A request contains the customer's data, so it is stored only as long as it may be sent again. The
+sending is done elsewhere.
 """
 
 from collections.abc import Sequence
@@ -22,13 +22,13 @@ _COLUMNS: Final = "key, order_key, request, due_at, held_until, tries, in_vain"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingSession:
-    """A session request without an answer.
+    """Request for a payment session that got no answer from the payment service.
 
     request     the body, byte for byte as first sent
-    due_at      latest time at which the service is asked again
-    held_until  end of the time in which only the holding process may ask
-    tries       rounds that ended without an answer
-    in_vain     rounds in which the service was reachable, but gave no answer
+    due_at      latest time at which the request is sent again
+    held_until  end of the time in which only the holding process may send the request
+    tries       number of rounds that ended without an answer
+    in_vain     number of rounds in which the service was reachable, but gave no answer
     """
 
     key: str
@@ -41,7 +41,8 @@ class PendingSession:
 
 
 def note_pending(connection: PlainConnection, entry: PendingSession) -> None:
-    """Store a request that has no clear answer yet, unless it is already stored."""
+    """Store a request that has no clear answer yet. A request that is already stored stays
+    unchanged."""
     connection.ask(
         "INSERT INTO unanswered (key, order_key, request, due_at, held_until, tries, in_vain) "
         "VALUES (?, ?, ?, ?, ?, 0, 0) ON CONFLICT DO NOTHING",
@@ -50,7 +51,8 @@ def note_pending(connection: PlainConnection, entry: PendingSession) -> None:
 
 
 def pending_session(connection: PlainConnection, key: str) -> PendingSession | None:
-    """Return the request of this key; None once it was answered or given up."""
+    """Return the open request with this idempotency key. Return None if it was answered or given
+    up."""
     found = connection.ask(_OF_KEY, (key,))
     return _session_of(found[0]) if found else None
 
@@ -61,10 +63,11 @@ _OF_KEY: Final = statement("SELECT {columns} FROM unanswered WHERE key = ?", col
 def due_sessions(
     connection: PlainConnection, *, now: Instant, beyond: Instant, limit: int
 ) -> Sequence[PendingSession]:
-    """Return up to `limit` requests that are due and not held, longest waiting first.
+    """Return up to `limit` requests that are due and held by no process. The request that waits
+    longest comes first.
 
-    beyond  latest possible due time, or end of a hold. A later time was set by a fast clock, and
-            counts as due
+    beyond  latest time that a correct clock can have set; a later due time counts as due, and a
+            later hold does not count
     """
     rows = connection.ask(_DUE, (now, beyond, now, beyond, limit))
     return [_session_of(row) for row in rows]
@@ -80,7 +83,7 @@ _DUE: Final = statement(
 async def pending_sessions_of(
     connection: AsyncConnection, orders: Sequence[str]
 ) -> list[PendingSession]:
-    """Return the requests of some orders."""
+    """Return the open requests of these orders."""
     return [_session_of(row) for row in await select_in(connection, sql=_OF_ORDERS, values=orders)]
 
 
@@ -92,9 +95,10 @@ _OF_ORDERS: Final = statement(
 def hold(
     connection: PlainConnection, key: str, *, now: Instant, until: Instant, beyond: Instant
 ) -> bool:
-    """Reserve a request for this process. Return False if another process holds it, or it is gone.
+    """Reserve a request for this process. Return False if another process holds the request, or if
+    the request is gone.
 
-    beyond  latest possible end of a hold. A later end was set by a fast clock, and is ignored
+    beyond  latest end of a hold that a correct clock can have set; a later end is ignored
     """
     taken = connection.ask(
         "UPDATE unanswered SET held_until=? "
@@ -105,12 +109,12 @@ def hold(
 
 
 def release_session(connection: PlainConnection, key: str) -> None:
-    """Release a request that this process holds, for another to send at once."""
+    """Release a request that this process holds, so that another process can send it at once."""
     connection.ask("UPDATE unanswered SET held_until=0 WHERE key=?", (key,))
 
 
 def release_all(connection: PlainConnection) -> None:
-    """Release all requests. Call this only if no other process is running."""
+    """Release all held requests. Call this function only if no other process is running."""
     connection.ask("UPDATE unanswered SET held_until=0 WHERE held_until > 0")
 
 
@@ -125,7 +129,7 @@ def put_off(
 
 
 def forget(connection: PlainConnection, key: str) -> None:
-    """Remove a request that was answered or is given up."""
+    """Delete a request that was answered or is given up."""
     connection.ask("DELETE FROM unanswered WHERE key=?", (key,))
 
 
