@@ -1,8 +1,8 @@
-"""Records of copies of stored data, such as backups, which an erasure does not reach.
+"""Record copies of stored data, such as backups, which an erasure does not reach.
 
-The time of the last backup is in the database, for alarms. The trail names backups, and every
-export about an order or a person. Leaves out log lines and period reports, which have only
-references, and copies made by other tools.
+The time of the last backup is in the database, for alarms. The audit trail names backups, and every
+export about an order or a person. Log lines and period reports, which have only references, are
+left out. So are copies made by other tools.
 """
 
 from collections.abc import Collection
@@ -26,7 +26,7 @@ from reconcile.instants import DAY, Instant, format_instant
 
 
 async def note_backup(context: AppContext, *, at: Instant, file: Path) -> None:
-    """Record a complete backup in the database and in the trail, for later erasures."""
+    """Record a complete backup in the database and in the audit trail, for later erasures."""
     async with context.database.writing() as connection:
         await run(connection, put_counter, LAST_BACKUP, at)
         await note_in_trail(
@@ -40,13 +40,13 @@ async def note_backup(context: AppContext, *, at: Instant, file: Path) -> None:
 
 
 def shown_name(file: Path) -> str:
-    """Return a file's name for the trail, without the folder and with numbers masked."""
+    """Return a file's name for the audit trail, without the folder and with numbers masked."""
     return masked_at_sight(file.stem) + file.suffix
 
 
 MOST_BACKUPS: Final = 1_000
-"""Maximum number of backups that are listed, which are the newest. With one backup a night, they
-cover almost three years."""
+"""Maximum number of backups that are listed, newest first. With one backup a night, they cover
+almost three years."""
 
 _TAKEN: Final[dict[Action, str]] = {
     "evidence_built": "an evidence bundle",
@@ -67,9 +67,12 @@ class TakenCopyDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenCopy:
-    """Copy that an erasure does not reach.
+    """Copy of stored data that an erasure does not reach.
 
+    what   kind of the copy, in words
     name   the backup's file, or the order or person whose data were copied
+    at     when the copy was taken
+    who    who took the copy
     until  instant at which the shop's own rule deletes the copy; None if unknown
     """
 
@@ -81,7 +84,7 @@ class TakenCopy:
 
     @property
     def sentence(self) -> str:
-        """Return a sentence on who took the copy, when, and for how long it is kept."""
+        """Return a sentence that states who took the copy, when, and for how long it is kept."""
         kept = "its retention period is not known here"
         if self.until is not None:
             kept = f"kept until {format_instant(self.until)}"
@@ -129,7 +132,8 @@ async def earlier_copies(
 
 
 def lost_inboxes(context: AppContext, *, since: Instant) -> list[TakenCopy]:
-    """Return the files of inboxes lost since an instant. They hold bodies."""
+    """Return the files of inboxes that were lost since an instant. These files contain bodies of
+    deliveries."""
     path = context.database.path
     if path is None:
         return []

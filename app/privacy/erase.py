@@ -1,4 +1,4 @@
-"""Erases a customer's personal data, and keeps the evidence of the money.
+"""Erase a customer's personal data, and keep the evidence of the money.
 
     1 find    data about a phone number, an email address or an order: by digests, and by a search
               of every column of the database, by the columns' marks (`app/database/marks.py`)
@@ -13,7 +13,7 @@
 The machine's owner erases at once. Other operators propose an erasure. The approver types the
 number or address again, because no proposal stores it.
 
-Digests, ids, dates, amounts, references, verdicts and ledgers stay. So the sealed log still
+Digests, ids, dates, amounts, references, verdicts and ledgers stay. The sealed log therefore still
 verifies, and a redelivery is still a duplicate. An erasure that was killed after step 3 is
 completed later.
 """
@@ -51,7 +51,7 @@ from reconcile.instants import EARLIEST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureRequest:
-    """Subject of an erasure: one phone number, one email address, or one order.
+    """Request for an erasure of the data about one phone number, one email address, or one order.
 
     files_of_others  whether to erase files of other orders that name the order's customer
     """
@@ -72,7 +72,8 @@ async def erase(
     progress: Callable[[int], None] = silent,
     agree: proposals.Agree | None = None,
 ) -> Erasure:
-    """Erase the subject's data, or with `dry_run` only report what would be erased.
+    """Erase the data about the subject of the request. With `dry_run`, only report what would be
+    erased.
 
     agree  function that stores an approval in the transaction that records the erasure
 
@@ -220,7 +221,7 @@ async def propose_erasure(
 
 
 def erasure_kinds(context: AppContext) -> Mapping[str, proposals.ProposalKind]:
-    """Return the kinds of erasure proposals: of an order's data and of a person's data."""
+    """Return the two kinds of erasure proposals: for an order's data, and for a person's data."""
 
     async def unfinished(proposal: Proposal) -> str | None:
         order = proposal.subject if proposal.kind == "erase" else None

@@ -1,8 +1,7 @@
-"""Finds, judges and counts the data that an erasure empties, by phone number, email address, digest
-or order.
+"""Find, judge and count the data that an erasure empties, by phone number, email address, digest or
+order.
 
-Leaves out: who asks (`erase`); how rows are emptied, and emptied again in an older backup
-(`replay_erasures`).
+The module `erase` checks who asks, and `replay_erasures` empties the rows.
 """
 
 import re
@@ -43,9 +42,11 @@ class JudgedDeliveries:
     """Ids of deliveries that may be erased, and of deliveries that must be kept.
 
     kind    kind of the data that are judged, such as `delivery` or `whole`
-    latest  when the newest erasable delivery arrived
+    going   deliveries that may be erased
     unread  erasable deliveries that could not be read
     gone    erasable deliveries whose bodies and headers are already gone
+    kept    deliveries that must be kept, each with the reason
+    latest  when the newest erasable delivery arrived
     """
 
     kind: Kind = "delivery"
@@ -56,7 +57,8 @@ class JudgedDeliveries:
     latest: Instant = EARLIEST
 
     def add(self, name: str, received: Instant, kept: erase_rules.KeptData | None) -> None:
-        """Add a delivery with its arrival, and the reason to keep it, if any."""
+        """Add a delivery with its arrival and the reason to keep it. None means that the delivery
+        may be erased."""
         if kept is None:
             self.going.append(name)
             self.latest = max(self.latest, received)
@@ -70,7 +72,8 @@ _OF_DELIVERIES: Final = ("deliveries.headers", "deliveries.body")
 async def rows_of(
     connection: Connection, orders: Mapping[str, Sequence[str]], phones: Sequence[str]
 ) -> dict[str, set[erase_store.Key]]:
-    """Return the rows of orders and their deliveries that an erasure empties."""
+    """Return the rows of these orders and their deliveries that an erasure empties. The keys are
+    names of tables."""
     deliveries = [*chain.from_iterable(orders.values())]
     owned = await erase_store.owned_rows(connection, {*orders, *deliveries})
     reasons = await erase_texts.bare_reasons(connection, deliveries, phones)
@@ -140,11 +143,12 @@ class Erasure:
     latest: Instant = EARLIEST
 
     def is_written_in(self, text: str) -> bool:
-        """Return whether a text contains the number or address."""
+        """Return whether a text contains the number or address of the erasure."""
         return any(written_pattern(each).search(text) for each in self.identifiers)
 
     def keep(self, changed: Collection[str]) -> dict[str, list[str]]:
-        """Take orders with new evidence out of the plan. Return them with their deliveries."""
+        """Take orders with new evidence out of the plan. Return these orders with their
+        deliveries."""
         self.kept += [erase_rules.KeptData(what=each, why="changed") for each in sorted(changed)]
         stayed = {each: self.brought.pop(each) for each in sorted(changed)}
         self.staying |= stayed
@@ -170,7 +174,7 @@ class Erasure:
         ]
 
     def found_after(self, holding: dict[str, set[erase_store.Key]]) -> None:
-        """Store the rows that still contain the number, which do not count as erased."""
+        """Store the rows that still contain the number, and do not count them as erased."""
         self.holding = holding
         for where, mark in columns():
             if is_emptied(mark) and where in holding:
@@ -194,11 +198,11 @@ class Erasure:
         }
 
     def of_others(self) -> list[attachment_store.AttachmentRecord]:
-        """Return the erased attachments of other orders, which name the customer."""
+        """Return the attachments of other orders that are erased because they name the customer."""
         return [each for each in self.attachments if each.order not in self.brought]
 
     def places(self) -> list[ReportedPlace]:
-        """Return counts of erased and remaining data by place."""
+        """Return how much data was erased and how much remains, for each place in the database."""
         because = "revisions.because"
         holding = self.holding | {because: self.holding.get(because, set()) | self.quoting}
         return reported_places(holding, going=self.going, waiting=self.waiting, beside=self.aside)
@@ -241,7 +245,8 @@ def _known(erasure: Erasure) -> Erasure:
 
 
 class ErasureFinder:
-    """Finder of personal data on one snapshot, which judges what may be erased."""
+    """Finder of personal data on one snapshot of the database. It also judges what may be
+    erased."""
 
     def __init__(self, context: AppContext, progress: Callable[[int], None]) -> None:
         self._context = context
@@ -249,7 +254,7 @@ class ErasureFinder:
         self._progress = progress
 
     async def of_identifier(self, connection: Connection, identifier: str) -> Erasure:
-        """Find all data about a number, or about an email address after EMAIL_KIND."""
+        """Find all data about a phone number, or about an email address after EMAIL_KIND."""
         erasure = Erasure(subject=masked(identifier), identifiers=[identifier])
         written = written_pattern(identifier)
         erasure.holding = await erase_store.rows_that_hold(
@@ -308,7 +313,7 @@ class ErasureFinder:
     async def of_restricted(
         self, connection: Connection, row: RestrictionRow, *, beside: str | None
     ) -> Erasure:
-        """Find the data of one restriction, and judge them as of now.
+        """Find the data that one restriction is about, and judge them as of now.
 
         beside  an order that must still be kept and was restricted by the same erasure, or None
         """
@@ -592,8 +597,8 @@ class ErasureFinder:
     async def _kept_wholes(
         self, connection: Connection, brought: Mapping[str, Sequence[str]], *, going: Iterable[str]
     ) -> dict[str, erase_rules.KeptData]:
-        """Return why bodies must be kept, by order or delivery in `brought`. A body must be kept if
-        it also contains an unreadable delivery that is not in `going`, so that it will not be
+        """Return why bodies must be kept, for each order or delivery in `brought`. A body must be
+        kept if it also contains an unreadable delivery that is not in `going`, and so will not be
         erased."""
         unread = await erase_store.unread_beside(connection, chain.from_iterable(brought.values()))
         found, gone = dict[str, erase_rules.KeptData](), set(going)

@@ -1,4 +1,4 @@
-"""Rules for an order's erasure: which data may be deleted on request, and which must stay and why.
+"""Decide which data of an order may be deleted on request, and which data must stay and why.
 
 If a person must settle an order, the order may be erased only after finance has accepted its break.
 The books then state where the money went. If the order has no break, it must have a line in the
@@ -74,10 +74,13 @@ SENTENCES: Final[Mapping[Why, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptData:
-    """Data that are kept, the reason, and the end of the period if known.
+    """Data that are kept, with the reason, and the end of the period if known.
 
-    do     act by which a person can remove the reason, or empty
-    kind   kind of the restricted thing; None if nothing can be restricted
+    what    what is kept, such as an order's reference
+    detail  fact about the reason, or empty
+    do      act by which a person can remove the reason, or empty
+    until   end of the period, or None
+    kind    kind of the restricted thing; None if nothing can be restricted
     """
 
     what: str
@@ -94,7 +97,7 @@ class KeptData:
 
     @property
     def restricted_words(self) -> str:
-        """Return a phrase on the end of the restriction and its legal ground."""
+        """Return a phrase that states the end of the restriction and its legal ground."""
         ground = GROUNDS[REASONS[self.why].ground]
         if self.why == "in_the_reference":
             return f"hidden from searches permanently ({ground})"
@@ -131,8 +134,8 @@ def periods_of(settings: Settings) -> Periods:
 
 
 def disputable_until(ledger: Ledger, disputes: Duration) -> Instant | None:
-    """Return the instant until which an order's last capture can be disputed; None if it cannot be
-    disputed any more."""
+    """Return the instant until which an order's last capture can be disputed, or None if it cannot
+    be disputed any more."""
     captures = [entry.at for entry in ledger.entries if entry.kind == "captured"]
     until = max(captures, default=EARLIEST) + disputes
     return Instant(until) if captures and ledger.as_of < until else None
@@ -143,7 +146,7 @@ def kept_order(
 ) -> KeptData | None:
     """Return why an order must not be erased at its ledger's instant, or None.
 
-    to_do    result of `left_to_settle`
+    to_do  result of `left_to_settle`
     """
     order = history.order
     if is_disputed(ledger):
@@ -171,7 +174,7 @@ person does."""
 
 LOOK_AT_BOOKS: Final[Duration] = Duration(30 * DAY)
 """Time until an order that is kept only for accounting is judged again. A refund in the meantime
-may prolong the time for which it must be kept."""
+may prolong the time for which the order must be kept."""
 
 
 def next_look(now: Instant, why: str, until: Instant | None) -> Instant:
@@ -215,15 +218,17 @@ def errors_of(ledger: Ledger) -> list[FindingCode]:
 
 
 def to_settle(ledger: Ledger) -> list[ToSettle]:
-    """Return what a person must settle: an order's errors, and `unresolved` as an outcome."""
+    """Return what a person must settle: the order's errors, and `unresolved` if this is the
+    outcome."""
     errors: list[ToSettle] = [*errors_of(ledger)]
     return [*errors, "unresolved"] if ledger.outcome == "unresolved" else errors
 
 
 async def left_to_settle(connection: Connection, history: History, ledger: Ledger) -> list[str]:
-    """Return what a person must do before an erasure, with the commands; empty if nothing.
+    """Return what a person must do before an order can be erased, with the commands.
 
-    The list is empty once finance has accepted the result of a run after the order's last evidence.
+    The list is empty if there is nothing to do. This is so after finance has accepted the result of
+    a run that is later than the order's last evidence.
     """
     codes, order = to_settle(ledger), history.order
     if not codes:
@@ -240,7 +245,8 @@ async def left_to_settle(connection: Connection, history: History, ledger: Ledge
 def steps_for(
     code: ToSettle, seen: "Sequence[SeenBreak] | None", order: str, *, booked: bool
 ) -> list[str]:
-    """Return the steps that settle a finding or outcome, with the commands; empty if it is settled.
+    """Return the steps that settle a finding or outcome, with the commands. Return an empty list if
+    it is settled.
 
     seen    the order's breaks; None if no run has seen its last evidence
     booked  whether the run compared the order with a line of the order book

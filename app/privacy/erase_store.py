@@ -1,4 +1,4 @@
-"""Rows that an erasure finds and empties, and the database's copy of the journal of erasures.
+"""Read and empty the rows of an erasure, and store the database's copy of the journal of erasures.
 
 The copy has all lines that this database knows. Lines that are not carried out yet are pending.
 After a crash, or in an older backup, the file has lines that the copy lacks.
@@ -37,15 +37,15 @@ Key = tuple[Any, ...]
 ROWS_AT_ONCE: Final = 1_000
 
 MOST_ASIDE: Final = 10_000
-"""Maximum number of deliveries set aside that are searched. Normally there are none."""
+"""Maximum number of set-aside deliveries that are searched. Normally no delivery is set aside."""
 
 READ_AT_ONCE: Final = 1024 * 1024
-"""Bytes of a file that are in memory at a time."""
+"""Number of bytes of a file that are in memory at a time."""
 
 
 def files_with(path: Path, sought: Sequence[bytes]) -> list[Path]:
-    """Return those files of the database, of its inbox and of their logs that contain one of these
-    byte strings."""
+    """Return the files that contain one of these byte strings. The files of the database, of its
+    inbox and of their logs are searched."""
     names = ("", "-wal", "-shm", "-journal")
     files = [Path(f"{each}{name}") for each in (path, path_of(path)) for name in names]
     return [each for each in files if each.exists() and _contains(each, sought)]
@@ -82,7 +82,7 @@ TABLES: Final = (
 )
 
 AT_ONCE: Final = 500
-"""Deliveries whose bytes are searched at a time."""
+"""Number of deliveries whose bytes are searched at a time."""
 
 REFUSED: Final = (
     "SELECT id, headers, body, received_at FROM rejections WHERE id > :after "
@@ -99,8 +99,9 @@ _OWNERS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """Delivery and its order.
+    """Delivery with the order to which it belongs.
 
+    pruned  whether its body and headers were deleted
     order   None if the delivery belongs to no order
     unread  whether the delivery could not be read
     """
@@ -114,7 +115,7 @@ class Owned:
 
 
 async def owners(connection: AsyncConnection, deliveries: Iterable[str]) -> list[Owned]:
-    """Return these deliveries by id, with their orders."""
+    """Return these deliveries with their orders, sorted by id."""
     rows = await select_in(connection, sql=_OWNERS, values=deliveries)
     return [
         Owned(
@@ -148,7 +149,10 @@ class SearchedText(NamedTuple):
 async def searched_texts(
     connection: AsyncConnection, select: str
 ) -> AsyncIterator[list[SearchedText]]:
-    """Yield the texts of refused deliveries (REFUSED) in batches."""
+    """Yield the texts of refused deliveries in batches.
+
+    select  SQL that selects the deliveries, such as REFUSED
+    """
     after = ""
     while True:
         values = {"after": after, "limit": AT_ONCE}
@@ -162,7 +166,8 @@ async def searched_texts(
 async def owners_in_wholes(
     connection: AsyncConnection, digests: Iterable[str]
 ) -> dict[str, list[Owned]]:
-    """Return the deliveries of these whole bodies, by digest."""
+    """Return the deliveries that came in requests whose bodies have these digests. The keys are the
+    digests."""
     rows = await select_in(
         connection, sql="SELECT id, envelope FROM deliveries WHERE envelope IN ({})", values=digests
     )
@@ -176,7 +181,7 @@ async def owners_in_wholes(
 async def rejections_that_hold(
     connection: AsyncConnection, patterns: Sequence[re.Pattern[str]]
 ) -> list[tuple[str, Instant]]:
-    """Return (id, arrival) of refused deliveries that match a pattern."""
+    """Return (id, arrival) for each refused delivery that matches a pattern."""
     found: list[tuple[str, Instant]] = []
     async for texts in searched_texts(connection, REFUSED):
         for each in texts:
@@ -188,7 +193,7 @@ async def rejections_that_hold(
 async def rejections_received(
     connection: AsyncConnection, names: Iterable[str]
 ) -> list[tuple[str, Instant]]:
-    """Return (id, arrival) of each delivery in `names` that is stored as refused."""
+    """Return (id, arrival) for each delivery in `names` that is stored as refused."""
     sql = "SELECT id, received_at FROM rejections WHERE id IN ({})"
     return [(row[0], row[1]) for row in await select_in(connection, sql=sql, values=names)]
 
@@ -210,7 +215,8 @@ _REASONS: Final = (
 async def reasons_of(
     connection: AsyncConnection, deliveries: Iterable[str]
 ) -> list[tuple[str, int, str]]:
-    """Return (delivery, event row, reason) of these deliveries' events."""
+    """Return (delivery, event row, reason) for each event of these deliveries that states a
+    reason."""
     rows = await select_in(connection, sql=_REASONS, values=deliveries)
     return sorted({(row[0], row[1], row[2]) for row in rows})
 
@@ -218,21 +224,21 @@ async def reasons_of(
 async def published_reasons(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> list[tuple[int, str]]:
-    """Return (revision, reason) of these orders' published outcomes."""
+    """Return (revision, reason) for each published outcome of these orders."""
     sql = "SELECT seq, because FROM revisions WHERE order_key IN ({})"
     rows = await select_in(connection, sql=sql, values=orders)
     return sorted((row[0], " ".join(json.loads(row[1]))) for row in rows)
 
 
 async def deliveries_of_events(connection: AsyncConnection, rows: Iterable[Key]) -> list[str]:
-    """Return the deliveries of these events, by the events' keys."""
+    """Return the deliveries that brought these events. The events are given by their keys."""
     sql = 'SELECT delivery_id FROM events WHERE "row" IN ({})'
     found = await select_in(connection, sql=sql, values=[each[0] for each in rows])
     return [row[0] for row in found]
 
 
 async def drop_bookmarks(connection: AsyncConnection, bookmarks: Iterable[Key]) -> None:
-    """Delete bookmarks by operator, kind and label."""
+    """Delete operators' bookmarks, each given as (operator, kind, label)."""
     for operator, kind, label in bookmarks:
         await connection.execute(
             text("DELETE FROM bookmarks WHERE operator = :who AND kind = :kind AND label = :label"),
@@ -241,21 +247,21 @@ async def drop_bookmarks(connection: AsyncConnection, bookmarks: Iterable[Key]) 
 
 
 async def wholes_by_name(connection: AsyncConnection, deliveries: Iterable[str]) -> set[Key]:
-    """Return the digests of these deliveries' whole bodies."""
+    """Return the digests of the whole bodies of requests in which these deliveries came."""
     sql = "SELECT envelope FROM deliveries WHERE envelope IS NOT NULL AND id IN ({})"
     return {tuple(row) for row in await select_in(connection, sql=sql, values=deliveries)}
 
 
 async def orders_waiting_for(connection: AsyncConnection, requests: Iterable[Key]) -> list[str]:
-    """Return the orders of these session requests that have no answer."""
+    """Return the orders of these session requests, which have no answer yet."""
     sql = "SELECT order_key FROM unanswered WHERE key IN ({})"
     found = await select_in(connection, sql=sql, values=[each[0] for each in requests])
     return [row[0] for row in found]
 
 
 async def rewrite_reasons(connection: AsyncConnection, reasons: Iterable[tuple[int, str]]) -> None:
-    """Replace reasons of events. Neither the log's leaves nor comparisons of ledgers include
-    them."""
+    """Replace the reasons of events. Neither the leaves of the sealed log nor comparisons of
+    ledgers include these reasons."""
     for row, reason in reasons:
         await connection.execute(
             text('UPDATE events SET reason = :reason WHERE "row" = :number'),
@@ -278,12 +284,13 @@ OWNED: Final[Mapping[str, str]] = {
     "WHERE gone_at IS NULL AND order_key IN ({})",
     "order_keys": "SELECT number FROM order_keys WHERE order_key IN ({})",
 }
-"""SQL for the rows of orders and deliveries that an erasure empties or deletes, by table. Rows of
-other tables are found by their content."""
+"""SQL for the rows of orders and deliveries that an erasure empties or deletes. The keys are names
+of tables. Rows of other tables are found by their content."""
 
 
 async def owned_rows(connection: AsyncConnection, things: Collection[str]) -> dict[str, set[Key]]:
-    """Return these orders' and deliveries' rows with personal data, by table."""
+    """Return the rows with personal data of these orders and deliveries. The keys are names of
+    tables."""
     return {
         table: {tuple(row) for row in await select_in(connection, sql=sql, values=things)}
         for table, sql in OWNED.items()
@@ -291,8 +298,8 @@ async def owned_rows(connection: AsyncConnection, things: Collection[str]) -> di
 
 
 IN_TRANSIT: Final = ("inbox", "suspects")
-"""Tables that are not searched together with the others. Their rows are judged separately. On
-SQLite, the inbox is also in a separate file."""
+"""Tables that are not searched together with the others, because their rows are judged separately.
+On SQLite, the inbox is also in a separate file."""
 
 _SEARCHED: Final = "SELECT {key}, {texts} FROM {table}"
 _ONE: Final = "SELECT {columns} FROM {table} WHERE {key}"
@@ -300,8 +307,8 @@ _BESIDE: Final = "\n"
 
 BODIES_AT_ONCE: Final = 128
 FILES_AT_ONCE: Final = 8
-"""Number of attached files that are in memory at a time. It is smaller than for bodies, because a
-body has at most a MiB and a file may have several."""
+"""Number of attached files that are in memory at a time. The number is smaller than for bodies,
+because a body has at most a MiB and a file may have several."""
 
 _DEFLATED: Final = b"\x78"
 
@@ -316,13 +323,14 @@ async def rows_that_hold(
     among: Rows | None = None,
     progress: Callable[[int], None] = silent,
 ) -> dict[str, set[Key]]:
-    """Return the rows that contain one of these numbers, in any notation, by `table.column`.
+    """Return the rows that contain one of these numbers, in any notation. The keys are
+    `table.column`.
 
     Every column of text or bytes is searched, as its mark says.
 
     phones    phone numbers as E.164 digits, or email addresses after EMAIL_KIND
     among     result of an earlier search, to search only its rows; None for all rows
-    progress  called with the number of rows since its last call
+    progress  function to call with the number of rows since its last call
     """
     found: dict[str, set[Key]] = {}
     if not phones:
@@ -398,7 +406,7 @@ def _whole(content: str | bytes) -> str:
 
 
 async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> dict[str, str]:
-    """Return the digest of the whole body for each delivery that came with others in one
+    """Return the digest of the whole body for each delivery that came with other deliveries in one
     request."""
     rows = await select_in(
         connection,
@@ -411,7 +419,8 @@ async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> d
 
 
 async def empty_wholes(connection: AsyncConnection, deliveries: Sequence[str]) -> None:
-    """Delete the whole bodies of these deliveries, even if they hold other events."""
+    """Delete the whole bodies of the requests in which these deliveries came, even if the bodies
+    contain other events."""
     await select_in(
         connection,
         sql="UPDATE envelopes SET body=NULL WHERE digest IN (SELECT envelope FROM deliveries "
@@ -423,8 +432,8 @@ async def empty_wholes(connection: AsyncConnection, deliveries: Sequence[str]) -
 async def unread_beside(
     connection: AsyncConnection, deliveries: Iterable[str]
 ) -> dict[str, set[str]]:
-    """Return, for each delivery, the unreadable deliveries that came in the same request, if the
-    whole body of the request is stored."""
+    """Return, for each delivery, the unreadable deliveries that came in the same request. Requests
+    whose whole body is not stored are left out."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, others.id FROM deliveries "
@@ -441,7 +450,7 @@ async def unread_beside(
 
 
 async def drop_requests(connection: AsyncConnection, orders: Sequence[str]) -> int:
-    """Delete session requests of these orders. Return their number."""
+    """Delete the session requests of these orders, and return the number of deleted requests."""
     gone = await select_in(
         connection,
         sql="DELETE FROM unanswered WHERE order_key IN ({}) RETURNING 1",
@@ -454,7 +463,7 @@ _NAME: Final = "erasure journal"
 
 
 async def journal_name(connection: AsyncConnection) -> str | None:
-    """Return the name of this database's journal, or None."""
+    """Return the name of this database's journal of erasures, or None."""
     found: str | None = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": _NAME}
     )
@@ -476,7 +485,7 @@ async def known_lines(connection: AsyncConnection) -> list[str]:
 async def note_pending(
     connection: AsyncConnection, numbers: Iterable[int], *, since: Instant
 ) -> None:
-    """Store the numbers of pending lines, except those already stored."""
+    """Store the numbers of pending lines of the journal, except numbers that are already stored."""
     await run(
         connection,
         insert_rows,
@@ -488,8 +497,8 @@ async def note_pending(
 
 
 async def note_outcome(connection: AsyncConnection, number: int, why: str | None) -> None:
-    """Store the reason why a pending line must wait. If `why` is None, the line was carried out;
-    delete it from the pending lines."""
+    """Store the reason why a pending line of the journal must wait. If `why` is None, the line was
+    carried out and is deleted from the pending lines."""
     sql = "UPDATE pending_erasures SET why = :why WHERE number = :number"
     if why is None:
         sql = "DELETE FROM pending_erasures WHERE number = :number"
@@ -520,7 +529,7 @@ async def note_journal(connection: AsyncConnection, name: str, *, instead: bool 
 async def note_lines(
     connection: AsyncConnection, name: str, lines: Iterable[tuple[int, str]]
 ) -> None:
-    """Store lines with their numbers, except those already stored."""
+    """Store lines of the journal with their numbers, except lines that are already stored."""
     await run(
         connection,
         insert_rows,
@@ -538,21 +547,22 @@ async def known_references(connection: AsyncConnection) -> AsyncIterator[list[st
 
 
 async def lines_with_phones(connection: AsyncConnection) -> AsyncIterator[list[LineKey]]:
-    """Yield the keys of order-book line versions with a phone number."""
+    """Yield the keys of the versions of order-book lines that have a phone number, in batches."""
     sql = "SELECT match_key, kind, since FROM book_lines WHERE phone > ''"
     async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
         yield [(row[0], row[1], row[2]) for row in rows]
 
 
 async def notes_of_recipients(connection: AsyncConnection) -> AsyncIterator[list[PhoneNote]]:
-    """Yield the phone notes on recipients of payments in statements."""
+    """Yield the notes on phone numbers of people who received payments, as statements name them.
+    They come in batches."""
     sql = "SELECT digest, kind, thing, noted_at FROM phones WHERE kind = 'recipient'"
     async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
         yield [(bytes(row[0]), row[1], row[2], row[3]) for row in rows]
 
 
 async def bookmark_keys(connection: AsyncConnection) -> AsyncIterator[list[Key]]:
-    """Yield operators' bookmarks as (operator, kind, label)."""
+    """Yield operators' bookmarks as (operator, kind, label), in batches."""
     async for rows in stream(
         connection, "SELECT operator, kind, label FROM bookmarks", at_once=ROWS_AT_ONCE
     ):

@@ -1,4 +1,4 @@
-"""Texts about a customer in rows that an erasure keeps for accounting. The texts are emptied."""
+"""Empty the texts about a customer in rows that an erasure keeps for accounting."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ EMPTIED, AS_IT_IS = "x", "-"
 
 
 class BankText(NamedTuple):
-    """Texts of a bank line's version.
+    """Texts of one version of a bank line.
 
     which  one character for each text: EMPTIED or AS_IT_IS
     """
@@ -28,7 +28,10 @@ class BankText(NamedTuple):
 
 
 def without(texts: bank_store.BankTexts, which: str) -> bank_store.BankTexts:
-    """Return the texts of a bank line, with the texts to be erased emptied."""
+    """Return the texts of a bank line, with the texts to be erased emptied.
+
+    which  one character for each text: EMPTIED or AS_IT_IS
+    """
     entry, reference, counterparty, words = (
         ERASED_NUMBER if text and each == EMPTIED else text
         for text, each in zip(texts, which, strict=True)
@@ -39,7 +42,7 @@ def without(texts: bank_store.BankTexts, which: str) -> bank_store.BankTexts:
 async def bare_reasons(
     connection: Connection, deliveries: Iterable[str], phones: Sequence[str]
 ) -> list[tuple[int, str]]:
-    """Return (event row, delivery) of events whose reasons an erasure must delete.
+    """Return (event row, delivery) for each event whose reason an erasure must delete.
 
     A reason in words may contain a name. A code is deleted only if it contains a number of the
     customer.
@@ -74,7 +77,8 @@ async def quoting_revisions(
 async def bank_lines_with(
     connection: Connection, written: Sequence[re.Pattern[str]]
 ) -> list[BankText]:
-    """Return the bank lines with one of these numbers in their texts, and which texts to empty.
+    """Return the bank lines that have one of these numbers in their texts, and state which texts to
+    empty.
 
     Payer and free text are emptied, because a name may be beside the number. The bank's ids, by
     which payouts are found, are emptied only if they contain the number.
@@ -96,7 +100,8 @@ async def attachments_with(
     orders: Iterable[str],
     found: Mapping[str, set[erase_store.Key]],
 ) -> list[attachment_store.AttachmentRecord]:
-    """Return attachments of these orders and breaks, and others that name one of the numbers.
+    """Return the attachments of these orders and their breaks, and further attachments that contain
+    one of the numbers.
 
     found  result of `erase_store.rows_that_hold`
     """

@@ -1,4 +1,5 @@
-"""Journal of erasures: a file that lists, by id, the rows and orders that erasures have emptied.
+"""Write the journal of erasures, a file that lists, by id, the rows and orders that erasures have
+emptied.
 
     NUMBER INSTANT KIND RULE IDS CHECK
 
@@ -26,10 +27,12 @@ from app.core.private_files import read_private, sync_folder, write_all, write_n
 from reconcile.instants import Instant, format_instant, parse_instant
 
 VARIABLE: Final = "TALLYHOOK_ERASURE_JOURNAL"
-"""Setting with the file's path. Its key is beside it, with the suffix `.key`."""
+"""Setting with the path of the journal's file. The key's file is beside it, with the suffix
+`.key`."""
 
 MAX_LINE_BYTES: Final = 4_096
-"""Maximum bytes of a line with its end. It fits in one disk block, so a crash loses little."""
+"""Maximum number of bytes of a line with its end. Such a line fits in one disk block, so a crash
+loses little."""
 
 MAX_IDS: Final = 100
 """Maximum number of ids in a line. The rows of a line are emptied in one transaction, which must be
@@ -92,7 +95,7 @@ _LINE: Final = re.compile(
 
 
 class JournalLine(NamedTuple):
-    """Line of the journal. `text` is the line without its end."""
+    """Line of the journal of erasures. Its `text` is the line without its end."""
 
     number: int
     at: Instant
@@ -104,7 +107,7 @@ class JournalLine(NamedTuple):
 
 
 class JournalKey:
-    """Key for digests and checks. Its repr does not show the key."""
+    """Secret key for the digests and checks of the journal. Its repr does not show the key."""
 
     __slots__ = ("_begun", "_key")
 
@@ -125,7 +128,7 @@ class JournalKey:
              ids: Sequence[str]) -> JournalLine:  # fmt: skip
         """Build the journal's next line.
 
-        before  check of the line before it
+        before  check of the previous line
         """
         text = f"{number} {format_instant(at)} {kind} {rule} {','.join(ids)}"
         check = self.check(before, text)
@@ -134,14 +137,14 @@ class JournalKey:
     def check(self, before: str, text: str) -> str:
         """Return the check of a line's text.
 
-        before  check of the line before it
+        before  check of the previous line
         """
         code = hmac.digest(self._key, f"line\n{before}\n{text}".encode(), "sha256")
         return code.hex()[:_CHECK_CHARS]
 
 
 class ErasureJournal:
-    """Journal whose lines were all checked.
+    """Journal of erasures whose lines were all checked.
 
     torn  whether the last line was cut short. Such a line is left out, because its erasure cannot
           have begun
@@ -165,10 +168,10 @@ class ErasureJournal:
         return self.lines[1:]
 
     def append(self, emptied: Mapping[Kind, Sequence[str]], *, at: Instant) -> list[JournalLine]:
-        """Append the ids that an erasure is about to empty, and sync them to disk.
+        """Append the ids of the rows that an erasure is about to empty, and sync the lines to disk.
 
-        Raise UnreachableError if that fails, and ConfigurationError if the file has changed
-        meanwhile.
+        Raise UnreachableError if the lines cannot be written, and ConfigurationError if the file
+        has changed meanwhile.
         """
         with _locked(self.path) as file:
             lines, whole, _ = _read(file, self.key)
@@ -223,13 +226,13 @@ def key_path_of(path: Path) -> Path:
 
 
 def journal_problem(sentence: str) -> ConfigurationError:
-    """Return an error about the journal, with its setting."""
+    """Return an error about the journal. It names the setting with the journal's path."""
     return ConfigurationError([f"{VARIABLE}: {sentence}"])
 
 
 def read_key(path: Path) -> JournalKey | None:
-    """Read the key of the journal at a path; None if there is no key. Raise ConfigurationError if
-    the key is damaged."""
+    """Read the key of the journal at a path, or return None if there is no key. Raise
+    ConfigurationError if the key is damaged."""
     name = key_path_of(path)
     content = read_private(name, variable=VARIABLE, what=_KEY, most=_KEY_CHARS + 2)
     if content is None:
@@ -243,10 +246,10 @@ def read_key(path: Path) -> JournalKey | None:
 
 
 def read_journal(path: Path) -> ErasureJournal | None:
-    """Read the journal at a path; None if journal and key are both missing.
+    """Read the journal at a path, or return None if the journal and its key are both missing.
 
-    Raise ConfigurationError if only one is missing, others can read them, or the journal was
-    changed.
+    Raise ConfigurationError if only one of the two is missing, if other users can read them, or if
+    the journal was changed.
     """
     key = read_key(path)
     if read_private(path, variable=VARIABLE, what="a journal of erasures", most=0) is None:
@@ -266,9 +269,9 @@ def read_journal(path: Path) -> ErasureJournal | None:
 
 
 def make_journal(path: Path, *, at: Instant) -> ErasureJournal:
-    """Return the journal at a path, made if necessary. Raise UnreachableError if that fails.
+    """Return the journal at a path. If there is none, make it.
 
-    Raise the errors of `read_journal`.
+    Raise UnreachableError if the journal cannot be made, and the errors of `read_journal`.
     """
     key = read_key(path)
     try:
@@ -301,7 +304,8 @@ def write_again(path: Path, lines: Sequence[JournalLine]) -> None:
 
 
 def set_aside(path: Path, *, at: Instant) -> Path | None:
-    """Rename the file at a path. Return its new name, or None without a file."""
+    """Rename the file at a path to set it aside. Return its new name, or None if there is no
+    file."""
     aside = path.with_name(f"{path.name}.aside-{at}")
     try:
         path.rename(aside)
@@ -312,7 +316,7 @@ def set_aside(path: Path, *, at: Instant) -> Path | None:
 
 
 def journal_lines(texts: Iterable[str], key: JournalKey) -> list[JournalLine]:
-    """Parse the journal's lines. Raise ConfigurationError for a changed line."""
+    """Parse the lines of a journal. Raise ConfigurationError if a line was changed."""
     lines: list[JournalLine] = []
     for text in texts:
         line = _line(text, lines[-1].check if lines else "", key)
@@ -323,7 +327,8 @@ def journal_lines(texts: Iterable[str], key: JournalKey) -> list[JournalLine]:
 
 
 def _read(file: BinaryIO, key: JournalKey) -> tuple[list[JournalLine], int, bool]:
-    """Return all complete lines, their end in bytes, and whether a cut line follows."""
+    """Return all complete lines, the number of bytes to their end, and whether a cut line
+    follows."""
     lines: list[JournalLine] = []
     whole = 0
     raws = file.read().splitlines(keepends=True)
@@ -346,8 +351,8 @@ def _read(file: BinaryIO, key: JournalKey) -> tuple[list[JournalLine], int, bool
 
 
 def _line(text: str, before: str, key: JournalKey) -> JournalLine | None:
-    """Parse a line. Return None if it was changed, or if it does not follow the line whose check is
-    `before`."""
+    """Parse a line. Return None if the line was changed, or if it does not follow the line whose
+    check is `before`."""
     found = _LINE.fullmatch(text) if len(text) < MAX_LINE_BYTES else None
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Exports a copy of a person's data, for the person: a ZIP that opens without network.
+"""Export a copy of a person's data for the person, as a ZIP that opens without network.
 
     1 find    rows of the person's orders, and every row that contains their number or address, by
               the marks on the columns (`app/database/marks.py`), so a new column needs no code here
@@ -9,7 +9,7 @@
               programs, and `index.html` for people
 
 The copy includes data that an erasure has to keep. The machine's owner takes a copy at once. Other
-operators propose it; after another operator's approval, the proposer types the number again,
+operators propose it. After another operator's approval, the proposer types the number again,
 because no proposal stores it.
 """
 
@@ -83,7 +83,7 @@ class ExportedDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """Finished copy.
+    """Finished copy of a person's data.
 
     archive  the ZIP
     counts   number of rows, of orders, and of attached files that are not masked
@@ -105,7 +105,7 @@ async def export(
     approved: Proposal | None = None,
     progress: Callable[[int], None] = silent,
 ) -> Exported:
-    """Return a copy for the person, and record it in the trail.
+    """Return a copy of a person's data for the person, and record it in the audit trail.
 
     approved  the approved proposal, whose reason says how the identity was checked; None for the
               machine's owner
@@ -153,7 +153,8 @@ async def export(
 
 
 def _checked_identity(context: AppContext, identity: str, found: Found) -> str:
-    """Return the identity statement for the trail. Raise UsageError if it is empty."""
+    """Return the statement on the person's identity, as the trail stores it. Raise UsageError if it
+    is empty."""
     if not identity.strip():
         raise UsageError("--identity must say how you checked the person's identity")
     return checked_reason(context, identity, phones=found.identifiers)
@@ -162,7 +163,8 @@ def _checked_identity(context: AppContext, identity: str, found: Found) -> str:
 async def propose_export(
     context: AppContext, asked: ExportRequest, *, progress: Callable[[int], None] = silent
 ) -> Proposal | None:
-    """Propose a copy. Return None for the machine's owner, who needs no proposal.
+    """Propose a copy of a person's data. Return None for the machine's owner, who needs no
+    proposal.
 
     Raise the errors of `export`.
     """
@@ -199,13 +201,13 @@ async def propose_export(
 
 
 async def check_open(context: AppContext, approved: Proposal, *, by: str | None) -> None:
-    """Raise UsageError if this person may not take the copy now."""
+    """Raise UsageError if this operator may not take the approved copy now."""
     who = await who_may(context, by=by, action="data_exported")
     proposals.must_be_open(export_kind(context), approved, who=who, now=context.clock.now())
 
 
 def export_kind(context: AppContext) -> proposals.ProposalKind:
-    """Return the kind of proposals that let the proposer take a copy."""
+    """Return the kind of proposals that let the proposer take a copy of a person's data."""
 
     return proposals.ProposalKind(
         name=NAME,
@@ -238,7 +240,8 @@ def _must_be_of(
 # --- (4) the files --------------------------------------------------------------------------------
 
 MOST_BYTES: Final = 256 * 1024 * 1024
-"""Maximum bytes of a copy. The copy is built in memory, and a person must be able to open it."""
+"""Maximum number of bytes of a copy. The copy is built in memory, and a person must be able to open
+it."""
 
 _SINCE_1973: Final = 10**14
 """Smallest integer that is shown as a date and time. It is a time in 1973, in microseconds since
@@ -453,8 +456,7 @@ _STYLE: Final = (
 )
 
 _MOST_SHOWN: Final = 100_000
-"""Maximum number of characters that the page shows of one table. The table's file has all of
-them."""
+"""Maximum number of characters of one table that the page shows. The table's file is complete."""
 
 
 def index_page(index: Mapping[str, Any], members: Mapping[str, bytes]) -> bytes:

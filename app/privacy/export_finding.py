@@ -1,11 +1,11 @@
-"""Finds a person's data for their copy, by the marks on the columns.
+"""Find a person's data for the person's copy, by the marks on the columns.
 
     1 asked    find rows that contain the number or address in any column
     2 orders   find the person's orders by digests of numbers and addresses, order books and names
     3 stated   find other numbers and addresses of this customer in the events of these orders
     4 own      find rows that name these orders, or their payments, deliveries, breaks or files
 
-Leaves out which parts of a row the person may read (`export_masking`).
+The module `export_masking` decides which parts of a row the person may read.
 """
 
 from collections.abc import Callable
@@ -36,6 +36,8 @@ class Found:
 
     identifiers      numbers and addresses of the person
     named_by         numbers and addresses in the request
+    orders           orders of the person
+    payments         (source, reference) of the person's payments
     own              rows about the person, by table
     named            other rows that name the person, by `table.column`
     names            names of the person, as events state them
@@ -66,7 +68,7 @@ async def find_person(
 ) -> Found:
     """Return the rows of a person's orders, and other rows that name the person.
 
-    Raise NotFoundError if there are none.
+    Raise NotFoundError if there are no such rows.
     """
     found = Found()
     if person is None:
@@ -148,8 +150,8 @@ async def _tell_apart(
 async def _stated(
     context: AppContext, connection: Connection, order: str
 ) -> dict[str, tuple[set[str], set[str], str]]:
-    """Return by delivery id what the deliveries of an order state: a set of the phone numbers, a
-    set of the phone numbers and the email address, and the name."""
+    """Return, for each delivery of an order, what the delivery states: a set of the phone numbers,
+    a set of the phone numbers and the email address, and the name."""
     history = (await gather(connection, [order]))[order]
     found = dict[str, tuple[set[str], set[str], str]]()
     for name in sorted({each.delivery_id for each in history.deliveries}):

@@ -1,11 +1,11 @@
-"""Masking of other people's data in the copy that a person gets.
+"""Mask other people's data in the copy that a person gets.
 
 The person's own rows are shown completely, except for other people's numbers, addresses and names.
 From any other row, only the parts that name the person are shown. A name counts as another person's
 in two cases: it is beside that person's number or address, or it is in a member for names and
 differs from the person's name. Other names in texts cannot be recognized.
 
-Leaves out which rows belong to whom (`export`).
+The module `export` decides which rows belong to whom.
 """
 
 import json
@@ -31,12 +31,12 @@ TELLING: Final = 4
 """Minimum number of characters of a reference for which texts are searched."""
 
 SHORTEST: Final = 7
-"""Minimum number of digits for a text to count as a phone number. Applies only to members that are
-named like phone numbers."""
+"""Minimum number of digits for a text to count as a phone number. The minimum applies only to
+members that are named like phone numbers."""
 
 _DATE: Final = re.compile(r"(?<!\d)(?:1\d{12}|20\d{12})(?!\d)")
-"""Pattern of a time in milliseconds since 1970, or of a date and time in digits. Neither is a phone
-number, although it looks like one."""
+"""Pattern of a time in milliseconds since 1970, or of a date and time in digits. Such digits look
+like a phone number, but are none."""
 
 
 class PersonalCopy:
@@ -73,14 +73,15 @@ class PersonalCopy:
         return "PersonalCopy()"
 
     def names(self, text: str) -> bool:
-        """Return whether a text names the person, or their orders or payments."""
+        """Return whether a text names the person, or the person's orders or payments."""
         return any(each.search(text) for each in self._own)
 
     def _is_own(self, text: str) -> bool:
         return text in self._things or self.names(text)
 
     def text(self, text: str) -> str:
-        """Mask other people's numbers, addresses and known names, and the names of staff."""
+        """Mask other people's numbers, addresses and known names in a text, and also the names of
+        staff."""
         return self._around(text, self._kept)
 
     def _around(self, text: str, kept: Sequence[re.Pattern[str]]) -> str:
@@ -98,7 +99,8 @@ class PersonalCopy:
         return "".join([*parts, self._around(text[at:], kept[1:])])
 
     def whole(self, content: str | bytes) -> Any:
-        """Return the person's row as JSON values with its full content."""
+        """Return the full content of one of the person's rows as JSON values. Data of other people
+        is masked."""
         text = _decoded(content)
         document = _document(text)
         if document is None:
@@ -106,9 +108,9 @@ class PersonalCopy:
         return self._knowing(document)._value(document, field="")
 
     def headers(self, lines: str) -> str:
-        """Return the headers of the person's delivery, with the values that name the person.
+        """Return the headers of the person's delivery. Only values that name the person are shown.
 
-        Other values may hold credentials.
+        Other values are hidden, because they may contain credentials.
         """
         split = (line.partition(": ") for line in lines.split("\n"))
         return "\n".join(
@@ -162,11 +164,12 @@ class PersonalCopy:
             yield value
 
     def _is_of_other(self, members: Mapping[str, Any], *, field: str, around: bool) -> bool:
-        """Return whether an object states another person's number or address. If it also states one
-        of this person, return False.
+        """Return whether an object states another person's number or address. If it also states a
+        number or address of this person, return False.
 
-        around  whether the object around it does. If so, an address or a person's name within that
-                object belongs to the other person
+        field   name of the member that holds the object
+        around  whether the surrounding object does so. If it does, an address or a person's name in
+                this object belongs to the other person
         """
         texts = {name: str(e) for name, e in members.items() if isinstance(e, str | int)}
         if any(each.search(text) for each in self._person for text in texts.values()):

@@ -1,4 +1,4 @@
-"""Rows about one person, found by the columns that identify whose data they are."""
+"""Find the rows about one person by the columns that identify whose data the rows are."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final
@@ -23,8 +23,8 @@ NAMED_BY: Final[Mapping[str, str]] = {
     "break_id": "breaks",
     "attachment_files.sha256": "files",
 }
-"""Kinds of things that identify a person's rows, by column. A column without a table's name stands
-for the column in all tables."""
+"""Kinds of things that identify a person's rows. The keys are columns. A column without a table's
+name stands for this column in all tables."""
 
 _FOUND: Final = 'SELECT {key} FROM {table} WHERE "{column}" IN ({})'
 _ROW: Final = "SELECT {columns} FROM {table} WHERE {key}"
@@ -34,7 +34,7 @@ _IN: Final = 'SELECT "{wanted}" FROM {table} WHERE "{column}" IN ({})'
 async def rows_named(
     connection: AsyncConnection, things: Mapping[str, Collection[str]]
 ) -> dict[str, set[Key]]:
-    """Return the keys of rows that name one of these things, by table.
+    """Return the keys of the rows that name one of these things, for each table.
 
     things  names by kind, as in NAMED_BY
     """
@@ -54,7 +54,7 @@ async def rows_named(
 
 
 async def row_of(connection: AsyncConnection, name: str, key: Key) -> dict[str, Any] | None:
-    """Return a row by its table and primary key, or None."""
+    """Return a row by its table and primary key, or None if there is no such row."""
     table = tables().tables[name]
     names = [each.name for each in table.columns]
     sql = statement(
@@ -92,7 +92,7 @@ _PAYMENTS: Final = (
 async def payments_of(
     connection: AsyncConnection, orders: Collection[str]
 ) -> set[tuple[str | None, str]]:
-    """Return (source, reference) of the payments of orders."""
+    """Return (source, reference) for each payment of these orders."""
     found = [await select_in(connection, sql=each, values=sorted(orders)) for each in _PAYMENTS]
     return {(row[0], row[1]) for rows in found for row in rows}
 

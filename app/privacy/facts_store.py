@@ -1,7 +1,7 @@
-"""Checks stored facts: bodies by their digests, revisions by their order, rows by the sealed log.
+"""Check stored facts: bodies by their digests, revisions by their order, rows by the sealed log.
 
-Each SQL statement selects wrong rows, so it returns nothing if the stored facts are right. Leaves
-out comparing events with bodies, and ledgers with histories.
+Each SQL statement selects wrong rows, so it returns nothing if the stored facts are right. This
+module compares neither events with bodies nor ledgers with histories.
 """
 
 import hashlib
@@ -40,8 +40,8 @@ _STEP: Final = "SELECT id FROM deliveries WHERE id > :after ORDER BY id LIMIT 1 
 
 
 class Bodies(NamedTuple):
-    """Number of stored bodies, and number of bodies that are missing and that no earlier delivery
-    has."""
+    """Numbers of stored and of deleted bodies. The missing body of a duplicate does not count as
+    deleted, because an earlier delivery has it."""
 
     kept: int
     pruned: int
@@ -63,7 +63,7 @@ async def count_bodies(connection: AsyncConnection) -> Bodies:
 
 async def check_bodies(connection: AsyncConnection) -> AsyncIterator[tuple[int, list[str]]]:
     """Yield, for each range of deliveries, the number of checked deliveries, and a sentence for
-    each wrong one."""
+    each wrong delivery."""
     computed = await _digest(connection)
     to_the_end = text(statement(_ODD, computed=computed, span="id > :after"))
     to_the_last = text(statement(_ODD, computed=computed, span="id > :after AND id <= :last"))
@@ -130,8 +130,8 @@ async def odd_attachments(connection: AsyncConnection) -> list[str]:
 
 
 async def _digest(connection: AsyncConnection) -> str:
-    """Return the SQL for a body's SHA-256 in hex. On SQLite, also register the
-    function `body_digest`, which the SQL calls."""
+    """Return the SQL for a body's SHA-256 in hex. On SQLite, also register the function
+    `body_digest`, which the SQL calls."""
     if connection.dialect.name != "sqlite":
         return "encode(sha256(body), 'hex')"
     raw = await connection.get_raw_connection()
@@ -159,7 +159,8 @@ _REVISIONS: Final = (
 
 
 async def check_counts(connection: AsyncConnection) -> list[str]:
-    """Return sentences on wrong numbers of events, and on orders without a due mark."""
+    """Return sentences on wrong numbers of events, and on orders without a due mark, which says
+    when the order must be folded again."""
     events = await _count(connection, "events")
     read = await _count(connection, "deliveries", _READ)
     found = []
@@ -189,9 +190,10 @@ async def count_orders(connection: AsyncConnection) -> int:
 
 
 async def prove_log(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Return about `limit` sentences on missing leaves, leaves without a row, and lost rows.
+    """Return about `limit` sentences on missing leaves of the sealed log, leaves without a row, and
+    rows without a leaf.
 
-    `log verify` checks hashes and signatures.
+    The command `log verify` checks hashes and signatures.
     """
     size, leaves = await log_size(connection), await _count(connection, "log_leaves")
     found = []
