@@ -1,7 +1,7 @@
-"""Connects the journal of erasures with a database: compares it with the database's copy, and
-records which lines must still be carried out.
+"""Connect the journal of erasures with a database: compare the journal with the database's copy,
+and record which lines must still be carried out.
 
-Leaves out: which data a line empties, and how (`replay_erasures`).
+The module `replay_erasures` carries the lines out.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ from reconcile.instants import Instant
 
 
 async def begin_journal(context: AppContext) -> None:
-    """Create the database's journal, unless it already has one. Raise ConfigurationError or
-    UnreachableError if that is impossible."""
+    """Create the database's journal of erasures, unless it already has one. Raise
+    ConfigurationError or UnreachableError if the journal cannot be created."""
     path = context.settings.erasure_journal_path
     if path is None:
         return
@@ -34,7 +34,8 @@ async def begin_journal(context: AppContext) -> None:
 
 
 async def fitting_journal(context: AppContext) -> erasure_journal.ErasureJournal:
-    """Return this database's journal. Raise ConfigurationError if it is missing or does not fit."""
+    """Return this database's journal of erasures. Raise ConfigurationError if it is missing or
+    belongs to another database."""
     if context.settings.erasure_journal_path is None:
         raise erasure_journal.journal_problem(
             "is not set, and nothing is erased without a journal; on PostgreSQL, name a file on "
@@ -45,7 +46,8 @@ async def fitting_journal(context: AppContext) -> erasure_journal.ErasureJournal
 
 
 async def fitted(context: AppContext, path: Path) -> erasure_journal.ErasureJournal:
-    """Return the journal at a path. Raise ConfigurationError like `fitting_journal`."""
+    """Return the journal of erasures at a path. Raise ConfigurationError if it is missing or
+    belongs to another database."""
     journal = erasure_journal.read_journal(path)
     if journal is None:
         raise erasure_journal.journal_problem(
@@ -68,7 +70,7 @@ async def fitted(context: AppContext, path: Path) -> erasure_journal.ErasureJour
 
 
 async def journal_state(context: AppContext) -> JournalState:
-    """Return the state of the journal, without changing anything."""
+    """Return the state of the journal of erasures, without changing anything."""
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
@@ -125,7 +127,8 @@ async def is_pending(context: AppContext, *, order: str | None) -> bool:
 
 
 async def take_up_begun(context: AppContext) -> None:
-    """Store the journal's lines that the database lacks after a crash, as pending."""
+    """Store, as pending, the journal's lines that the database lacks after a crash. If the journal
+    cannot be used, only a warning is logged."""
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
@@ -139,7 +142,7 @@ async def take_up_begun(context: AppContext) -> None:
 async def take_up(
     context: AppContext, journal: erasure_journal.ErasureJournal
 ) -> Sequence[erasure_journal.JournalLine]:
-    """Store the journal's lines that the database lacks, as pending. Return all pending lines."""
+    """Store, as pending, the journal's lines that the database lacks. Return all pending lines."""
     async with context.database.writing() as connection:
         await note_lines(connection, journal, since=context.clock.now())
         numbers = {each.number for each in await run(connection, pending_lines)}
@@ -149,7 +152,7 @@ async def take_up(
 async def note_lines(
     connection: Connection, journal: erasure_journal.ErasureJournal, *, since: Instant
 ) -> None:
-    """Store the journal's lines that the database lacks, as pending."""
+    """Store, as pending, the journal's lines that the database lacks."""
     known = len(await erase_store.known_lines(connection))
     new = journal.lines[known:]
     await erase_store.note_lines(connection, journal.name, [(e.number, e.text) for e in new])

@@ -1,4 +1,4 @@
-"""Acceptance of a gap by a person: commits or acknowledged deliveries may be lost.
+"""Let a person accept a gap, which means that commits or acknowledged deliveries may be lost.
 
     1 check    the whole file, because a log that was cut off may leave old and new pages in it
     2 store    the gap, with the person's reason, and an entry in the trail
@@ -7,7 +7,7 @@
 `follow_loss` is for every database that lost something. Published numbers continue beyond all
 numbers that may have been used. The shop's statements since the loss count as unknown.
 
-Leaves out which orders are held because of the gap (`orders/`).
+The package `orders/` decides which orders are held because of the gap.
 """
 
 from app.access.operators import SERVICE, note_in_trail, owner
@@ -31,7 +31,7 @@ from reconcile.instants import Instant
 async def accept_found(
     settings: Settings, *, reason: str, clock: Clock, follow: bool = True
 ) -> FoundGap:
-    """Accept that a database lost commits, before it is served.
+    """Accept that a database lost commits, before it is served. Return the gap.
 
     follow  whether to do the work of `follow_loss`. For an SQLite file it is done in any case, so
             that it is not missing if the caller fails afterwards
@@ -98,8 +98,12 @@ async def accept_gap(connection: Connection, found: FoundGap, *, at: Instant, re
 
 
 def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str) -> None:
-    """Raise ConfigurationError if a gap is not accepted, and UsageError if a gap is accepted
-    although there is none."""
+    """Raise ConfigurationError if a gap was found but is not accepted. Raise UsageError if a gap is
+    accepted although none was found.
+
+    accepts  the person's reason for accepting a gap, or None
+    command  command that accepts the gap, for the error
+    """
     if found is not None and accepts is None:
         raise ConfigurationError(
             [f"TALLYHOOK_DATABASE_URL: {found.sentence()}; to continue, run `{command} {ACCEPT}`"]
@@ -109,11 +113,12 @@ def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str)
 
 
 async def follow_loss(connection: Connection, *, at: Instant, given: int = 0) -> int:
-    """Repair the feed and the shop's facts after a loss of commits. Return the next number.
+    """Repair the outcome feed and the shop's facts after a loss of commits. Return the next number
+    of the feed.
 
     Published numbers are skipped, and statements of the shop are recorded as lost.
 
-    given  the last number that was published, if known
+    given  the last number that was published; 0 if unknown
     """
     _, first = await _jump(connection, at=at, given=given)
     await shop_facts_store.note_loss(connection, at=at)

@@ -1,4 +1,4 @@
-"""Carries out pending erasures: unfinished lines of the journal, and restrictions that have ended.
+"""Carry out pending erasures: unfinished lines of the journal, and restrictions that have ended.
 
     1 look     for pending lines, and for restrictions that must be judged again, in one query
     2 replay   the lines; a line that must wait is tried again after a minute (`replay_erasures`)
@@ -7,7 +7,7 @@
     5 note     until when and why data must stay, or that the restriction is over
 
 The task rests until the next restriction ends, and at most an hour. A restore repeats step 4 from
-the journal; the first round then judges the restored restrictions.
+the journal. The first round then judges the restored restrictions.
 """
 
 from typing import Final
@@ -30,16 +30,16 @@ from app.receiving.restriction_store import RestrictionRow
 from reconcile.instants import SECOND, Instant
 
 REST_S: Final = 60.0
-"""Minimum seconds between two rounds. While journal lines are pending, each round tries them again
-after this time."""
+"""Minimum number of seconds between two rounds. While journal lines are pending, each round tries
+them again after this time."""
 
 IDLE_S: Final = 3_600.0
-"""Maximum seconds between two rounds. A round also finds erasures and restrictions of other
-processes."""
+"""Maximum number of seconds between two rounds. A round also finds erasures and restrictions of
+other processes."""
 
 AT_ONCE: Final = 100
-"""Maximum number of restrictions judged in one round. To judge a restriction, the
-order's ledger must be computed again."""
+"""Maximum number of restrictions that are judged in one round. To judge a restriction, the order's
+ledger must be computed again."""
 
 ENDED: Final = "the data was restricted by an earlier erasure, and the restriction has ended"
 
@@ -53,8 +53,8 @@ class PendingErasures:
         self._next: Instant | None = None
 
     async def work(self) -> int:
-        """Carry out pending lines, and erase data whose restriction has ended. Return the number of
-        pending lines."""
+        """Carry out pending lines of the journal, and erase data whose restriction has ended.
+        Return the number of pending lines."""
         context = self._context
         now, path = context.clock.now(), context.settings.erasure_journal_path
         waiting, due, self._next = await context.database.on_snapshot(_look, now)
@@ -135,8 +135,8 @@ async def _judge_again(context: AppContext, journal: ErasureJournal, row: Restri
 
 
 def _after(row: RestrictionRow, erasure: Erasure, *, now: Instant) -> RestrictionRow | None:
-    """Return the restriction with its present reason and end; None if nothing restricts the data
-    any more."""
+    """Return the restriction with its present reason and end. Return None if nothing restricts the
+    data any more."""
     for each in erasure.kept:
         if (each.kind, each.what) == (row.kind, row.thing):
             look_at = next_look(now, each.why, each.until)

@@ -1,8 +1,8 @@
-"""List of every place that stores text from outside. It states whether the text is personal, and
+"""List every place that stores text from outside. The list states whether the text is personal, and
 how an erasure treats it.
 
-The marks on the columns of tables give the list; the files beside the database are listed here.
-Leaves out how an erasure is done (`erase_finding`).
+The marks on the columns of tables give the list. The files beside the database are listed here. The
+module `erase_finding` finds the data that an erasure empties.
 """
 
 from collections.abc import Mapping, Set
@@ -16,7 +16,7 @@ from app.database import marks
 
 
 class Place(NamedTuple):
-    """Column, as `table.column`, or file."""
+    """Place that stores text: a column, written as `table.column`, or a file."""
 
     where: str
     mark: marks.Mark
@@ -63,6 +63,7 @@ class RetainedClass(NamedTuple):
     """Class of data that an erasure keeps for a time.
 
     setting  the setting with the number of days
+    what     description of the data
     ground   the legal ground for keeping the data
     """
 
@@ -90,7 +91,8 @@ CLASSES: Final[tuple[RetainedClass, ...]] = (
 
 
 def retained_rows(settings: Settings) -> list[dict[str, str]]:
-    """Return a row with the days of each class that an erasure keeps for a time."""
+    """Return a row for each class of data that an erasure keeps for a time. The row states the
+    number of days."""
     rows = []
     for each in CLASSES:
         days = getattr(settings, each.setting)
@@ -108,7 +110,7 @@ def retained_rows(settings: Settings) -> list[dict[str, str]]:
 
 @cache
 def columns() -> tuple[Place, ...]:
-    """Return every column of text or bytes, by table, with its mark."""
+    """Return every column of text or bytes with its mark, sorted by table."""
     from app.database.tables import metadata  # loads SQLModel: a fifth of a second
 
     return tuple(
@@ -123,6 +125,7 @@ def columns() -> tuple[Place, ...]:
 class ReportedPlace:
     """Result of one erasure in one place.
 
+    where  the place: a column, as `table.column`
     went   number of rows that were erased, or would be in a preview
     stays  number of rows that still contain the number, or belong to an order kept for now
     why    why these rows stay, with the legal ground; may be empty
@@ -154,7 +157,8 @@ def reported_places(
     waiting: Mapping[str, Set[Any]],
     beside: Mapping[str, int],
 ) -> list[ReportedPlace]:
-    """Return the result of one erasure for each place with rows, in the order of the list.
+    """Return the result of one erasure for each place that has rows, in the order of the list of
+    places.
 
     holding  keys of the rows that hold the number, by place
     going    keys of the rows that are erased, by table
@@ -178,7 +182,7 @@ def reported_places(
 
 
 def places_table() -> str:
-    """Return the list of personal places in Markdown, without column names."""
+    """Return the list of places with personal text in Markdown, without column names."""
     tables = [(where.partition(".")[0], mark) for where, mark in columns()]
     lines = ["Each line: a text, its places, what an erasure does, and the legal ground if kept:"]
     for personal in get_args(marks.Personal):

@@ -1,5 +1,5 @@
-"""Retention: deletes the bodies and headers of settled orders, in small transactions, by hand or in
-the background.
+"""Delete the bodies and headers of settled orders after their retention period. This happens in
+small transactions, by hand or in the background.
 
     1 page     through deliveries that still have bodies or headers, oldest first
     2 fold     the orders of these deliveries, to find the settled orders
@@ -55,7 +55,8 @@ from reconcile.ledger.ledger import Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Retention period of each class of stored deliveries; None for ever.
+    """Retention period of each class of stored deliveries. None means that the class is kept for
+    ever.
 
     quiet        for bodies and headers, since the last evidence of their order; if they have no
                  order, since their arrival. It is at least as long as sources may redeliver
@@ -74,7 +75,7 @@ class Retention:
     disputes: Duration = NO_TIME
 
     def classes(self) -> dict[str, int | None]:
-        """Return the days for which each class of data is kept."""
+        """Return the number of days for which each class of data is kept. None means for ever."""
         spans = {
             "bodies": self.quiet,
             "phones": self.phones,
@@ -85,7 +86,7 @@ class Retention:
 
 
 def retention_of(settings: Settings, sources: Mapping[str, Source]) -> Retention | None:
-    """Return the retention periods; None if everything is kept.
+    """Return the retention periods, or None if everything is kept.
 
     A class without a period has the period of bodies and headers. A period of 0 days means for
     ever. Raise ConfigurationError if a source may redeliver after its bodies were deleted.
@@ -130,7 +131,10 @@ def ended_orders(
     now: Instant,
     quiet: Duration,
 ) -> dict[str, Outcome]:
-    """Return the outcomes of settled orders whose sources are all known."""
+    """Return, for each settled order whose sources are all known, its outcome.
+
+    quiet  minimum time since an order's last evidence
+    """
     found: dict[str, Outcome] = {}
     for order, history in histories.items():
         if any(each.event.source not in retention.sources for each in history.deliveries):
@@ -147,14 +151,15 @@ def ended_orders(
 
 
 OTHERS_AT_ONCE: Final = 100
-"""Number of rows that are deleted in one transaction. It is small, so that no acknowledgement waits
-long."""
+"""Number of rows that are deleted in one transaction. The number is small, so that no
+acknowledgement waits long."""
 
 
 async def prune_others(
     context: AppContext, retention: Retention, *, dry_run: bool
 ) -> AsyncIterator[tuple[str, int]]:
-    """Delete old data of the other classes. Yield the class and number of rows of each page.
+    """Delete old refused deliveries and phone numbers. Yield the class of data and the number of
+    rows of each page.
 
     dry_run  whether to count the rows without deleting them
     """
@@ -182,7 +187,10 @@ async def prune_others(
 async def note_pruning(
     context: AppContext, who: operator_store.Operator, gone: Mapping[str, int]
 ) -> None:
-    """Record the deletions in the trail, if there were any."""
+    """Record the deletions in the audit trail, if there were any.
+
+    gone  number of deleted rows of each class of data
+    """
     facts = {name: count for name, count in gone.items() if count}
     if facts:
         async with context.database.writing() as connection:
@@ -245,20 +253,26 @@ async def _old_notes(
 
 
 PAGE: Final = 100
-"""Number of deliveries examined at a time. Folding their orders takes some milliseconds."""
+"""Number of deliveries that are examined at a time. Folding their orders takes some
+milliseconds."""
 
 PRUNED_AT_ONCE: Final = 100
-"""Number of rows that are emptied in one transaction. It is small, so that no acknowledgement waits
-long."""
+"""Number of rows that are emptied in one transaction. The number is small, so that no
+acknowledgement waits long."""
 
 PRUNED_BYTES: Final = 1024 * 1024
-"""Maximum bytes that are emptied in one transaction. It writes them twice, in the table and in the
-write-ahead log."""
+"""Maximum number of bytes that are emptied in one transaction. The transaction writes them twice,
+in the table and in the write-ahead log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledOrder:
-    """Settled order with its unpruned deliveries, their sizes, and its due mark."""
+    """Settled order whose bodies and headers may be deleted.
+
+    last_heard  when its last evidence arrived
+    sizes       size in bytes of each delivery that is not pruned yet
+    mark        due mark, which shows whether new evidence has arrived since
+    """
 
     order: str
     outcome: Outcome
@@ -278,7 +292,7 @@ class SettledOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunablePage:
-    """Prunable content of one page of deliveries.
+    """Content of one page of deliveries that may be deleted.
 
     looked     number of deliveries examined
     settled    orders whose first delivery is on the page
@@ -292,14 +306,16 @@ class PrunablePage:
 
 @dataclass(slots=True, kw_only=True)
 class Pruning:
-    """Result or preview of a pass. `settled` lists only the first orders, but the numbers count all
-    orders.
+    """Result or preview of deleting old data. `settled` lists only the first orders, but the
+    numbers count all orders.
 
     before      latest instant of an order's last evidence; None if no bodies may be deleted
     classes     days for which each class of data is kept
+    orders      number of settled orders
     deliveries  number of deliveries of settled orders and of deliveries without an order
-    size        bytes of these deliveries
     unrelated   number of these deliveries that concern no order
+    size        bytes of these deliveries
+    others      number of rows of each other class of data
     """
 
     before: Instant | None
@@ -312,7 +328,7 @@ class Pruning:
     settled: list[SettledOrder] = field(default_factory=list)
 
     def add(self, page: PrunablePage, *, keep: int) -> None:
-        """Count the content of one page, and keep its orders up to the limit."""
+        """Count the content of one page. Its orders are listed up to `keep` orders in all."""
         sizes = [each.sizes for each in page.settled] + [page.unrelated]
         self.orders += len(page.settled)
         self.unrelated += len(page.unrelated)
@@ -336,7 +352,7 @@ class Pruning:
         }
 
     def items(self) -> dict[str, int]:
-        """Return how many rows of each class were found or deleted."""
+        """Return how many rows of each class of data were found or deleted."""
         names = ("rejections", "phones", "book_phones")
         return {"bodies": self.deliveries} | {name: self.others[name] for name in names}
 
@@ -349,7 +365,7 @@ async def prune_settled(
     keep: int = 0,
     progress: Callable[[int], None],
 ) -> Pruning:
-    """Make one pass over all deliveries.
+    """Delete the old data of all settled orders in one pass over all deliveries.
 
     dry_run  whether to count without deleting
     keep     number of orders to list by name
@@ -369,9 +385,12 @@ async def prune_by_hand(
     keep: int,
     progress: Callable[[int], None],
 ) -> Pruning:
-    """Prune the store once for a person, with an audit entry. Raise UsageError if not permitted.
+    """Delete old data once for a person, with an audit entry. Raise UsageError if the person lacks
+    the permission.
 
     Unsealed rows are sealed first.
+
+    keep  number of orders to list by name
     """
     who = await who_may(context, by=by, action="pruned")
     await seal_all(context, signer)
@@ -399,7 +418,7 @@ async def _pass(
     """Prune deliveries and other old rows. After each page, yield the number of deliveries that
     were examined.
 
-    Raises UsageError if stored data is dated later than now, because the clock is or was wrong.
+    Raise UsageError if stored data is dated later than now, because the clock is or was wrong.
     """
     now = context.clock.now()
     newest = await context.database.on_snapshot(newest_ahead, now)
@@ -420,7 +439,8 @@ async def _pass(
 async def settled_orders(
     context: AppContext, retention: Retention, *, unsealed_too: bool = False
 ) -> AsyncIterator[PrunablePage]:
-    """Yield pages of settled orders, and deliveries without an order, to prune.
+    """Yield pages of settled orders, and of deliveries without an order, whose old data may be
+    deleted.
 
     unsealed_too  whether to include orders and deliveries with rows that are not sealed yet
     """
@@ -487,7 +507,8 @@ async def _prune_page(context: AppContext, page: PrunablePage) -> PrunablePage:
 
 
 async def prune_orders(context: AppContext, settled: Sequence[SettledOrder]) -> list[SettledOrder]:
-    """Prune orders. Return the pruned orders. Orders with new evidence are skipped."""
+    """Delete the bodies and headers of these orders, except orders with new evidence. Return the
+    pruned orders."""
     left: dict[str, SettledOrder] = {each.order: each for each in settled}
     several = ((each, delivery, size) for each in settled for delivery, size in each.sizes.items())
     for part in _portions(several):
@@ -529,7 +550,7 @@ they are pruned."""
 
 
 class Pruner(PeriodicTask):
-    """Task that prunes the store, again and again."""
+    """Periodic task that deletes old data of settled orders."""
 
     def __init__(self, context: AppContext, retention: Retention) -> None:
         super().__init__(self._look, component="the pruner", rest=lambda done: PASS_S)

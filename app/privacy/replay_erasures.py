@@ -1,4 +1,4 @@
-"""Carries out the journal of erasures in a database.
+"""Carry out the journal of erasures in a database.
 
     1 fit      check that the journal file belongs to this database, and is no older than the copy
                in the database (`fit_journal`)
@@ -71,7 +71,7 @@ PAUSE_S: Final = 0.25
 
 @dataclass(slots=True, kw_only=True)
 class NamedRows:
-    """Rows and orders, by the digests that stand for them in the journal's lines."""
+    """Rows and orders that the journal's lines name by digests. The keys are the digests."""
 
     orders: dict[str, str] = field(default_factory=dict)
     book_lines: dict[str, book_line_store.LineKey] = field(default_factory=dict)
@@ -95,8 +95,8 @@ def _row_digest(
 def emptied_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids that the journal lists for an erasure, by kind. If an id is a digest, also
-    return the row that it stands for.
+    """Return the ids that the journal lists for an erasure, by kind. Also return the rows for which
+    ids that are digests stand.
 
     The kinds are in the order in which their lines are written.
     """
@@ -144,8 +144,8 @@ _NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
 def restricted_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids that the journal lists for restricted data, by kind. If an id is a digest,
-    also return the row that it stands for."""
+    """Return the ids that the journal lists for restricted data, by kind. Also return the rows for
+    which ids that are digests stand."""
     ids, named = dict[erasure_journal.Kind, list[str]](), NamedRows()
     kinds = {kind: line for line, kind in _KEPT.items()}
     for each in erasure.restricted():
@@ -169,7 +169,7 @@ async def named_rows(
     lines: Sequence[erasure_journal.JournalLine],
     key: erasure_journal.JournalKey,
 ) -> NamedRows:
-    """Return this database's rows for the digests in these lines."""
+    """Return the rows of this database for which the digests in these lines stand."""
     found = NamedRows()
     wanted: dict[str, set[str]] = {}
     for line in lines:
@@ -234,6 +234,7 @@ class Replayed:
     lines    number of lines
     counts   number of deleted things, as in `Erasure.counts`
     pending  number of lines that must wait, by the code of the reason
+    tidied   whether the erased data is gone from the database's log
     copied   whether the lines came from the backup's copy
     unread   number of lines that no key could read
     """
@@ -270,7 +271,7 @@ class Replayed:
 
 
 class ErasureReplay:
-    """Replay of journal lines in a database, served or just restored."""
+    """Replay of the journal's erasures in a database that is served or just restored."""
 
     def __init__(
         self,
@@ -344,8 +345,8 @@ class ErasureReplay:
     async def carry_out(
         self, lines: Sequence[erasure_journal.JournalLine], named: NamedRows
     ) -> Replayed:
-        """Empty the rows of each line, one transaction a line. Record whether it is done or must
-        wait."""
+        """Empty the rows of each line in a transaction of its own. Record whether the line is done
+        or must wait."""
         replayed, self._counts = Replayed(lines=len(lines)), Counter()
         for line in lines:
             async with self.context.database.writing() as connection:
@@ -360,8 +361,8 @@ class ErasureReplay:
     async def _empty(
         self, connection: Connection, line: erasure_journal.JournalLine, named: NamedRows
     ) -> str | None:
-        """Empty the rows of a line. Return None if it is done, or else the code of the reason why
-        the line must wait."""
+        """Empty the rows of a line. Return None if the line is done, or else the code of the reason
+        why it must wait."""
         ids = list(line.ids)
         match line.kind:
             case "deliveries" | "unreadable":
@@ -448,8 +449,8 @@ class ErasureReplay:
     async def _empty_orders(
         self, connection: Connection, orders: Sequence[str], *, at: Instant
     ) -> None:
-        """Delete the references to customers that orders have, as of `at`. If an order has later
-        evidence, keep its session requests and its keys."""
+        """Delete the references to customers that these orders have, as of `at`. If an order has
+        later evidence, keep its session requests and its keys."""
         histories = await history_store.gather(connection, orders)
         for order in orders:
             notes = await phone_store.notes_of(connection, [order])
@@ -522,7 +523,8 @@ class ErasureReplay:
         self._counts["bank_lines"] += len(rewritten)
 
     async def tidy(self) -> bool:
-        """Empty the logs of the database and the inbox. Return False if a reader still uses one."""
+        """Empty the write-ahead logs of the database and the inbox. Return False if a reader still
+        uses a log."""
         inbox = await self.context.inbox.tidy()
         for _ in range(TRIES):
             if await self.context.database.writer.tidy(erase_store.TABLES):
@@ -536,7 +538,7 @@ class ErasureReplay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Without:
-    """Decision of a person to continue a restore although the journal is lost.
+    """A person's decision to continue a restore although the journal is lost.
 
     reason  the person's reason
     by      the name of the person, as in `permitted`
@@ -577,7 +579,10 @@ async def replay_after_restore(again: ErasureReplay, *, without: Without | None)
 async def erase_in_copy(
     inbox: Inbox, *, without: Without | None, progress: Callable[[int], None]
 ) -> Replayed:
-    """Repeat the journal's erasures in a restored copy, before it replaces the database."""
+    """Repeat the journal's erasures in a restored copy, before the copy replaces the database.
+
+    without  permission to continue without the journal, or None
+    """
     again = ErasureReplay(inbox.context(clock=SystemClock()), progress=progress, restored=True)
     return await replay_after_restore(again, without=without)
 
@@ -589,8 +594,8 @@ _OR_WITHOUT: Final = (
 
 
 async def _without(again: ErasureReplay, path: Path, without: Without) -> Replayed:
-    """Replace a lost or damaged journal by the database's copy of it, and repeat the erasures in
-    the copy. The damaged file is kept under another name."""
+    """Replace a lost or damaged journal by the database's copy of the journal, and repeat the
+    erasures in the copy. The damaged file is kept under another name."""
     context = again.context
     action: Final = "restored_without_erasures"
     reason = checked_reason(context, without.reason)

@@ -1,4 +1,4 @@
-"""Compares people's acts with the audit trail: no row was changed without an entry.
+"""Compare people's acts with the audit trail, to show that no row was changed without an entry.
 
     imports      what was imported and taken back, with the digests of all their lines
     closings     months that were closed, and reopened
@@ -13,8 +13,8 @@ If both a row and its sealed entry were changed, `log verify` reports that. Fact
 not state are not compared, with one exception. If an entry states no value, second person, end or
 holder, its row must not have that fact either.
 
-Leaves out passwords, sessions, invitations and proposals, because their entries state only that
-they existed. Also leaves out whether an attachment is gone.
+Passwords, sessions, invitations and proposals are not compared, because their entries state only
+that they existed. Whether an attachment is gone is not compared either.
 """
 
 import hashlib
@@ -175,7 +175,7 @@ def _break_row(
 
 
 def _amount(minor: int, currency: str) -> str | None:
-    """Return the amount as text; None for an invalid amount in a changed row."""
+    """Return the amount as text, or None for an invalid amount in a changed row."""
     try:
         return major_text(Money(minor=minor, currency=currency))
     except MoneyError:
@@ -325,9 +325,9 @@ _ENTRIES: Final = text(
 
 
 async def prove_trail(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
-    """Return a sentence for each act that the trail lacks or states otherwise.
+    """Return a sentence for each act that the audit trail lacks or states otherwise.
 
-    progress  called with the number of imported lines since its last call
+    progress  function to call with the number of imported lines since its last call
     """
     found: list[str] = []
     for acts in _ALL:
@@ -346,7 +346,8 @@ async def _entries(connection: AsyncConnection, actions: frozenset[str]) -> list
 
 
 def _facts(kept: str) -> Facts:
-    """Parse an entry's facts. A damaged entry has none, and `log verify` reports it."""
+    """Return the facts of an audit entry. A damaged entry has no facts, and `log verify` reports
+    it."""
     try:
         facts = json.loads(kept)
     except ValueError:
@@ -375,8 +376,11 @@ def _differences(
 
 async def _changed_lines(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
     """Return sentences on the imports whose lines were changed, and on lines that belong to no
-    import. An erasure rewrites the texts of bank lines. So the texts of imports before an erasure
-    are not compared."""
+    import.
+
+    An erasure rewrites the texts of bank lines. The texts of imports before an erasure are
+    therefore not compared.
+    """
     now = await digests_again(connection, progress)
     erased = [
         each.at

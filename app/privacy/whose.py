@@ -1,6 +1,6 @@
-"""Parses the phone number, email address or order to which an erasure or a copy applies.
+"""Parse the phone number, email address or order to which an erasure or a copy applies.
 
-Also builds the pseudonym that the trail and proposals may keep forever.
+The module also builds the pseudonym that the trail and proposals may keep forever.
 """
 
 from typing import Final
@@ -15,14 +15,15 @@ BARE_DIGITS: Final = 11
 """Minimum number of digits of a phone number that is written without a plus sign."""
 
 PSEUDONYM_CHARS: Final = 16
-"""Number of hex digits of a pseudonym. With so many, two people practically never share one."""
+"""Number of hex digits of a pseudonym. With this number, two people practically never share a
+pseudonym."""
 
 
 def person_of(
     context: AppContext, *, phone: str | None = None, email: str | None = None
 ) -> str | None:
-    """Return a person in the notation of `providers.identifiers`; None if neither argument is
-    given. Raise UsageError for an invalid number or address."""
+    """Return the identifier of a person in the notation of `providers.identifiers`, or None without
+    a number or address. Raise UsageError for an invalid number or address."""
     if email is not None:
         if (address := identifiers.email(email)) is None:
             raise UsageError("--email must be one complete email address, such as ann@example.com")
@@ -39,22 +40,23 @@ def person_of(
 
 
 def typed_as(text: str) -> dict[str, str]:
-    """Return typed text as an argument for `person_of`: `email` if it contains @, else `phone`."""
+    """Return typed text as an argument for `person_of`. The argument is `email` if the text
+    contains @, and `phone` otherwise."""
     return {"email" if "@" in text else "phone": text}
 
 
 def masked(identifier: str) -> str:
-    """Return a person's description for the trail, without the address or number."""
+    """Return a description of a person for the audit trail, without the address or number."""
     if identifier.isdecimal():
         return masked_phone(identifier)
     return f"the email address {masked_name(identifier.removeprefix(EMAIL_KIND))}"
 
 
 def pseudonym(context: AppContext, identifier: str) -> str:
-    """Return a keyed digest that identifies this person in the trail and in proposals.
+    """Return a keyed digest that identifies this person in the audit trail and in proposals.
 
-    It differs from the digests in the table `phones`, so that the database alone does not lead to
-    the person's orders. Raise UsageError if there is no key.
+    The digest differs from the digests in the table `phones`, so that the database alone does not
+    lead to the person's orders. Raise UsageError if there is no key.
     """
     if context.phone_key is None:
         raise UsageError(
