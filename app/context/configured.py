@@ -82,7 +82,7 @@ def webhook_credentials(given: SourceSettings) -> list[str]:
 
 
 def ends_of(given: SourceSettings) -> dict[str, Instant]:
-    """Return when each secret expires. Secrets that never expire are left out."""
+    """Return the expiry of each secret that expires. The keys are the secrets."""
     return {s.get_secret_value(): s.until for s in given.secrets if s.until is not None}
 
 

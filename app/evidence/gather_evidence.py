@@ -49,7 +49,7 @@ from reconcile.transparency.evidence import by_event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenSignature:
-    """What can be verified again about the signature of a delivery.
+    """Facts about a delivery's signature that can be verified again.
 
     scheme     the profile's word for the scheme, such as `hmac-sha256`
     signed     the profile's template of the signed content; None if code builds it
@@ -79,7 +79,7 @@ class DeliveryEvidence:
     method   the request's HTTP method
     url      the address to which the request was sent
     headers  names and values of the headers
-    proven   what can be verified again about the signature
+    proven   facts about the signature that can be verified again
     """
 
     arrived: store.StoredDelivery

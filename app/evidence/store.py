@@ -1,4 +1,4 @@
-"""Database queries for evidence: an order's bytes and revisions, and rows to compare with the
+"""Read what evidence needs from the database: deliveries, revisions, and rows to compare with the
 log."""
 
 from collections.abc import AsyncIterator, Iterable
@@ -40,7 +40,7 @@ class StoredDelivery:
 
 
 async def arrived(connection: AsyncConnection, deliveries: Iterable[str]) -> list[StoredDelivery]:
-    """Return the deliveries with these ids in the order of their arrival."""
+    """Return the deliveries with these ids, in the order of their arrival."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, received_at, source, verdict, deliveries.digest, size, headers, "
@@ -55,7 +55,7 @@ async def arrived(connection: AsyncConnection, deliveries: Iterable[str]) -> lis
 
 
 async def size_of_arrived(connection: AsyncConnection, deliveries: Iterable[str]) -> int:
-    """Return how many bytes `arrived` would read."""
+    """Return how many bytes `arrived` would read for these deliveries."""
     rows = await select_in(
         connection,
         sql="SELECT size + length(headers) + coalesce(length(envelopes.body), 0) FROM deliveries "
@@ -67,7 +67,8 @@ async def size_of_arrived(connection: AsyncConnection, deliveries: Iterable[str]
 
 
 async def details_of_records(connection: AsyncConnection, records: Iterable[str]) -> dict[str, str]:
-    """Return the texts stored for these records, such as a service's answer, by record id."""
+    """Return the texts stored for these records, such as a service's answer. The keys are record
+    ids."""
     rows = await select_in(
         connection,
         sql="SELECT id, details FROM records WHERE details IS NOT NULL AND id IN ({})",
@@ -82,7 +83,7 @@ _KNOWN: Final = statement("{at} <= :until", at=REVISION_AT)
 async def revisions_of(
     connection: AsyncConnection, order: str, *, until: Instant
 ) -> list[Published]:
-    """Return an order's published revisions up to an instant."""
+    """Return the revisions of an order that were published up to an instant."""
     known = text(_KNOWN).bindparams(until=until)
     of_order = select(REVISIONS).where(REVISIONS.c.order_key == order, known)
     rows = await connection.execute(of_order.order_by(REVISIONS.c.seq))
@@ -90,12 +91,12 @@ async def revisions_of(
 
 
 AT_ONCE = 50
-"""Number of bodies read at a time. Each can be as large as the settings allow."""
+"""Number of bodies that are read at a time. Each can be as large as the settings allow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Erasable parts of a delivery: its body and headers."""
+    """Body and headers of a delivery, which can be erased."""
 
     verdict: str
     digest: str
@@ -105,7 +106,7 @@ class Content:
 
 
 async def contents_of(connection: AsyncConnection, deliveries: Iterable[str]) -> dict[str, Content]:
-    """Return the contents of these deliveries, by id."""
+    """Return the erasable contents of these deliveries. The keys are the deliveries' ids."""
     rows = await select_in(
         connection,
         sql="SELECT id, verdict, digest, headers, body, pruned_at IS NOT NULL FROM deliveries "
@@ -116,7 +117,7 @@ async def contents_of(connection: AsyncConnection, deliveries: Iterable[str]) ->
 
 
 async def whole_bodies(connection: AsyncConnection) -> AsyncIterator[Rows]:
-    """Yield digest and body of all stored bodies with several events."""
+    """Yield the digest and the body of each stored request that has several events."""
     sql = "SELECT digest, body FROM envelopes WHERE body IS NOT NULL"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         yield rows
@@ -127,8 +128,10 @@ async def node_count(connection: AsyncConnection) -> int:
 
 
 async def strays(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Return at most `limit` ids of rows that no sealer will find, because they are neither sealed
-    nor marked."""
+    """Return the ids of rows that will never be sealed, up to `limit` ids.
+
+    These rows are neither sealed nor marked as waiting to be sealed.
+    """
     found: list[str] = []
     for kind in KINDS:
         if len(found) < limit:
@@ -156,8 +159,10 @@ async def _numbered(connection: AsyncConnection, kind: Kind, limit: int) -> list
 
 
 async def _marked(connection: AsyncConnection, kind: Kind, limit: int) -> list[str]:
-    """Return ids of rows that are neither sealed nor marked as waiting to be sealed. Return none
-    before the search for unmarked rows has ended."""
+    """Return the ids of rows that are neither sealed nor marked as waiting to be sealed.
+
+    The result is empty while the search for unmarked rows has not ended.
+    """
     swept = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": f"{SWEPT} {kind.name}"}
     )

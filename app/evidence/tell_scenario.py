@@ -1,5 +1,4 @@
-"""Export of an order's evidence as a scenario, which repeats its deliveries in the same order and
-with the same timing.
+"""Export an order's evidence as a scenario, which repeats the deliveries in their order and timing.
 
 A scenario contains the structure and the amounts of the bodies, but no secret, phone number or
 name. The simulated provider signs the deliveries with its own secret, and sends them to a sandbox
@@ -45,7 +44,7 @@ from reconcile.transparency.evidence import by_event, history_document
 FORMAT: Final = "tallyhook scenario 1"
 
 Read = Callable[[bytes], Event]
-"""Function that reads the event from a body. Raises Unreadable, a ValueError."""
+"""Function that reads the event from a body. It raises Unreadable, which is a ValueError."""
 
 Path = tuple[str | int, ...]
 Piece = str | dict[str, str | int]
@@ -55,8 +54,10 @@ _SHORT: Final = 9
 """Minimum length of a number that may be a phone number or an account."""
 
 _KEPT_MAX: Final = 300
-"""Maximum length in characters of a value that a scenario keeps unchanged, such as a reference. A
-longer text could contain a whole document."""
+"""Maximum length in characters of a value that a scenario keeps unchanged, such as a reference.
+
+A longer text could contain a whole document.
+"""
 
 _UNITS: Final[dict[str, Duration]] = {"s": SECOND, "ms": MILLISECOND, "us": TICK}
 
@@ -65,7 +66,7 @@ _MARK: Final = "\ue000"
 
 
 class StandIns:
-    """Replacements for texts. Equal texts of a scenario get equal replacements.
+    """Replacements for personal texts in a scenario. Equal texts get equal replacements.
 
     masking  masks the customers' phone numbers, which no body may contain
     """
@@ -84,8 +85,10 @@ class StandIns:
         return self._known[text]
 
     def body(self, body: bytes, read: Read) -> list[Piece]:
-        """Return the body in pieces, without personal data. Raises UsageError if that is
-        impossible."""
+        """Return the body in pieces, without personal data.
+
+        Raises UsageError if the personal data cannot be removed.
+        """
         event, document = read(body), parse_written(body)
         for path, leaf in list(_leaves(document)):
             document = self._without(document, path, leaf, event=event, read=read)
@@ -97,8 +100,11 @@ class StandIns:
         return [before, {"at": format_instant(event.occurred_at), "as": form}, after]
 
     def _without(self, document: Any, path: Path, leaf: Any, *, event: Event, read: Read) -> Any:
-        """Replace a value in the body if the profile still reads the same event from the changed
-        body. Raises UsageError if a value that must be kept may be personal."""
+        """Replace a value in the body, unless the profile would then read another event from the
+        body.
+
+        Raises UsageError if a value that must be kept may be personal.
+        """
         if isinstance(leaf, NumberText) and (len(leaf) < _SHORT or not leaf.isdigit()):
             return document
         number = isinstance(leaf, NumberText)
@@ -123,13 +129,13 @@ class StandIns:
 
 
 def shown(path: Path) -> str:
-    """Return a leaf's path as text, such as `data.items[0].reason`."""
+    """Return the path of a value in a document as text, such as `data.items[0].reason`."""
     steps = [f"[{each}]" if isinstance(each, int) else f".{each}" for each in path]
     return "".join(steps).removeprefix(".")
 
 
 def says(document: Any, event: Event, read: Read) -> bool:
-    """Return whether reading the document gives this event. The digest of the event is ignored."""
+    """Check whether reading the document gives this event. The digest of the event is ignored."""
     try:
         found = read(written(document).encode())
     except ValueError:
@@ -158,7 +164,7 @@ def put(document: Any, path: Path, value: Any) -> Any:
 
 
 def written(value: Any) -> str:
-    """Write JSON. Numbers are written as they were in the original body."""
+    """Write a value as JSON. Numbers are written as they were in the original body."""
     if isinstance(value, NumberText):
         return value
     if isinstance(value, dict):
@@ -189,7 +195,8 @@ def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
 
 
 def date_form(leaf: str) -> str | None:
-    """Return a date's format: `rfc3339`, or `s`, `ms` or `us` since 1970; None for no date."""
+    """Return the format of a date: `rfc3339`, or `s`, `ms` or `us` since 1970; None if it is no
+    date."""
     if leaf.isascii() and leaf.isdigit():
         return {10: "s", 13: "ms", 16: "us"}.get(len(leaf))
     try:
@@ -200,12 +207,12 @@ def date_form(leaf: str) -> str | None:
 
 
 def date_moment(leaf: str, form: str) -> Instant:
-    """Parse a date in this format."""
+    """Parse a date in a format that `date_form` returned."""
     return parse_instant(leaf) if form == "rfc3339" else EARLIEST + int(leaf) * _UNITS[form]
 
 
 def dated(moment: Instant, form: str) -> str:
-    """Format a moment as a date in this format."""
+    """Format a moment as a date, in a format that `date_form` returned."""
     return format_instant(moment) if form == "rfc3339" else str(moment // _UNITS[form])
 
 
@@ -261,7 +268,7 @@ async def tell_scenario(
 
 
 def scenario_of(dossier: Dossier, sources: Mapping[str, Source]) -> OrderScenario:
-    """Build the scenario of a dossier, with those results that a replay can reproduce."""
+    """Build the scenario of a dossier, with the results that a replay can reproduce."""
     played, left_out = _playable(dossier)
     masking = Masking(dossier.phones)
     stand_ins = StandIns(masking)

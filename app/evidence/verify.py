@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Checks an evidence bundle:  python3 -I verify.py bundle.zip
+"""Check an evidence bundle:  python3 -I verify.py bundle.zip
 
-Needs only Python 3.8 or later, and no network or configuration. Every bundle contains this file. It
-has some 1500 lines: read them before you trust it, or do each step with other tools, as README.txt
-shows.
+This program needs only Python 3.8 or later, and no network or configuration. Every bundle contains
+this file. It has some 1500 lines: read them before you trust it, or do each step with other tools,
+as README.txt shows.
 
     1 archive      the ZIP has exactly the bytes that packing its files gives, so that nothing is
                    hidden in it
@@ -69,8 +69,7 @@ __all__ = ("FORMAT", "MANIFEST", "MAX_BYTES", "MAX_MEMBERS", "NAME", "NOT_IN_FOR
 
 
 def digests(bundle: Bundle) -> str:
-    """Check that each file has its stated size and SHA-256, and that each document has its form
-    (step 3)."""
+    """Check that each file has its stated size and SHA-256, and each document its form (step 3)."""
     for name, said in bundle.manifest["files"].items():
         data = bundle.members[name]
         if said != {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}:
@@ -162,8 +161,10 @@ def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
 
 
 def _same(shown: Any, kept: Any) -> bool:
-    """Return whether a shown JSON value equals the stored value. A masked text counts as equal to
-    any text."""
+    """Check whether a shown JSON value equals the stored value.
+
+    A masked text counts as equal to any text.
+    """
     if isinstance(shown, str) and MASKED in shown:
         return True
     if isinstance(shown, dict) and isinstance(kept, dict):
@@ -259,7 +260,8 @@ def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
 
 
 def ledger(bundle: Bundle) -> tuple[bool | None, str]:
-    """Check that folding the bundle's history gives the ledger (step 10)."""
+    """Check that computing the ledger from the bundle's history gives the stated ledger (step
+    10)."""
     try:
         from reconcile.transparency.evidence import ledger_of
     except ImportError:
@@ -276,8 +278,11 @@ def ledger(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class VerifyStep(NamedTuple):
-    """Result of a step: whether it passed, or None if it was not done, and a sentence that says
-    why."""
+    """Result of one step of the verification.
+
+    passed    None if the step was not done
+    sentence  says why the step passed, failed or was not done
+    """
 
     name: str
     passed: bool | None
@@ -402,8 +407,8 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
 
 
 def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
-    """Return sentences on why parts of the order may be missing in the bundle, or why parts in the
-    bundle may belong to another order."""
+    """Return sentences on why the bundle may lack parts of the order, or have parts of another
+    order."""
     found, key = bundle.once(order_chain), (bundle.document("log.json")["order"] or {}).get("key")
     if not found.entries:
         return [
@@ -450,8 +455,10 @@ def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list
 
 
 def _unheard(heard: dict[str, Any]) -> list[str]:
-    """Return sentences on messages that may be about the order, but are not in its history. Some
-    could not be read, and others were refused, lost, or not stored."""
+    """Return sentences on messages that may be about the order, but are not in its history.
+
+    Some could not be read, and others were refused, lost, or not stored.
+    """
     unread, refused = heard["unread"], heard["refused"]
     refusing = [each for each in heard["sources"] if each["refusing_since"]]
     return [
@@ -480,9 +487,11 @@ def _some(what: str, names: Sequence[str], why: str) -> str:
 
 
 def _cosigners(bundle: Bundle) -> str:
-    """Return a sentence that names the witnesses in the checkpoint; "" if there are none. The
-    signature of a witness has 8 bytes more than the log's own, for the time (C2SP
-    tlog-cosignature)."""
+    """Return a sentence that names the witnesses in the checkpoint; "" if there are none.
+
+    The signature of a witness has 8 bytes more than the log's own signature, for the time (C2SP
+    tlog-cosignature).
+    """
     lines = bundle.members.get("checkpoint.txt", b"").decode("utf-8", "replace").split("\n")
     words = [line.split(" ") for line in lines if line.startswith("\u2014 ")]
     names = [each[1] for each in words if len(each) == 3 and len(each[2]) == 104]

@@ -1,6 +1,6 @@
-"""First steps of `verify`: the allowed form of a bundle's ZIP, and the bundle's manifest.
+"""First steps of `verify`: check the form of a bundle's ZIP, and the bundle's manifest.
 
-Uses only Python 3.8 and its standard library, because every bundle has this module as a part of
+This module uses only Python 3.8 and its standard library, because every bundle has it as a part of
 verify.py.
 """
 
@@ -19,7 +19,8 @@ MAX_BYTES = 256 * 1024 * 1024
 """Maximum size in bytes of a bundle, which is read into memory."""
 
 MAX_MEMBERS = 60_000
-"""Maximum number of files: five for each event, and two dozen. Plain ZIP allows 65,535."""
+"""Maximum number of files of a bundle: five for each event, and two dozen. Plain ZIP allows
+65,535."""
 
 NAME = re.compile(
     r"verify\.py|manifest\.json\.minisig|[A-Za-z][A-Za-z0-9_-]{0,90}\."
@@ -36,7 +37,7 @@ ATTACHMENTS = "attachments.json"
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017  # Python 3.8 has no other
 
 AHEAD_S = 300
-"""Number of seconds by which a bundle's instant may be ahead of the verifier's clock."""
+"""Maximum number of seconds by which a bundle's instant may be ahead of the verifier's clock."""
 
 # --- the archive ---------------------------------------------------------------------------------
 
@@ -118,7 +119,7 @@ def _member(archive: bytes, offset: int) -> tuple[str, bytes, int]:
 
 
 class Bundle:
-    """Files of a bundle by name, and its manifest."""
+    """Files of an evidence bundle by name, with the bundle's manifest."""
 
     def __init__(self, members: dict[str, bytes], manifest: dict[str, Any]) -> None:
         self.members, self.manifest = members, manifest
@@ -126,7 +127,7 @@ class Bundle:
         self._made: dict[Any, Any] = {}
 
     def document(self, name: str) -> Any:
-        """Parse the JSON of a file. Raises Wrong if it is missing or malformed."""
+        """Parse the JSON of a file in the bundle. Raises Wrong if it is missing or malformed."""
         if name not in self.members:
             raise Wrong(f"{name} is missing")
         if name not in self._read:
@@ -144,7 +145,7 @@ class Bundle:
 
 
 def opened(members: dict[str, bytes], now: int) -> Bundle:
-    """Return the bundle of these files. Raises Wrong if its manifest lists other files.
+    """Return the bundle of these files. Raises Wrong if the manifest lists other files.
 
     now  the time of the verifier's clock, in microseconds since 1970
     """
@@ -168,7 +169,7 @@ def micros(at: str) -> int:
 
 
 def arrivals(bundle: Bundle) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield id, instant and entry in history.json of each delivery, including redeliveries."""
+    """Yield the id, instant and entry in history.json of each delivery, including redeliveries."""
     for each in bundle.document("history.json")["deliveries"]:
         yield each["delivery_id"], each["received_at"], each
         for name, at in each.get("again", ()):
@@ -176,16 +177,15 @@ def arrivals(bundle: Bundle) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def attached(bundle: Bundle) -> list[dict[str, Any]]:
-    """Return the attached files; empty if none were requested."""
+    """Return the attached files in the bundle; empty if none were requested."""
     return bundle.document(ATTACHMENTS) if ATTACHMENTS in bundle.members else []
 
 
 def redated(bundle: Bundle) -> dict[str, int]:
-    """Return the corrected instants of deliveries and records that a fast clock dated too late, by
-    name in the log.
+    """Return the corrected instants of deliveries and records that a fast clock dated too late.
 
-    A `redated` record states a correction. If several records correct the same name, the earliest
-    instant is used.
+    The keys are names in the log. A `redated` record states a correction. If several records
+    correct the same name, the earliest instant is used.
     """
     found: dict[str, int] = {}
     for each in bundle.document("history.json")["records"]:

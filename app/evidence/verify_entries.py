@@ -53,7 +53,7 @@ def root_of(found: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
 
 
 def checkpoint_of(text: bytes) -> tuple[int, bytes]:
-    """Return a checkpoint's size (second line) and root (third line) (C2SP tlog-checkpoint)."""
+    """Return the size and the root hash that a checkpoint states (C2SP tlog-checkpoint)."""
     try:
         lines = text.decode("utf-8").split("\n")
         size, root = int(lines[1]), base64.b64decode(lines[2], validate=True)
@@ -65,7 +65,7 @@ def checkpoint_of(text: bytes) -> tuple[int, bytes]:
 
 
 def earlier_origins(log: dict[str, Any]) -> list[tuple[str, int]]:
-    """Return origin and final number of leaves of each earlier origin of the log."""
+    """Return each earlier origin of the log with its final number of leaves."""
     found = [(each["log"], each["leaves"]) for each in log.get("origins", ())]
     return [each for each in found if each[1] is not None]
 
@@ -74,16 +74,20 @@ DAY = 24 * 60 * 60 * 1_000_000
 
 TEXTS = ("agreement", "capture", "event_id", "movement", "order", "payment", "reason", "session",
          "suggested")  # fmt: skip
-"""Members of an event that are sealed as separate parts. All other members are sealed together, as
-the part `said`."""
+"""Members of an event that are sealed as separate parts.
+
+All other members are sealed together, as the part `said`.
+"""
 
 PARTS_OF = {
     "record": ("author", "key", "order", "payment", "reason", "replaces", "session"),
     "revision": ("because", "substance"),
     "deed": ("facts", "reason", "subject", "who"),
 }
-"""Members that are sealed as separate parts in the other kinds of leaves. Their other members are
-sealed together, as the part `said`."""
+"""Members that are sealed as separate parts in the other kinds of leaves.
+
+All other members are sealed together, as the part `said`.
+"""
 
 
 def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
@@ -132,7 +136,7 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class _Thing(NamedTuple):
-    """Values that a part of the bundle must share with its leaf.
+    """Values that a part of the bundle must share with its leaf in the log.
 
     leaf      values of the leaf's own members
     document  values that the leaf seals as separate parts; None for a delivery, whose event is
@@ -144,8 +148,10 @@ class _Thing(NamedTuple):
 
 
 class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Parts of the bundle by name. A second part with the same name is refused, because a forged
-    part could otherwise hide behind a sealed one."""
+    """Parts of the bundle by name. A second part with the same name is refused.
+
+    Otherwise, a forged part could hide behind a sealed part.
+    """
 
     def __setitem__(self, name: str, thing: _Thing) -> None:
         if name in self:
@@ -191,8 +197,10 @@ def _leaves(bundle: Bundle) -> list[Any]:
 
 
 def _own_name(leaf: dict[str, Any], index: int) -> str:
-    """Compute a leaf's name from its values. The name in the bundle is not trusted, because two
-    leaves could claim the same name."""
+    """Compute a leaf's name from its values.
+
+    The name in the bundle is not trusted, because two leaves could claim the same name.
+    """
     if leaf["kind"] == "reading":
         return f"reading:{leaf['delivery']}:{index}"
     if leaf["kind"] in ("delivery", "record"):
@@ -232,8 +240,10 @@ def _shown(bundle: Bundle) -> dict[str, tuple[int, Any]]:
 def _digest(
     document: dict[str, Any], names: Sequence[str], opened: dict[str, Any], bundle: Bundle
 ) -> tuple[str, int]:
-    """Compute the digest of a leaf's parts from the document. Return the digest and the number of
-    masked parts. For a masked part, the bundle has its commitment in place of its salt."""
+    """Compute the digest of a leaf's parts from the document, and count the masked parts.
+
+    For a masked part, the bundle has the commitment to the part in place of its salt.
+    """
     parts: dict[str, Any] = {name: document[name] for name in names if name in document}
     parts["said"] = {name: document[name] for name in document if name not in names}
     hashes, masked = {}, 0
@@ -260,7 +270,7 @@ class Readings(NamedTuple):
     proved   everything that was read is proved
     masked   everything is proved except masked texts
     bare     nothing is sealed yet
-    several  the log has different readings. Only the body can show which one is right
+    several  the log has different readings. Only the body can show which reading is right
     """
 
     proved: list[str]
@@ -326,8 +336,8 @@ def order_chain(bundle: Bundle) -> Chain:
     """Return the log's entries for the order. Raises Wrong if one is missing.
 
     In each entry, `nth` is its number within the order, counted from 1, and `after` is the index of
-    the entry before. The tree of all orders states how many entries the order had when the tree was
-    made.
+    the previous entry. The tree of all orders states how many entries the order had when the tree
+    was made.
     """
     log, reference, shown = (
         bundle.document("log.json"),
@@ -393,8 +403,10 @@ def order_chain(bundle: Bundle) -> Chain:
 def _tree(
     sealed: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]], bundle: Bundle
 ) -> tuple[int, str]:
-    """Return (index, time) of the leaf that seals the tree of all orders. Raises Wrong if the
-    order's path does not lead to the root in this leaf."""
+    """Return the index and the time of the leaf that seals the tree of all orders.
+
+    Raises Wrong if the order's path does not lead to the root in this leaf.
+    """
     index, leaf = shown[sealed["leaf"]]
     entry = {"last": sealed["last"], "leaves": sealed["leaves"], "of": of}
     found, below = hashlib.sha256(b"\0" + canonical(entry)).digest(), 256

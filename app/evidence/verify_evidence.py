@@ -1,4 +1,4 @@
-"""Verification of an evidence bundle from its file alone, without a database or a configuration.
+"""Verify an evidence bundle from its file alone, without a database or a configuration.
 
 `app.evidence.verify`, which every bundle contains, has the steps that plain Python can do. This
 module adds the steps that need ed25519, `reconcile`, or the providers' signature schemes.
@@ -112,7 +112,7 @@ def bodies(bundle: verify.Bundle) -> Found:
 
 
 def provider_signatures(bundle: verify.Bundle) -> Found:
-    """Check those signatures of payment services that can be verified with a public key."""
+    """Check the signatures of payment services that can be verified with a public key."""
     profiles, count, left = _profiles(bundle), 0, 0
     if profiles is None:
         return None, _other_language(bundle)
@@ -180,8 +180,10 @@ def _kept(bundle: verify.Bundle) -> Iterator[_StoredBytes]:
 
 
 def _profiles(bundle: verify.Bundle) -> dict[str, Profile] | None:
-    """Return the profile of each source. Return None if a profile cannot be read and another
-    release made the bundle. Raises Wrong if this release made it."""
+    """Return the profile of each source. Raises Wrong if a profile cannot be read.
+
+    If another release made the bundle, an unreadable profile makes the result None instead.
+    """
     found = {}
     for each in bundle.document("sources.json"):
         text = bundle.members[each["file"]].decode("utf-8")
@@ -205,10 +207,10 @@ def _other_language(bundle: verify.Bundle) -> str:
 Found = tuple[bool | None, str]
 
 MAX_PROOF_BYTES: Final = 64 * 1024
-"""Maximum size in bytes of a consistency proof: two checkpoints and at most 128 hashes in hex."""
+"""Maximum size in bytes of a consistency proof: two checkpoints and up to 128 hashes in hex."""
 
 MAX_KEY_FILE: Final = 4096
-"""Maximum length in characters of a public key's file. Tallyhook's own have some 100."""
+"""Maximum length in characters of a public key's file. Tallyhook's own files have some 100."""
 
 
 class BundleStepDocument(TypedDict):
@@ -228,10 +230,11 @@ class VerifiedDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedBundle:
-    """Result of each step.
+    """Result of verifying an evidence bundle.
 
     order       the order that the bundle states, or None
     as_of       the instant that the bundle states, or None
+    steps       result of each step
     not_proven  sentences on parts for which only the bundle's maker vouches
     """
 
@@ -242,7 +245,7 @@ class VerifiedBundle:
 
     @property
     def valid(self) -> bool:
-        """Return whether no step failed."""
+        """Check whether no step of the verification failed."""
         return all(each.passed is not False for each in self.steps)
 
     def document(self) -> VerifiedDocument:
@@ -252,8 +255,10 @@ class VerifiedBundle:
 
 
 def read_bundle(path: Path) -> bytes:
-    """Read a bundle's file, up to a size limit. Raises NotFoundError if there is no file, and
-    UsageError if it is too large or cannot be read."""
+    """Read the file of a bundle, up to a size limit.
+
+    Raises NotFoundError if there is no file, and UsageError if it cannot be read.
+    """
     try:
         with path.open("rb") as file:
             return file.read(verify.MAX_BYTES + 1)
@@ -264,8 +269,10 @@ def read_bundle(path: Path) -> bytes:
 
 
 def trusted_key(given: str) -> PublicKey:
-    """Return the public key in a line of minisign's format, or in a file. Raises UsageError for
-    anything else."""
+    """Return the public key in a line of minisign's format, or in a file that is named instead.
+
+    Raises UsageError for anything else.
+    """
     path = Path(given)
     try:
         text = path.read_text("utf-8")[:MAX_KEY_FILE] if path.is_file() else given
@@ -282,8 +289,8 @@ class KeptCheckpoint:
     """Published checkpoint that the person who verifies has kept.
 
     note  text of the checkpoint
-    path  hashes of the consistency proof between this and the bundle's checkpoint; None without a
-          proof
+    path  hashes of the consistency proof between this checkpoint and the bundle's checkpoint; None
+          without a proof
     """
 
     note: str
@@ -291,9 +298,10 @@ class KeptCheckpoint:
 
 
 def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
-    """Read a checkpoint and its consistency proof from their files.
+    """Read a kept checkpoint and its consistency proof from their files.
 
-    Raises UsageError, and not Wrong, because a wrong file does not make the bundle invalid.
+    Raises UsageError for a wrong file. It does not raise Wrong, because a wrong file does not make
+    the bundle invalid.
     """
     try:
         note = checkpoint.read_text("utf-8")[: seal.MAX_NOTE_BYTES + 1]
@@ -335,7 +343,7 @@ class TrustedWitnesses:
 
 
 def named_witnesses(given: Sequence[str], quorum: int | None) -> TrustedWitnesses | None:
-    """Return the named witnesses; None if there are none. Raises UsageError for an invalid key or
+    """Return the named witnesses; None if none are named. Raises UsageError for an invalid key or
     quorum.
 
     quorum  number of required cosignatures; None for all
@@ -359,7 +367,7 @@ def verify_evidence(
     trusted    key that must have signed the bundle
     kept       published checkpoint of the bundle's log
     witnesses  witnesses that must have cosigned the bundle's checkpoint
-    now        time of the verifier's clock; None for this computer's
+    now        time of the verifier's clock; None for this computer's clock
     """
     checks: list[tuple[str, Callable[[verify.Bundle], Any]]] = [
         ("digests", verify.digests),
@@ -406,10 +414,10 @@ def _not_proven(
     left: int,
     witnesses: TrustedWitnesses | None,
 ) -> Iterator[str]:
-    """Yield a sentence on each statement that the bundle does not prove and this program has not
+    """Yield a sentence on each statement that neither the bundle proves nor this program has
     checked.
 
-    passed  names of the checks that succeeded. `signature` is among them only if the key is known
+    passed  names of the checks that succeeded. `signature` is in the set only if the key is known
             to be the shop's
     left    number of leaves in a checkpoint of this log that the verifier kept
     """
@@ -431,8 +439,11 @@ def _not_proven(
 def _not_anew(
     bundle: verify.Bundle, *, left: int, witnesses: TrustedWitnesses | None
 ) -> Iterator[str]:
-    """Yield sentences on the part of the log that the shop could have rewritten. It consists of the
-    leaves that neither a kept checkpoint nor the witnesses' cosignatures cover."""
+    """Yield sentences on the part of the log that the shop could have rewritten.
+
+    This part consists of the leaves that neither a kept checkpoint nor the witnesses' cosignatures
+    cover.
+    """
     numbers = [each["index"] for each in bundle.document("log.json")["leaves"]]
     later = sum(number >= left for number in numbers)
     if numbers and not later:
@@ -468,7 +479,7 @@ def _are_of_this_release(bundle: verify.Bundle) -> bool:
 
 
 def rendered(bundle: verify.Bundle) -> Found:
-    """Check that the rendered files equal what this program renders."""
+    """Check that the bundle's rendered files equal what this program renders."""
     if bundle.manifest.get("program") != rendering.program():
         return None, (
             f"Another version of Tallyhook ({verify.release(bundle)}) made report.html, "
@@ -578,7 +589,7 @@ def _checkpoint(bundle: verify.Bundle) -> Found:
     log.
 
     Endorsements must lead from the earlier key to the manifest's key. Otherwise the result is
-    undecided, because a bundle could claim that any key is an earlier one.
+    undecided, because a bundle could claim that any key is an earlier key.
     """
     if "checkpoint.txt" not in bundle.members:
         raise verify.Wrong("checkpoint.txt is missing: the log proves nothing in this bundle")
@@ -608,11 +619,11 @@ def _checkpoint(bundle: verify.Bundle) -> Found:
 
 
 def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) -> Found:
-    """Check that the bundle's checkpoint and the kept one belong to the same log: the later one
-    must extend the earlier one (RFC 9162, 2.1.4.2).
+    """Check that the bundle's checkpoint and the kept checkpoint belong to the same log.
 
-    The result is undecided if the proof of consistency is missing, or if the bundle lacks the key
-    that signed the kept checkpoint.
+    The later checkpoint must extend the earlier checkpoint (RFC 9162, 2.1.4.2). The result is
+    undecided if the proof of consistency is missing, or if the bundle lacks the key that signed the
+    kept checkpoint.
     """
     newest = _key(bundle)
     try:
@@ -670,7 +681,10 @@ def _cosigned(
     bundle: verify.Bundle, witnesses: TrustedWitnesses
 ) -> list[tuple[VerifierKey, Instant | None]]:
     """Return the key of each trusted witness, with the time at which the witness cosigned the
-    checkpoint; None if it did not. Raises Wrong for a false signature."""
+    checkpoint.
+
+    The time is None if the witness did not cosign. Raises Wrong for a false signature.
+    """
     note = _decoded(bundle, "checkpoint.txt")
     try:
         return [(key, cosigned_at(note, key)) for key in witnesses.keys]

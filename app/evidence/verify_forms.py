@@ -1,6 +1,6 @@
 """Form of each document that `verify` reads: its members, their types, and its canonical encoding.
 
-Uses only Python 3.8 and its standard library, because every bundle has this module as a part of
+This module uses only Python 3.8 and its standard library, because every bundle has it as a part of
 verify.py.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 MASKED = "\N{BULLET}"
 
 NOT_IN_FORM = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that reading JSON from outside can raise if its form is wrong."""
+"""Errors that reading JSON from outside can raise if the JSON has a wrong form."""
 
 
 class Wrong(Exception):
@@ -25,7 +25,8 @@ class Wrong(Exception):
 
 
 def clean(said: object) -> str:
-    """Return text from outside with only printable characters."""
+    """Return text from outside with each unprintable character replaced, and cut to 400
+    characters."""
     return "".join(c if c.isprintable() else "?" for c in str(said)[:400])
 
 
@@ -34,7 +35,7 @@ class Either(tuple):  # type: ignore[type-arg]  # of Python 3.8, where a base ha
 
 
 def instant(said: Any) -> bool:
-    """Return whether a value is an instant in UTC, written without trailing zeros."""
+    """Check whether a value is an instant in UTC, written without trailing zeros."""
     written = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.(?!000)\d{3}|\.\d{3}(?!000)\d{3})?Z"
     if type(said) is not str or not re.fullmatch(written, said, re.ASCII):
         return False
@@ -46,7 +47,7 @@ def instant(said: Any) -> bool:
 
 
 def whole(said: Any) -> bool:
-    """Return whether a value is a natural number that every JSON parser represents exactly."""
+    """Check whether a value is a natural number that every JSON parser represents exactly."""
     return type(said) is int and 0 <= said < 1 << 53
 
 
@@ -220,7 +221,7 @@ DOCUMENTS = {
     }],
     "times.json": {"zone": str, "from_utc_s": [(str, int, str)]},
 }  # fmt: skip
-"""Form of each document, by file name. DELIVERY is the form of `delivery-ID.json`.
+"""Form of each document. The keys are file names. DELIVERY is the form of `delivery-ID.json`.
 
 These values describe a form:
 
@@ -234,8 +235,8 @@ These values describe a form:
 
 
 def fault(value: Any, form: Any, where: str) -> str:
-    """Return a sentence on the first place where a value deviates from a form; empty if there is
-    none."""
+    """Return a sentence on the first place where a value deviates from a form; empty if none
+    does."""
     if isinstance(form, Either):
         faults = [fault(value, each, where) for each in form]
         return "" if "" in faults else max(faults, key=len)
@@ -258,8 +259,8 @@ def fault(value: Any, form: Any, where: str) -> str:
 
 
 def fault_of_object(value: Any, form: Any, where: str) -> str:
-    """Return a sentence on the first wrong member or number of decimals in an object; empty if
-    there is none."""
+    """Return a sentence on the first wrong member or number of decimals in an object; empty if none
+    is wrong."""
     if type(value) is not dict:
         return f"{where} is malformed"
     names = {name.rstrip("?"): name for name in form if isinstance(name, str)}

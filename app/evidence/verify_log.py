@@ -1,4 +1,4 @@
-"""Verification of the whole log from its rows, in one snapshot, while the service runs.
+"""Verify the whole sealed log from its rows, in one snapshot, while the service runs.
 
     1 leaves       the numbers have no gaps; each leaf is the hash of its document, and the
                    document agrees with its row
@@ -61,7 +61,10 @@ _NUMBERED: Final = re.compile(r"\w+:[0-9]{1,18}", re.ASCII)
 
 
 async def log_rows(connection: Connection, leaves: Sequence[leaf_store.Leaf]) -> Rows:
-    """Return the current rows of these leaves, by subject. Deleted rows are left out."""
+    """Return the present rows that these leaves seal. The keys are the leaves' subjects.
+
+    Deleted rows are left out.
+    """
     found: dict[str, leaf_store.Sealable] = {}
     for kind in leaf_store.KINDS:
         own = [leaf.subject for leaf in leaves if leaf.kind == kind.name]
@@ -85,7 +88,7 @@ async def contents(
 def misfit(
     leaf: leaf_store.Leaf, row: leaf_store.Sealable | None, content: store.Content | None
 ) -> str | None:
-    """Return a sentence on why a leaf does not match its row; None if they match.
+    """Return a sentence on why a leaf does not match the row that it seals; None if they match.
 
     The hash, the row, the sealed content except deleted headers, and the body are compared in this
     order.
@@ -114,13 +117,12 @@ def misfit(
 
 
 def reread(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> bool:
-    """Return whether a delivery was read again after sealing, with a different result (see
-    `reindex`)."""
+    """Check whether a delivery was read again after sealing, with a different result."""
     return leaf.kind == leaf_store.DELIVERY.name and names.says_otherwise(leaf.members(), row)
 
 
 class Tree:
-    """Tree of the log's leaves. It is compared with stored hashes and signed heads."""
+    """Tree of the log's leaves, for comparison with stored hashes and signed heads."""
 
     def __init__(self, known: log_store.Identity, *, kept: seal.Checkpoint | None) -> None:
         self._known = known
@@ -143,11 +145,12 @@ class Tree:
         self.made.update(self._tail.append(leaf))
 
     def signed(self, note: str, *, origin: str) -> bool:
-        """Return whether a key of the log signed this note under this origin."""
+        """Check whether a key of the log signed this note under this origin."""
         return any(seal.note_holds(note, name=origin, public=key) for key in self._keys)
 
     def wrong_nodes(self, stored: Mapping[Node, Hash]) -> Iterator[tuple[int, str]]:
-        """Yield the number of the first leaf and a sentence for each stored hash that differs."""
+        """Yield, for each stored hash that differs from the leaves, its first leaf and a
+        sentence."""
         for (level, place), found in self.made.items():
             if stored.get((level, place)) != found:
                 first, end = place << level, (place + 1) << level
@@ -159,8 +162,8 @@ class Tree:
         self.made.clear()
 
     def wrong_head(self, head: log_store.SignedHead) -> str | None:
-        """Return why a checkpoint whose size is the tree's present size does not match the tree;
-        None if it does."""
+        """Return why a checkpoint of the tree's present size does not match the tree; None if it
+        matches."""
         name = f"the checkpoint of {counted(head.size, 'leaf', 'leaves')}"
         try:
             stated = seal.read_checkpoint(head.note)
@@ -187,8 +190,10 @@ class Tree:
         )
 
     def wrong_departure(self, left: departure_store.Departure) -> str | None:
-        """Return why a published checkpoint whose size is the tree's present size does not match
-        the tree; None if it does."""
+        """Return why a published checkpoint of the tree's present size does not match the tree.
+
+        The result is None if it matches.
+        """
         if left.line is not None:
             origin = self._known.origin_at(left.size)
             body = seal.Checkpoint(origin=origin, size=left.size, head=left.head).body()
@@ -206,7 +211,7 @@ class Tree:
         )
 
     def wrong_keep(self) -> str | None:
-        """Return why the kept checkpoint contradicts the tree; None if it matches, or is of another
+        """Return why the kept checkpoint contradicts the tree; None if it matches, or has another
         size."""
         if self._kept is None or self._kept.size != self.size:
             return None
@@ -274,7 +279,7 @@ class VerifiedLog:
     problems: list[str] = field(default_factory=list)
 
     def add(self, problem: str, *, leaf: int | None = None) -> None:
-        """Count a problem, and store it if fewer than `tell` are stored."""
+        """Count a problem, and store it if fewer than `tell` problems are stored."""
         self.found += 1
         if leaf is not None:
             self.first = leaf if self.first is None else min(leaf, self.first)
@@ -318,9 +323,10 @@ async def verify_log(
 ) -> VerifiedLog:
     """Verify the whole log.
 
-    against  text of a checkpoint that was kept elsewhere
-    own      this machine's key; None if unknown
-    tell     maximum number of reported problems
+    against   text of a checkpoint that was kept elsewhere
+    own       this machine's key; None if unknown
+    tell      maximum number of reported problems
+    progress  function that is called with the numbers of verified and of all leaves
 
     Raises NotFoundError if there is no log, and UsageError if `against` is not a checkpoint of the
     log.
@@ -531,7 +537,7 @@ SURE: Final = frozenset(("record", "revision", "deed"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """Current pseudonyms of some orders in leaves.
+    """Present pseudonyms of some orders in log leaves.
 
     orders  pseudonym of each order
     erased  commitments of erased orders
@@ -543,7 +549,7 @@ class Names:
     secret: bytes | None
 
     def fits(self, of: str | None, order: str | None) -> bool:
-        """Return whether a leaf may belong to this order. A leaf of an erased order may belong to
+        """Check whether a leaf may belong to this order. A leaf of an erased order may belong to
         any order.
 
         of     the leaf's commitment, in hex, or None
@@ -559,7 +565,7 @@ class Names:
         return of == named.commitment.hex() == order_commitment(named.key, order).hex()
 
     def says_otherwise(self, sealed: leaf_store.Members, row: leaf_store.Sealable) -> bool:
-        """Return whether a row's content or order differs from its sealed leaf."""
+        """Check whether a row's content or order differs from its sealed leaf."""
         if "parts" not in sealed:
             return False
         if not self.fits(sealed.get("of"), row.order):
@@ -577,9 +583,9 @@ class Names:
 async def names_of(
     connection: Connection, rows: Iterable[leaf_store.Sealable], *, erased: set[str]
 ) -> Names:
-    """Return the pseudonyms of the orders of these rows.
+    """Return the pseudonyms of the orders that these rows belong to.
 
-    erased  result of `erased_orders`
+    erased  commitments of erased orders
     """
     return Names(
         orders=await order_store.named_orders(connection, {row.order for row in rows if row.order}),
@@ -611,7 +617,7 @@ class OrderCounts:
         self._newest = trees[-1] if trees else None
 
     def append(self, leaf: leaf_store.Leaf) -> str | None:
-        """Count a leaf. Return a sentence if it is not the next leaf of its order, or None."""
+        """Count a leaf. Return a sentence if it is not the next leaf of its order, else None."""
         try:
             sealed: dict[str, Any] = leaf.members()
             of = bytes.fromhex(sealed["of"]) if "of" in sealed else None
@@ -644,8 +650,8 @@ class OrderCounts:
         """Return a sentence for each table in which the newest tree of all orders is stored
         wrongly.
 
-        Return nothing if that tree has another size. A wrong table would make proofs and the next
-        tree wrong.
+        The result is empty if that tree has another size. A wrong table would make proofs and the
+        next tree wrong.
         """
         if self._newest is None or self._newest.size != size:
             return []
@@ -668,7 +674,7 @@ class OrderCounts:
         ]
 
     async def wrong_counts(self, connection: Connection) -> list[str]:
-        """Return a sentence for each order with a wrong stored number of leaves."""
+        """Return a sentence for each order whose stored number of leaves is wrong."""
         problems = [
             f"the tree of all orders of {format_instant(tree.at)} covers "
             f"{counted(tree.size, 'leaf', 'leaves')}, more than exist: the end of the log was "

@@ -1,4 +1,4 @@
-"""Witnesses: independent parties, with their own keys, who cosign checkpoints of the log.
+"""Ask witnesses to cosign checkpoints of the log. Witnesses are independent parties with own keys.
 
 A witness cosigns a checkpoint only if it extends the last checkpoint that the witness cosigned. A
 person who trusts enough witnesses does not have to trust the shop. Witnesses are asked in the
@@ -37,7 +37,7 @@ from reconcile.documents import Count, InstantText, Keywords
 from reconcile.transparency import cosignatures, merkle
 
 CLOCK: Final[instants.Duration] = 10 * instants.MINUTE
-"""Tolerated difference between a witness's clock and the clock of this machine."""
+"""Maximum difference between a witness's clock and this machine's clock."""
 
 PROBLEMS: Final[Mapping[str, str]] = {
     "unreachable": "it cannot be reached: check its address in TALLYHOOK_EVIDENCE__WITNESSES",
@@ -63,14 +63,14 @@ CONTRADICTING: Final = ("log_is_shorter", "log_is_another")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
-    """Witness. Its requests go to `url` followed by `/add-checkpoint`."""
+    """One configured witness. Its requests go to `url` followed by `/add-checkpoint`."""
 
     key: cosignatures.VerifierKey
     url: str = field(repr=False)
 
     @property
     def name(self) -> str:
-        """Return the witness's verifier key. Its state is stored under this name."""
+        """Return the witness's verifier key. The witness's state is stored under this name."""
         return self.key.text
 
 
@@ -79,7 +79,7 @@ class Witnesses:
     """Configured witnesses, and the number of required cosignatures.
 
     every        interval at which witnesses are asked
-    alarm_after  time without a quorum after which an alarm is raised
+    alarm_after  time without enough cosignatures after which an alarm is raised
     """
 
     each: tuple[Witness, ...]
@@ -112,8 +112,7 @@ class WrongCosignature(Exception):
 
 
 def cosigned_at(note: str, key: cosignatures.VerifierKey) -> instants.Instant | None:
-    """Return when a witness cosigned a checkpoint, as the witness states it. Return None if it did
-    not cosign.
+    """Return the time at which a witness says that it cosigned a checkpoint; None if it did not.
 
     Raises WrongCosignature for a false signature line (C2SP signed-note).
     """
@@ -185,7 +184,7 @@ def witness_state(state: departure_store.WitnessState | None) -> WitnessState:
 
 
 async def witness_document(context: AppContext) -> WitnessesDocument:
-    """Return a document on the witnesses, the cosigned size, and published checkpoints."""
+    """Return a document on the witnesses, the cosigned size, and the published checkpoints."""
     witnesses = witnesses_of(context.settings)
     async with context.database.reading() as connection:
         states = await departure_store.witness_states(connection)
@@ -201,7 +200,8 @@ async def witness_document(context: AppContext) -> WitnessesDocument:
 
 
 async def cosigned_size(connection: Connection, witnesses: Witnesses | None) -> int:
-    """Return the size of the largest checkpoint that enough witnesses have cosigned."""
+    """Return the size of the largest checkpoint that enough witnesses have cosigned; 0 if there is
+    none."""
     if witnesses is None:
         return 0
     return await departure_store.last_cosigned(
@@ -235,7 +235,7 @@ def departure_document(departure: departure_store.Departure) -> DepartureDocumen
 
 
 def departure_way(departure: departure_store.Departure) -> str:
-    """Return how a checkpoint was published: a code, or the witness's name."""
+    """Return the way in which a checkpoint was published: a code, or the witness's name."""
     return departure.way.partition("+")[0]
 
 
@@ -256,21 +256,26 @@ def departure_sentence(departure: departure_store.Departure) -> str:
 # --- asking in the background -----------------------------------------------------------------
 
 LIMIT_S: Final = 5.0
-"""Seconds within which a witness must answer. Even TRIES requests in a row end before a stopping
-process is killed."""
+"""Number of seconds within which a witness must answer.
+
+The number is so small that even TRIES requests in a row end before a stopping process is killed.
+"""
 
 ANSWER_MAX: Final = 16 * 1024
-"""Maximum bytes of an answer. A cosignature has some 150, and there may be several."""
+"""Maximum number of bytes of an answer. A cosignature has some 150, and there may be several."""
 
 TRIES: Final = 3
-"""Maximum number of requests to a witness in a row. After a request, the witness may answer that it
-knows the log at another size, and this may happen twice."""
+"""Maximum number of requests to a witness in a row.
+
+After a request, the witness may answer that it knows the log at another size. This may happen
+twice.
+"""
 
 LEASE: Final[instants.Duration] = instants.MINUTE
 """Duration of a claim on a witness. It is longer than TRIES requests can take."""
 
 FIRST_PAUSE: Final[instants.Duration] = 30 * instants.SECOND
-"""First pause before a witness that did not cosign is asked again. It doubles each time."""
+"""First pause before a witness that did not cosign is asked again. The pause doubles each time."""
 
 LONGEST_PAUSE: Final[instants.Duration] = instants.HOUR
 
@@ -287,7 +292,8 @@ class _Reply:
 
 
 class Cosigning:
-    """Client of one log's witnesses. Several processes may run a client for the same log."""
+    """Asks the witnesses of one log for cosignatures. Several processes may do so for the same
+    log."""
 
     def __init__(
         self, context: AppContext, witnesses: Witnesses, client: httpx2.AsyncClient
@@ -297,7 +303,7 @@ class Cosigning:
         self._client = client
 
     async def ask_due(self) -> int:
-        """Ask every witness that is due, and return their number."""
+        """Ask every witness that is due, and return the number of witnesses that were asked."""
         now = self._context.clock.now()
         until = instants.Instant(now - now % self._witnesses.every)  # 1
         latest = now + LONGEST_PAUSE + CLOCKS_DIFFER  # later: a clock was ahead
@@ -370,8 +376,10 @@ class Cosigning:
         return _refusal(answer, same=old == head.size)
 
     async def _proof(self, old: int, size: int) -> list[merkle.Hash]:
-        """Return the proof that the log with `size` leaves extends the log with `old` leaves. The
-        proof is empty if `old` is 0 or `size`."""
+        """Return the proof that the log with `size` leaves extends the log with `old` leaves.
+
+        The proof is empty if `old` is 0 or `size`.
+        """
         if old in (0, size):
             return []
         spans = merkle.consistency_spans(old, size=size)
@@ -380,8 +388,10 @@ class Cosigning:
         return [merkle.computed(span, kept) for span in spans]
 
     def _verified(self, witness: Witness, head: log_store.SignedHead, body: bytes) -> _Reply:
-        """Verify the witness's line in an answer. Skip the lines of other keys (C2SP
-        tlog-witness)."""
+        """Verify the witness's signature line in an answer.
+
+        The lines of other keys are skipped (C2SP tlog-witness).
+        """
         try:
             lines = body.decode("utf-8")
         except UnicodeDecodeError:
@@ -434,11 +444,11 @@ class Cosigning:
 
 
 _REFUSALS: Final = {404: "log_unknown", 403: "key_unknown", 422: "log_is_another"}
-"""Code for each HTTP status of a refusal (C2SP tlog-witness)."""
+"""Code of the problem for each HTTP status of a refusal (C2SP tlog-witness)."""
 
 
 def _refusal(answer: Exchange, *, same: bool) -> _Reply:
-    """Return what a witness's refusal means.
+    """Return the meaning of a witness's refusal.
 
     same  whether the request already used the log size that the witness knows
     """

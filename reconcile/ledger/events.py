@@ -47,7 +47,7 @@ FOLLOWS_SUCCESS: Final[frozenset[ClaimKind]] = frozenset(
 )
 
 Standing = Literal["said", "unconfirmed", "fetched", "answered"]
-"""How far an event can be trusted.
+"""Degree of trust in an event.
 
 said         a signature covers the event
 unconfirmed  the signature covers too little, or does not say whose event it is
@@ -94,7 +94,7 @@ All other kinds are paid on top of the price.
 PART_KINDS: Final[tuple[PartKind, ...]] = get_args(PartKind)
 
 StateMember = Literal["captured", "refunded", "charged_back", "refund", "chargeback"]
-"""What a provider's statement about a payment can be about.
+"""Possible subjects of a provider's statement about a payment.
 
 `captured`, `refunded` and `charged_back` are sums. `refund` and `chargeback` are single movements,
 each with its own reference.

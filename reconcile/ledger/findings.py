@@ -333,7 +333,7 @@ def session_unknown(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
-    """Return when the order became both paid and free of anything that prevents shipping."""
+    """Return the instant since which the order is paid and nothing prevents shipping."""
     pieces = [_paid_since(judgement), case.filed.released_at]
     for attempt in case.attempts:
         for claim in _GIVES_BACK:
@@ -367,7 +367,7 @@ def _arrived(payment: Payment) -> Instant:
 
 
 def fulfillment_deadline(case: Case, judgement: Judgement) -> Instant | None:
-    """Return when a paid but unfulfilled order becomes a finding; None if it never does."""
+    """Return the instant at which an unfulfilled paid order becomes a finding; None for never."""
     filed = case.filed
     window = case.policy.fulfillment_window
     if window is None or filed.placed is None or filed.fulfilled:

@@ -264,12 +264,12 @@ _REFUNDS: Final[tuple[ClaimKind, ...]] = ("refund_pending", "refunded")
 
 
 def refund_due(refund: movements.PendingRefund, policy: Policy) -> Instant:
-    """Return when a pending refund becomes overdue."""
+    """Return the instant at which a pending refund becomes overdue."""
     return min(refund.begun_at + policy.refund_window, LATEST)
 
 
 def next_refund_due(case: Case, judgement: outcome.Judgement) -> Instant | None:
-    """Return when the next pending refund becomes overdue; None if none will."""
+    """Return the next instant at which a pending refund becomes overdue; None if none will."""
     payments = () if judgement.plain else judgement.payments
     due = [refund_due(each, case.policy) for payment in payments for each in payment.pending]
     return min([each for each in due if each > case.as_of], default=None)

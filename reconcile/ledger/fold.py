@@ -135,7 +135,7 @@ def is_window_open(ledger: Ledger) -> bool:
 
 
 def closed_at(ledger: Ledger) -> Instant | None:
-    """Return when the order got its final outcome; None if its outcome is not final.
+    """Return the date of the order's final outcome; None if its outcome is not final.
 
     This is the date of the first capture, else the end of the last attempt, else the shop's
     cancellation. It is never after the ledger's instant. Money that goes back later does not change
@@ -156,6 +156,6 @@ def closed_at(ledger: Ledger) -> Instant | None:
 
 
 def last_heard(history: History) -> Instant:
-    """Return when the last delivery or record of the order arrived; 0 if none ever did."""
+    """Return the arrival of the order's last delivery or record; 0 if none ever arrived."""
     received = [delivery.received_at for delivery in history.deliveries]
     return max(received + [record.recorded_at for record in history.records], default=EARLIEST)

@@ -166,7 +166,7 @@ def all_cites(evidence: AttemptEvidence) -> tuple[str, ...]:
 
 
 def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant | None:
-    """Return when to stop waiting for the attempt's final event; None if no date is known.
+    """Return the instant at which to stop waiting for the attempt's final event; None if unknown.
 
     The deadline is the session's expiry plus grace, because the final event takes time to arrive.
     If the expiry is unknown, the deadline is one payment window plus grace after the session was

@@ -58,7 +58,7 @@ class Undo:
 
 
 class Position:
-    """What the provider's answers state about the payment of one attempt.
+    """Sums, refunds and chargebacks of one attempt's payment, as the provider's answers state them.
 
     claims    single refunds and chargebacks from the answers, converted into events
     repeated  references of refunds and chargebacks that one answer withdrew and a later answer

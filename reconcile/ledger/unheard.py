@@ -32,7 +32,7 @@ class MessageNotRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceHeard:
-    """What has arrived lately from one source of an order.
+    """Latest arrivals and refusals of one source of an order.
 
     last_read_at    arrival of the last delivery that was read
     refusing_since  time of the first refusal since the last accepted delivery; None if nothing was

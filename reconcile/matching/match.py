@@ -405,7 +405,7 @@ class OtherPeriods:
 
 
 Effect = Literal["newly_matched", "no_longer_matched", "new_break", "gone_break", "changed"]
-"""How one matching differs from another.
+"""Kinds of differences between two matchings.
 
 `changed` means that both matchings have a match or break with this identity, but with different
 content.

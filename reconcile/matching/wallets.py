@@ -140,7 +140,7 @@ class WalletOpening:
 
 
 def due_after(paid: Sequence[Instant]) -> Instant | None:
-    """Return when the next payout is late; None if the payouts are irregular.
+    """Return the instant after which the next payout is late; None if payouts are irregular.
 
     Payouts are irregular if their longest interval is over twice the usual interval.
 

@@ -334,5 +334,5 @@ class BankView:
 
 
 def dated(link: Link) -> Instant:
-    """Return when the bank booked the last line of the transfer."""
+    """Return the date on which the bank booked the last line of the transfer."""
     return max([each.booked_at for each in link.lines])

@@ -106,7 +106,7 @@ AGES: Final[tuple[Age, ...]] = get_args(Age)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What a report covers. `start` is in the period, `end` is not.
+    """Scope of a report, such as its period. `start` is in the period, `end` is not.
 
     Only evidence known at `as_of` is used.
 
