@@ -1,4 +1,4 @@
-"""Going live: the rehearsal, the trial of the public endpoint, and the checklist."""
+"""Prepare going live: the rehearsal, the trial of the public endpoint, and the checklist."""
 
 __all__ = (
     "capacity",

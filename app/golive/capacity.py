@@ -1,11 +1,11 @@
-"""Capacity of this machine and database: `tallyhook doctor --capacity`.
+"""Measure the capacity of this machine and database: `tallyhook doctor --capacity`.
 
     1 ask        arrivals by day and minute, and the size of the database
     2 calibrate  the disk's sync time, and the processor time of a few folds
     3 judge      each figure, with a sentence on what it means
 
 Sentences say whether a figure was measured, derived or extrapolated. No stored data is changed: the
-disk is measured with a temporary file beside the database.
+disk is measured with a temporary file in the database's folder.
 """
 
 import base64
@@ -42,49 +42,59 @@ from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
 
 FEW: Final = 10_000
-"""Minimum number of stored deliveries from which the bytes of one delivery are computed. With fewer
-deliveries, the parts of a database that do not grow would make the average too large."""
+"""Minimum number of stored deliveries from which the bytes of one delivery are computed.
+
+With fewer deliveries, the parts of a database that do not grow would make the average too large.
+"""
 
 USUAL_BYTES: Final = 2_900
 """Bytes assumed for a delivery while fewer than FEW are stored (tests/bench/README.md)."""
 
 SOON_DAYS: Final = 90
-"""Number of days. The check tells a person to act if the disk will be full in fewer."""
+"""Number of days below which a person is told to act because the disk will be full."""
 
 CALIBRATION_S: Final = 0.5
-"""Seconds that each calibration lasts. For the disk this is elapsed time, for the processor it is
-processor time."""
+"""Number of seconds that each calibration lasts.
+
+For the disk this is elapsed time, and for the processor it is processor time.
+"""
 
 MOST_SYNCS: Final = 200
 
 WHOLE_WAY: Final = 8.5
-"""Factor from the processor time that the calibration measures for a delivery to that of the
-delivery's complete processing, from receiving to sealing. Measured on two busy cores (2026-11-30):
-54 to 65 µs in the calibration, and 486 to 539 µs for the complete processing."""
+"""Factor by which processing a delivery completely takes longer than the calibration measures.
+
+Complete processing goes from receiving to sealing. Measured on two busy cores (2026-11-30): 54 to
+65 µs in the calibration, and 486 to 539 µs for the complete processing.
+"""
 
 CORES: Final = 2
-"""Cores that an installation on SQLite can use, because only one process writes at a time."""
+"""Number of cores that an installation on SQLite can use, because only one process writes at a
+time."""
 
 PLANNED: Final = 0.5
-"""Share of the processor time that deliveries may use. The rest is for bursts, reports and
-backups."""
+"""Share of the processor time that deliveries may use.
+
+The rest is for bursts, reports and backups.
+"""
 
 CROWDED: Final = 0.5
-"""Share of the capacity that the busiest minute may use. If it uses more, the check recommends a
-larger machine."""
+"""Share of the capacity above which the busiest minute makes the check recommend a larger
+machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """Collected facts. Times are seconds.
+    """Facts from which the capacity is judged. Times are seconds.
 
+    rates     arrivals by day and minute
     stored    number and bytes of deliveries; None on a cluster
     free      bytes until deliveries are refused; None on a database server
-    memory    the bytes of each running process, by process id; None if they cannot be read
-    sync_s    the median time of a write with a sync in the database's folder; None if it was not
+    memory    bytes of each running process; None if they cannot be read. The keys are process ids
+    sync_s    median time of a write with a sync in the database's folder; None if it was not
               measured
-    work_s    the processor time to verify, read and fold a delivery
-    cores     the number of cores that this process may use
+    work_s    processor time to verify, read and fold a delivery
+    cores     number of cores that this process may use
     shared    whether the database is PostgreSQL
     """
 
@@ -105,7 +115,7 @@ class Capacity:
 
 
 async def examine_capacity(environ: Mapping[str, str] | None = None) -> list[Check]:
-    """Return the capacity of this machine and database, as checks of the doctor."""
+    """Return the capacity of this machine and database, as checks of `tallyhook doctor`."""
     try:
         settings = load_settings(environ)
         async with open_inbox(settings, purpose="reading") as inbox:
@@ -139,8 +149,10 @@ async def _collect(settings: Settings, inbox: Inbox) -> Capacity:
 
 
 def sync_time(folder: Path) -> float | None:
-    """Return the median seconds to write 4 KiB with a sync in a folder; None if this user may not
-    write there."""
+    """Return the median seconds to write 4 KiB with a sync in a folder.
+
+    The result is None if this user may not write there.
+    """
     try:
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
             took, began = list[float](), perf_counter()
@@ -163,10 +175,10 @@ _BODY: Final = (
 
 
 def work_time() -> float:
-    """Return the processor seconds per delivery to verify and read it, and to fold an order of four
-    deliveries.
+    """Measure the processor seconds that a delivery takes to be verified, read and folded.
 
-    The result is the median of many runs, so other work on the machine hardly affects it.
+    Orders of four deliveries are folded. The result is the median of many runs, so other work on
+    the machine hardly affects it.
     """
     secret = f"whsec_{base64.b64encode(new_secret()).decode()}"
     source = Source(name="shop", profile=load_profile("checkout"), secrets=[secret])

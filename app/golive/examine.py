@@ -1,4 +1,5 @@
-"""Checks before real money is taken: `tallyhook doctor`, and the checks for the checklist."""
+"""Run the checks before real money is taken: `tallyhook doctor`, and the checks for the
+checklist."""
 
 import asyncio
 import os
@@ -47,8 +48,8 @@ from app.sealing.log_store import identity
 
 
 def problems_of_sources(settings: Settings) -> list[str]:
-    """Return a line for every mistake in profiles, secrets and credentials that would keep the
-    service from starting."""
+    """Return a line for every mistake in profiles, secrets and credentials that prevents a
+    start."""
     problems: list[str] = []
     for check in (compile_sources, questions_of, _check_token, _check_signers):
         try:
@@ -88,7 +89,7 @@ PHONES = "TALLYHOOK_PHONES__KEY_FILE"
 
 
 async def examine(environ: Mapping[str, str] | None = None) -> list[Check]:
-    """Return all checks. Problems should be fixed in this order."""
+    """Return all checks of `tallyhook doctor`. Problems should be fixed in this order."""
     try:
         settings = load_settings(environ, serving=True, also=problems_of_sources)
     except ConfigurationError as error:
@@ -109,7 +110,7 @@ async def examine(environ: Mapping[str, str] | None = None) -> list[Check]:
 
 
 def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
-    """Return every file from which a secret was read, with its variable."""
+    """Yield every file from which a secret was read, with the setting that names it."""
     for name, source in settings.sources.items():
         if source.secrets_file is not None:
             yield f"TALLYHOOK_SOURCES__{name.upper()}__SECRETS_FILE", source.secrets_file
@@ -129,12 +130,13 @@ def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
 
 
 def key_files(settings: Settings) -> dict[str, Path]:
-    """Return the paths of the keys that the program generates, by variable."""
+    """Return the paths of the keys that the program generates. The keys of the result are
+    settings."""
     return {EVIDENCE: settings.evidence_key_path, PHONES: settings.phone_key_path}
 
 
 def _may_be_there(path: Path) -> bool:
-    """Return whether a file may exist. Return True if this user is not permitted to find out."""
+    """Check whether a file may exist. Return True if this user is not permitted to find out."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -157,8 +159,10 @@ def _may_write_to(folder: Path) -> bool:
 
 
 async def of_running_service(context: AppContext, client: httpx2.AsyncClient) -> list[Check]:
-    """Compare the settings with those of the last started service, and ask the service whether it
-    is ready. Return no checks if no service was ever started."""
+    """Compare the settings with those of the last started service, and ask whether it is ready.
+
+    The result is empty if no service was ever started.
+    """
     note, key = await noted_service(context), context.phone_key
     if note is None:
         return []
@@ -255,7 +259,10 @@ class Checked:
 
 
 CHECKS_LIMIT_S: Final = 120.0
-"""Seconds for all checks in the console. A service that does not answer takes about forty."""
+"""Maximum number of seconds for all checks in the console.
+
+A service that does not answer takes about forty.
+"""
 
 
 async def check_all(context: AppContext) -> Checked:
@@ -277,7 +284,7 @@ async def check_all(context: AppContext) -> Checked:
 
 
 async def check_now(context: AppContext) -> list[golive.ChecklistItem]:
-    """Check those items of the checklist that a program can check. Store nothing."""
+    """Check the items of the checklist that a program can check. Nothing is stored."""
     from app.finance.match_rules import current_rules, rules_of  # a fifth of a receiver's start
 
     sources, configured = context.sources, context.settings.sources
@@ -330,8 +337,10 @@ async def _tried(context: AppContext) -> golive.ChecklistItem:
 
 
 MOST_BESIDE: Final = 2_000
-"""Maximum number of the source's newest deliveries among which an endpoint's trial delivery is
-searched. Reading them takes a second or two."""
+"""Maximum number of the source's newest deliveries among which a trial delivery is searched.
+
+Reading them takes a second or two.
+"""
 
 
 async def _newest(context: AppContext, source: str) -> list[LogEntry]:
@@ -340,8 +349,10 @@ async def _newest(context: AppContext, source: str) -> list[LogEntry]:
 
 
 async def _arrived(context: AppContext, source: str, digest: str, *, before: set[str]) -> bool:
-    """Return whether a trial request was read. It is recognized by its body's SHA-256. Deliveries
-    with an id in `before` do not count."""
+    """Check whether a trial request was read, by the SHA-256 of its body.
+
+    Deliveries with an id in `before` do not count.
+    """
     await behind_s(context)
     found = await _newest(context, source)
     return any(each.digest == digest and each.delivery_id not in before for each in found)

@@ -1,8 +1,7 @@
 """The checklist before real money is taken: checks by the program, and statements signed by people.
 
 Statements are never changed or deleted. A person cannot override a problem that the program finds.
-An item that the program cannot check (`to_sign`) passes once a person has signed it by name. Leaves
-out: the checks (`examine`).
+An item that the program cannot check (`to_sign`) passes once a person has signed it by name.
 """
 
 import hashlib
@@ -30,13 +29,14 @@ from reconcile.documents import InstantText
 from reconcile.instants import MINUTE, SECOND, Instant
 
 TRIAL_LIMIT_S: Final = 10.0
-"""Seconds to wait for an answer. Providers commonly wait as long."""
+"""Number of seconds to wait for an answer. Providers commonly wait as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """Result of sending trial requests to a source's endpoint.
 
+    tried      names of the requests that were sent
     wrong      wrong answers of the endpoint; None if this program cannot sign like the provider
     unreached  whether the endpoint gave no answer
     """
@@ -50,8 +50,10 @@ class Trial:
 def requests(
     source: Source, *, url: str, event_id: str, now: Instant
 ) -> Iterator[tuple[str, Signed, bool]]:
-    """Yield name and request of each trial request, and whether it must be accepted. Raises
-    ConfigurationError or ValueError if the source has no signatures."""
+    """Yield the name and content of each trial request, and whether the endpoint must accept it.
+
+    Raises ConfigurationError or ValueError if the source has no signatures.
+    """
     good = source.signed(TRIAL, event_id=event_id, now=now, url=url)
     if not _is_genuine(source, good, url=url, now=now):
         raise ValueError("the provider signs something that the trial cannot produce")
@@ -93,9 +95,9 @@ async def try_endpoint(
     now: Instant,
     arrived: Callable[[str], Awaitable[bool]],
 ) -> Trial:
-    """Send each trial request to the endpoint and compare the answers.
+    """Send each trial request to the endpoint, and compare the answers with the expected answers.
 
-    arrived  returns whether a delivery of this source with this SHA-256 was read from the inbox
+    arrived  tells whether a delivery of this source with this SHA-256 was read from the inbox
     """
     # Their requests are unsigned, or must name an account that only the provider's events name.
     if source.profile.signature.mac in {"none", *TOKENS} or source.profile.account.where:
@@ -136,7 +138,7 @@ UNREACHED: Final = (
 State = Literal["passed", "failed", "not_run_yet", "to_sign"]
 
 PROGRAM: Final = "tallyhook"
-"""First part of a signer's name if a program signed, and not a person."""
+"""Start of a signer's name if a program signed, and not a person."""
 
 SIGNER: Final = f"{PROGRAM} golive"
 
@@ -148,7 +150,7 @@ STATED: Final[Mapping[str, str]] = {
     "legal_documents": "that contract, terms, privacy notice and refund policy are in force",
     "rollback": "how to turn payments off again, who decides this, and that it was tried",
 }
-"""Items that only a person can know, and what to state about them."""
+"""Items of the checklist that only a person can know, and what the person must state."""
 
 REHEARSED: Final[Mapping[str, str]] = {
     "idempotency": "that starting a payment twice gives one session",
@@ -158,8 +160,10 @@ REHEARSED: Final[Mapping[str, str]] = {
 """Items that `tallyhook rehearse` checks, or that a person states after a sandbox rehearsal."""
 
 SHOWN_BY: Final[Mapping[str, str]] = {"idempotency": "success", "duplicates": "duplicate webhook"}
-"""Scenario that must be rehearsed to decide an item. Other items do not depend on a single
-scenario."""
+"""Scenario that must be rehearsed to decide an item of the checklist.
+
+All other items do not depend on a single scenario.
+"""
 
 CHECKED: Final = (
     "api_keys",
@@ -174,8 +178,10 @@ ITEMS: Final = (*CHECKED, *REHEARSED, *STATED)
 UNTRIED: Final = " (not run yet)"
 
 MAX_NOTE: Final = 2_000
-"""Maximum length of a note in characters. It is enough for a paragraph that also says where the
-documents are."""
+"""Maximum length of a note in characters.
+
+It is enough for a paragraph that also says where the documents are.
+"""
 
 
 class ChecklistItemDocument(TypedDict):
@@ -189,7 +195,7 @@ class ChecklistItemDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChecklistItem:
-    """Line of the checklist.
+    """Item of the checklist with its present state.
 
     sentence  why the item is in its state, and what to do
     sources   sources that a signature on the item would cover; empty if the item is not about
@@ -212,7 +218,7 @@ NO_SOURCE: Final = "No source is configured: run `tallyhook connect`, then the c
 
 
 def webhook_item(trials: Sequence[Trial], *, public_url: str) -> ChecklistItem:
-    """Build the item on the public endpoint, for all sources together."""
+    """Build the checklist's item on the public endpoint, for all sources together."""
     name = "webhook_verification"
     if not public_url:
         return ChecklistItem(
@@ -289,7 +295,7 @@ def sharing_item(*, unknown: Sequence[str], apart: Sequence[str]) -> ChecklistIt
 
 
 def limits_item(*, currencies: Sequence[str]) -> ChecklistItem:
-    """Build the checklist's item on limits: the amounts up to which one person may act alone.
+    """Build the checklist's item on the amounts up to which one person may act alone.
 
     currencies  currencies that have a limit
     """
@@ -406,9 +412,11 @@ ASKED_FOR: Final = "to sign for: "
 
 
 def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
-    """Return the item's sources that the last signature does not cover. A signature covers the
-    sources that the last request for a signature before it named. If there was no earlier request,
-    it covers those of the next one."""
+    """Return the item's sources that the last signature does not cover.
+
+    A signature covers the sources that the last request for a signature before it named. If there
+    was no earlier request, the signature covers the sources of the next request.
+    """
     asked: list[str] | None = None
     covered: list[str] | None = None
     waiting = False
@@ -424,7 +432,10 @@ def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
 
 
 async def checklist(context: AppContext, checked: Sequence[ChecklistItem]) -> list[ChecklistItem]:
-    """Return the checklist after a run. Store the result, and each new request for a signature."""
+    """Return the checklist after its checks were run.
+
+    The result, and each new request for a signature, is stored.
+    """
     async with context.database.reading() as connection:
         signed = await signoffs(connection)
     at = context.clock.now()
@@ -483,10 +494,10 @@ def open_items(items: Sequence[ChecklistItem]) -> list[str]:
 
 
 async def note_checks(context: AppContext, *, by: str) -> None:
-    """Record in the audit trail that a person runs the checks. They send questions to providers and
-    trial requests to the endpoint.
+    """Record in the audit trail that a person runs the checks.
 
-    Raises UsageError for a missing permission.
+    The checks send questions to providers and trial requests to the endpoint. Raises UsageError for
+    a missing permission.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="golive_checked")
@@ -519,11 +530,10 @@ async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
 
 
 async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> None:
-    """State that the two operators who set up the system are two people. Only the machine's owner
-    may do this, and only during setup.
+    """State that the two operators who set up the system are two different people.
 
-    Raises UsageError if the checklist was ever complete or a month is closed. Also raises the
-    errors of `vouch_for_founders`.
+    Only the machine's owner may do this, and only during setup. Raises UsageError if the checklist
+    was ever complete or a month is closed. Also raises the errors of `vouch_for_founders`.
     """
     from app.finance.closed_periods import list_closed  # a receiver starts without it
 
@@ -542,8 +552,7 @@ async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> No
 
 
 async def what_a_signature_is_worth(context: AppContext, item: str) -> str | None:
-    """Return why a person's signature on an item has no effect or is refused; None if it is
-    accepted."""
+    """Return why a person's signature on an item has no effect; None if it has an effect."""
     found = next(each for each in await last_checklist(context) if each.item == item)
     if item in CHECKED:
         return (
@@ -559,8 +568,10 @@ async def what_a_signature_is_worth(context: AppContext, item: str) -> str | Non
 
 
 async def unfinished(context: AppContext) -> str | None:
-    """Return why a live instance should not take money yet; None if it may. Always return None for
-    a sandbox."""
+    """Return why a live instance should not take money yet; None if it may.
+
+    For a sandbox, the result is always None.
+    """
     if context.database.environment != "live":
         return None
     async with context.database.reading() as connection:

@@ -1,4 +1,4 @@
-"""Rehearsal: plays the scenarios against the configured provider, and compares the outcomes.
+"""Rehearse payments: play the scenarios against the configured provider, and compare the outcomes.
 
     (1) record an order  (2) open its session  (3) wait for the verified end  (4) compare
 
@@ -37,7 +37,7 @@ NUMBERS: Final = "TALLYHOOK_REHEARSAL__NUMBERS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Ledger that an order must have at the end of a scenario, and must not have before that.
+    """Ledger that an order must have at the end of a scenario, and must not have before.
 
     ships     whether the order may be fulfilled
     claims    claims that must be in the timeline
@@ -50,7 +50,7 @@ class Expected:
     findings: frozenset[FindingCode] = frozenset()
 
     def met_by(self, ledger: Mapping[str, Any]) -> bool:
-        """Return whether a ledger, given as JSON, meets all expectations."""
+        """Check whether a ledger, given as JSON, meets all expectations."""
         claims = {line["claim"] for line in ledger["timeline"]}
         codes = {finding["code"] for finding in ledger["findings"]}
         same = ledger["outcome"] == self.outcome and ledger["fulfillable"] is self.ships
@@ -93,18 +93,20 @@ EXPECTED: Final[Mapping[str, Expected]] = MappingProxyType(
         "service trouble": _paid(),
     }
 )
-"""Expected end of each scenario of the simulated provider. A real provider's sandbox offers only
-some of these scenarios."""
+"""Expected end of each scenario of the simulated provider.
+
+A real provider's sandbox offers only some of these scenarios.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RehearsalPlan:
-    """Scenarios to play.
+    """Scenarios to play in a rehearsal.
 
-    numbers     provider's test number by scenario
+    numbers     provider's test number for each scenario
     amount      amount in major units
-    patience_s  seconds to wait for the end of each scenario; None to wait until BEYOND_S after the
-                scenario's deadline
+    patience_s  number of seconds to wait for the end of each scenario; None to wait until BEYOND_S
+                seconds after the scenario's deadline
     """
 
     numbers: Mapping[str, str] = field(repr=False)
@@ -134,7 +136,8 @@ def numbers_for(given: Mapping[str, str], *, environment: str | None) -> Mapping
 
 
 BEYOND_S: Final = 120.0
-"""Seconds to wait after a scenario's deadline, because a webhook may be delayed or repeated."""
+"""Number of seconds to wait after a scenario's deadline, because a webhook may be delayed or
+repeated."""
 
 LOOK_S: Final = 0.5
 
@@ -149,7 +152,7 @@ LEAST: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RehearsedScenario:
-    """A played scenario. `order` is empty if no order could be created."""
+    """Result of a scenario that was played. `order` is empty if no order could be created."""
 
     scenario: str
     expected: str
@@ -167,7 +170,7 @@ async def rehearse(
     plan: RehearsalPlan,
     progress: Callable[[RehearsedScenario], None],
 ) -> list[RehearsedScenario]:
-    """Play every scenario of the plan, and store the results. Return them in the plan's order."""
+    """Play every scenario of the plan, store the results, and return them in the plan's order."""
     stage = _Stage(context, client, plan=plan, progress=progress)
     parts = await asyncio.gather(*(stage.play(name) for name in plan.numbers))
     played = [each for part in parts for each in part]
@@ -181,8 +184,11 @@ async def play(
     patience_s: float | None,
     progress: Callable[[RehearsedScenario], None],
 ) -> list[RehearsedScenario]:
-    """Play every scenario that has a test number. Raises ConfigurationError if no provider is
-    configured, or if a live environment has no test numbers."""
+    """Play every scenario that has a test number.
+
+    Raises ConfigurationError if no provider is configured, or if a live environment has no test
+    numbers.
+    """
     settings = context.settings
     numbers = settings.rehearsal.numbers
     given = {name: each.get_secret_value() for name, each in numbers.items()}

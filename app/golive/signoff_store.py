@@ -1,5 +1,7 @@
-"""Stored results of the go-live checklist, from checks and from people. Rows are never changed or
-deleted."""
+"""Store the results of the go-live checklist, from checks and from people.
+
+Rows are never changed or deleted.
+"""
 
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -15,7 +17,7 @@ Judged = Literal["passed", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signoff:
-    """A person's or the program's statement about an item of the checklist."""
+    """Statement of a person or of the program about an item of the checklist."""
 
     item: str
     state: Judged
@@ -25,7 +27,7 @@ class Signoff:
 
 
 async def add_signoff(connection: AsyncConnection, signoff: Signoff) -> None:
-    """Store a statement with the next number."""
+    """Store a statement about an item of the checklist, with the next number."""
     await acting_alone(connection)
     await connection.execute(
         text(
@@ -37,7 +39,7 @@ async def add_signoff(connection: AsyncConnection, signoff: Signoff) -> None:
 
 
 async def signoffs(connection: AsyncConnection) -> list[Signoff]:
-    """Return all statements that people have signed for the checklist, oldest first."""
+    """Return all statements about items of the checklist, oldest first."""
     rows = await connection.execute(
         text("SELECT item, state, at, signer, note FROM signoffs ORDER BY number")
     )

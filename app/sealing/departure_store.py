@@ -1,4 +1,4 @@
-"""Published checkpoints, and the witnesses that cosign them. Leaves out: publishing.
+"""Store what checkpoints were published, and the state of the witnesses that cosign them.
 
 A departure is the publication of a checkpoint. Departures are never deleted, because any published
 checkpoint can prove that the log was rewritten later.
@@ -15,16 +15,18 @@ from reconcile.instants import Instant
 from reconcile.transparency.merkle import Hash
 
 DepartureWay = Literal["published", "folder", "mail", "post"]
-"""Ways to publish a checkpoint without a witness that cosigns it. `published` means under
-/.well-known/tallyhook/, which everyone can read."""
+"""Ways to publish a checkpoint without a witness that cosigns it.
+
+`published` means under /.well-known/tallyhook/, which everyone can read.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Departure:
-    """One published checkpoint.
+    """Publication of one checkpoint.
 
     way   channel: a DepartureWay, or the verifier key of the witness that cosigned
-    at    when it was published; for a witness, the time in the cosignature
+    at    when the checkpoint was published; for a witness, the time in the cosignature
     line  signature line of the witness; None for a DepartureWay
     """
 
@@ -73,8 +75,10 @@ async def newest_departures(connection: AsyncConnection) -> list[Departure]:
 
 
 async def last_to_leave(connection: AsyncConnection) -> tuple[int, Instant] | None:
-    """Return the size of the largest published checkpoint, and when it was last published; None if
-    there is none."""
+    """Return the size of the largest published checkpoint, and the time of its last publication.
+
+    The result is None if no checkpoint was published.
+    """
     rows = await connection.execute(
         text(
             "SELECT size, max(at) FROM log_departures "
@@ -101,7 +105,7 @@ async def last_by(connection: AsyncConnection, way: DepartureWay) -> Departure |
 async def cosignatures_of(
     connection: AsyncConnection, *, size: int, head: Hash
 ) -> Sequence[Departure]:
-    """Return every cosignature of one checkpoint, by the witness's verifier key."""
+    """Return every cosignature of one checkpoint, sorted by the witnesses' verifier keys."""
     rows = await connection.execute(
         text(
             "SELECT size, way, head, at, line FROM log_departures "
@@ -115,8 +119,10 @@ async def cosignatures_of(
 async def first_cosigned_over(
     connection: AsyncConnection, number: int, *, witnesses: Collection[str], quorum: int
 ) -> int | None:
-    """Return the size of the smallest checkpoint that covers a leaf and has enough cosignatures of
-    these witnesses; None if there is none."""
+    """Return the size of the smallest sufficiently cosigned checkpoint that covers a leaf.
+
+    The result is None if no such checkpoint has enough cosignatures of these witnesses.
+    """
     found = await connection.scalar(
         text(
             "SELECT size FROM log_departures WHERE size > :number AND way IN :witnesses "
@@ -130,8 +136,9 @@ async def first_cosigned_over(
 async def last_cosigned(
     connection: AsyncConnection, *, witnesses: Collection[str], quorum: int
 ) -> int:
-    """Return the size of the largest checkpoint that enough of these witnesses have cosigned; 0 if
-    there is none.
+    """Return the size of the largest checkpoint that enough of these witnesses have cosigned.
+
+    The size is 0 if there is no such checkpoint.
 
     quorum  number of required cosignatures
     """
@@ -147,12 +154,13 @@ async def last_cosigned(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WitnessState:
-    """Known state of one witness, by its verifier key.
+    """Known state of one witness.
 
-    size         size of the largest checkpoint that it has cosigned; 0 if none
-    cosigned_at  when it cosigned, by its own clock
-    next_at      earliest time to ask it again
-    failures     number of failed requests since its last cosignature
+    witness      verifier key of the witness
+    size         size of the largest checkpoint that the witness has cosigned; 0 if none
+    cosigned_at  when the witness cosigned, by its own clock
+    next_at      earliest time to ask the witness again
+    failures     number of failed requests since the last cosignature
     since        time of the first of these failed requests
     problem      code for why the last request failed; None if it did not
     """
@@ -167,7 +175,7 @@ class WitnessState:
 
 
 async def witness_states(connection: AsyncConnection) -> dict[str, WitnessState]:
-    """Return the state of every witness that was ever asked, by its verifier key."""
+    """Return the state of every witness that was ever asked. The keys are verifier keys."""
     rows = await connection.execute(
         text(
             "SELECT witness, size, cosigned_at, next_at, failures, since, problem "
@@ -180,8 +188,9 @@ async def witness_states(connection: AsyncConnection) -> dict[str, WitnessState]
 async def claim_witness(
     connection: AsyncConnection, witness: str, *, before: Instant | None, until: Instant
 ) -> bool:
-    """Reserve a witness for this worker until `until`, so that no other worker asks it. Return
-    whether that succeeded.
+    """Reserve a witness for this worker until `until`, so that no other worker asks it.
+
+    Return whether the witness is reserved.
 
     before  the witness's `next_at` as read; None if it was never asked
     """
@@ -197,8 +206,10 @@ async def claim_witness(
 
 
 async def forget_witnesses(connection: AsyncConnection) -> None:
-    """Delete all witness states. Call this when the log gets a new origin, because witnesses know
-    nothing about it."""
+    """Delete the states of all witnesses.
+
+    Call this when the log gets a new origin, because the witnesses know nothing about that origin.
+    """
     await connection.execute(text("DELETE FROM log_witnesses"))
 
 

@@ -1,4 +1,4 @@
-"""Sealed content of each kind of row: the document of a leaf.
+"""Build the document of a log leaf, which seals a row, for each kind of row.
 
 A document has the kind, a salt, the time when the row was written, and `parts`: the digest of
 salted commitments to the parts of the row's content. Bodies and headers are represented by their
@@ -6,9 +6,9 @@ SHA-256. So a document holds no readable text, and data can be deleted without c
 Numbers are whole and below 2**53. Times are in microseconds since 1970.
 
 A leaf identifies its order by a commitment (`of`). It also states its position among the order's
-leaves (`nth`) and the number of the previous leaf (`after`). So it is noticed if a leaf between two
-others is withheld. A leaf of the kind `reading` records that a delivery was later read differently,
-or assigned to an order.
+leaves (`nth`) and the number of the order's previous leaf (`after`). So a leaf that is withheld
+between two others is noticed. A leaf of the kind `reading` records that a delivery was later read
+differently, or assigned to an order.
 
 A document is sealed forever. README.md of `app/evidence` specifies its form. Once 0.1.0 is tagged,
 a new member may be added only to a new kind of document, or if it is omitted for earlier rows.
@@ -40,9 +40,10 @@ READING: Final = "reading"
 
 
 class Sealable(NamedTuple):
-    """Present content of one row.
+    """Present content of one row, as it is sealed.
 
     subject  identifier, unique among the rows of all kinds
+    members  values that the leaf shows openly
     order    reference of the order that the leaf names; None if there is none
     said     parts of the row's content; None for a tree of all orders. For a delivery, this is its
              event as a row of EVENT_COLUMNS, or None if the delivery is unreadable
@@ -55,8 +56,10 @@ class Sealable(NamedTuple):
     said: Sequence[Any] | commitments.Parts | None = None
 
     def written(self) -> commitments.Written | None:
-        """Return the canonical JSON of the parts. Raises TypeError or ValueError if the row was
-        altered and has no canonical form."""
+        """Return the canonical JSON of the parts of the row's content.
+
+        Raises TypeError or ValueError if the row was altered and has no canonical form.
+        """
         said = self.said
         if said is None:
             return None
@@ -64,8 +67,11 @@ class Sealable(NamedTuple):
 
 
 class LeafPlace(NamedTuple):
-    """Position of a leaf among the leaves of its order: the order's commitment in hex, the position
-    counted from 1, and the number of the previous leaf in the log."""
+    """Position of a leaf among the leaves of its order.
+
+    It has the order's commitment in hex, the position counted from 1, and the number of the order's
+    previous leaf in the log.
+    """
 
     of: str
     nth: int
@@ -93,7 +99,7 @@ LEAF_SELECT: Final = ", ".join(Leaf._fields)
 
 
 def began_before(chain: Sequence[Leaf], instant: Instant) -> bool:
-    """Return whether an order's first leaf is older than the UTC day of the instant.
+    """Check whether an order's first leaf is older than the UTC day of the instant.
 
     If the first leaf is of the kind `reading`, it has no date and counts as older.
     """
@@ -103,7 +109,7 @@ def began_before(chain: Sequence[Leaf], instant: Instant) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One kind of sealed rows.
+    """One kind of rows that are sealed in the log.
 
     columns   columns of `table`; the first is the key
     numbered  whether the keys are 1, 2, 3 … in the order of commits. Otherwise they are ids, and
@@ -138,11 +144,11 @@ class Kind:
         return f"{self.table}.{self.columns[0]}"
 
     def names(self, subject: str) -> bool:
-        """Return whether a subject has the form of a subject of this kind."""
+        """Check whether a subject has the form of a subject of this kind."""
         return subject.startswith(f"{self.name}:") if self.numbered else ":" not in subject
 
     def subject(self, key: str | int) -> str:
-        """Return the subject of a row of this kind: its id, or `revision:7`."""
+        """Return the subject of a row of this kind: its id, or a text such as `revision:7`."""
         return f"{self.name}:{key}" if self.numbered else str(key)
 
     def key(self, subject: str) -> str | int:
@@ -204,8 +210,11 @@ def _delivery(row: Sequence[Any]) -> Sealable:
 
 
 def _event_parts(row: Sequence[Any]) -> commitments.Written:
-    """Return the parts of an event. This does the same as the general code, but faster, because
-    every delivery is sealed. A test compares the results."""
+    """Return the parts of an event as canonical JSON.
+
+    This does the same as the general code, but faster, because every delivery is sealed. A test
+    compares the results.
+    """
     values = (*row, *[_money(row[place - 1], row[place]) for place in _CURRENCIES])
     members = [
         f'"{name}":{write(value)}'
@@ -254,8 +263,10 @@ _PARTS: Final = [
 
 
 def reading_again(delivery: Sealable) -> Sealable:
-    """Return the content of a `reading` leaf: what was read from a delivery, and its order. The
-    subject is incomplete: the number of the leaf is appended to it later."""
+    """Return the content of a `reading` leaf: the event now read from a delivery, and its order.
+
+    The subject is incomplete, because the number of the leaf is appended to it later.
+    """
     return Sealable(
         READING,
         f"{READING}:{delivery.subject}",
@@ -271,8 +282,10 @@ def delivery_sealed_by(subject: str) -> str:
 
 
 def _record(row: Sequence[Any]) -> Sealable:
-    """Return the content of a record that is sealed. It is as in history.json, with the digest of
-    the text that is stored as its details."""
+    """Return the content of a record as it is sealed.
+
+    It is as in history.json, with the digest of the text that is stored as the record's details.
+    """
     columns = dict(zip(mapping.RECORD_COLUMNS, row, strict=True))
     said = None
     with suppress(TypeError, ValueError):  # a kind of a later release, or an altered row
@@ -304,8 +317,10 @@ def _revision(row: Sequence[Any]) -> Sealable:
 
 _SET: Final = (None, 1)
 _FLAGS: Final = {0: False, 1: True}
-"""Values of stored flags. If a flag has another number, its row was altered, and the number is
-sealed as it is."""
+"""Values of stored flags.
+
+If a flag has another number, its row was altered, and the number is sealed as it is.
+"""
 
 
 def _audit_entry(row: Sequence[Any]) -> Sealable:

@@ -1,10 +1,9 @@
-"""Finds rows without a leaf in the log: marked rows, numbered rows, and all other rows by a sweep
-over their ids.
+"""Find rows that have no leaf in the sealed log yet.
 
-Rows whose keys are ids are not committed in the order of their ids. So the transaction that writes
-them also marks them, and a mark becomes visible together with its rows. Rows that are numbered in
-the order of commits need no marks. The sweep finds any other rows. Rows that have a leaf already
-are skipped. Leaves out: sealing.
+Most rows are marked as unsealed by the transaction that writes them, so a mark becomes visible
+together with its rows. The marks are needed because rows whose keys are ids are not committed in
+the order of their ids. Rows that are numbered in the order of commits need no marks. A sweep over
+all ids finds any other rows. Rows that have a leaf already are skipped.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,18 +19,25 @@ from app.sealing import leaf_store
 from app.sealing.order_store import read_leaves
 
 MARKS_AT_ONCE: Final = 256
-"""Number of marks that are read at a time. A mark stands for all rows of one transaction, which may
-be thousands."""
+"""Number of marks that are read at a time.
+
+A mark stands for all rows of one transaction, which may be thousands.
+"""
 
 ALL: Final = 2**62
 
 SWEPT: Final = "sealed ids"
-"""Prefix of the name of a fact in `meta`, followed by a kind of rows. Its value is the id up to
-which the rows of this kind were searched for unsealed ones. It is empty when all were searched."""
+"""Start of a name in the table `meta`, followed by a kind of rows.
+
+The value is the id up to which the rows of this kind were searched for unsealed rows. It is empty
+when all were searched.
+"""
 
 SEALED: Final = "sealed"
-"""Beginning of the name of a counter, followed by a kind of rows. Its value is the number up to
-which the rows of this kind are sealed."""
+"""Start of the name of a counter, followed by a kind of rows.
+
+The counter's value is the number up to which the rows of this kind are sealed.
+"""
 
 
 def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Sequence[str]) -> None:
@@ -61,8 +67,8 @@ class Unsealed:
     size      number of leaves in the log when the rows were read
     read      existing leaves of each delivery whose reading may have changed
     marks     numbers of the marks to delete
-    counters  number of the last sealed row of each numbered kind, by the kind's name
-    swept     id that the sweep of each kind has reached, by the kind's name
+    counters  number of the last sealed row of each numbered kind. The keys are the kinds' names
+    swept     id that the sweep of each kind has reached. The keys are the kinds' names
     full      whether there may be more rows than one round takes
     """
 
@@ -76,7 +82,7 @@ class Unsealed:
 
     @property
     def anything(self) -> bool:
-        """Return whether anything must be written."""
+        """Check whether anything must be written to the log or to its queue."""
         return bool(self.rows or self.marks or self.swept)
 
 
@@ -86,8 +92,10 @@ async def log_size(connection: AsyncConnection) -> int:
 
 
 async def find_unsealed(connection: AsyncConnection, *, limit: int) -> Unsealed:
-    """Return about `limit` rows that have no leaf in the log yet. Take the rows that `_marked`
-    finds first, then the rows of `_numbered` and `_swept`."""
+    """Return about `limit` rows that have no leaf in the log yet.
+
+    Marked rows come first, then numbered rows and the rows that the sweep over all ids finds.
+    """
     await run(connection, settle)
     found = Unsealed(size=await log_size(connection))
     rows: dict[str, leaf_store.Sealable] = {}
@@ -189,7 +197,7 @@ async def _counter(connection: AsyncConnection, name: str) -> int:
 
 
 async def sweep_again(connection: AsyncConnection) -> None:
-    """Start the sweeps over all ids again. They find rows even if these have no mark."""
+    """Start the sweeps over all ids again, to find rows that have no mark."""
     await connection.execute(
         text("DELETE FROM meta WHERE name IN (:one, :other)"),
         {"one": f"{SWEPT} delivery", "other": f"{SWEPT} record"},
@@ -197,7 +205,7 @@ async def sweep_again(connection: AsyncConnection) -> None:
 
 
 async def without_leaf(connection: AsyncConnection, subjects: Iterable[str]) -> set[str]:
-    """Return those subjects that are not sealed yet. Their data must not be deleted."""
+    """Return the subjects that are not sealed yet, so that their data must not be deleted."""
     wanted = set(subjects)
     rows = await select_in(
         connection, sql="SELECT subject FROM log_leaves WHERE subject IN ({})", values=wanted
@@ -211,8 +219,10 @@ _COUNT_NUMBERED: Final = (
 
 
 async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> int:
-    """Count the rows that wait for a leaf, up to `enough`. Rows that only a sweep would find are
-    not counted."""
+    """Count the rows that wait for a leaf, up to `enough`.
+
+    Rows that only a sweep over all ids would find are not counted.
+    """
     marked: Any = await connection.scalar(
         text("SELECT sum(count) FROM (SELECT count FROM unsealed LIMIT :enough) AS found"),
         {"enough": enough},
@@ -236,8 +246,10 @@ async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> i
 async def rows_to_seal(
     connection: AsyncConnection, kind: leaf_store.Kind, subjects: Iterable[str]
 ) -> dict[str, leaf_store.Sealable]:
-    """Return the present content of the rows with these subjects, including rows that are sealed
-    already. Missing rows are left out."""
+    """Return the present content of the rows with these subjects, even if they are sealed already.
+
+    Missing rows are left out.
+    """
     wanted = [kind.key(each) for each in subjects]
     rows = await select_in(connection, sql=_of(kind, _ROWS_OF), values=wanted)
     return {each.subject: each for each in map(kind.sealable, rows)}
@@ -246,8 +258,10 @@ async def rows_to_seal(
 async def readings_to_seal(
     connection: AsyncConnection, subjects: Iterable[str]
 ) -> dict[str, leaf_store.Sealable]:
-    """Return the present content of deliveries that were read again, by the subjects of their
-    `reading` leaves."""
+    """Return the present content of deliveries that were read again.
+
+    The keys are the subjects of their `reading` leaves.
+    """
     deliveries = {each: leaf_store.delivery_sealed_by(each) for each in subjects}
     now = await rows_to_seal(connection, leaf_store.DELIVERY, set(deliveries.values()))
     return {

@@ -1,4 +1,4 @@
-"""Database queries for the log: leaves, stored hashes and checkpoints. Rows are only added, never
+"""Store and read the log: leaves, stored hashes and checkpoints. Rows are only added, never
 changed."""
 
 import json
@@ -28,12 +28,12 @@ from reconcile.transparency.merkle import Hash, Node
 
 Ranges = Iterable[tuple[int, int, int]]
 """Ranges of hashes in the Merkle tree: level, first position, and the position after the last
-one."""
+hash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedHead:
-    """A checkpoint: the head of the log's first `size` leaves, its time, and the signed note."""
+    """Checkpoint: the head of the log's first `size` leaves, its time, and the signed note."""
 
     size: int
     head: Hash
@@ -43,7 +43,7 @@ class SignedHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """Result of one round of sealing.
+    """Result of one round of sealing, to be stored.
 
     signed  checkpoint of the round; None if the round only deletes marks
     """
@@ -56,7 +56,8 @@ class Growth:
 
 
 def grow_log(connection: PlainConnection, growth: Growth) -> bool:
-    """Extend the log. Return False if another process extended it meanwhile."""
+    """Extend the log by the leaves of one round. Return False if another process extended it
+    meanwhile."""
     take_lock(connection, SEALING)
     rows = connection.ask("SELECT coalesce(max(number) + 1, 0) FROM log_leaves")
     if int(rows[0][0]) != growth.found.size:
@@ -147,7 +148,7 @@ _CHECKPOINTS: Final = table("log_checkpoints", *map(column, ("size", "head", "at
 async def newest_head(
     connection: AsyncConnection, *, until: Instant | None = None
 ) -> SignedHead | None:
-    """Return the newest checkpoint, or the newest as of an instant; None if nothing is sealed."""
+    """Return the newest checkpoint, or the newest as of an instant; None if there is none."""
     newest = select(_CHECKPOINTS).order_by(_CHECKPOINTS.c.size.desc()).limit(1)
     if until is not None:
         newest = newest.where(_CHECKPOINTS.c.at <= until)
@@ -163,8 +164,10 @@ async def head_of(connection: AsyncConnection, size: int) -> SignedHead | None:
 
 
 async def first_head_over(connection: AsyncConnection, number: int) -> SignedHead | None:
-    """Return the first checkpoint that covers a leaf; None if there is none yet. Once there is one,
-    the result never changes."""
+    """Return the first checkpoint that covers a leaf; None if there is none yet.
+
+    Once there is a checkpoint, the result never changes.
+    """
     return next(iter(await heads_after(connection, number, limit=1)), None)
 
 
@@ -187,7 +190,7 @@ class EarlierOrigin:
 class Identity:
     """Origin of the log, and the public keys in hex that have signed it, newest last.
 
-    earlier       origins before the present one, oldest first (see `change_origin`)
+    earlier       origins before the present origin, oldest first
     endorsements  signature of the previous key over each key, in hex; None if there is none
     """
 
@@ -205,8 +208,10 @@ class Identity:
         return next((each.origin for each in self.earlier if size <= each.size), self.origin)
 
     def size_as(self, origin: str) -> int | None:
-        """Return how many leaves the log had when this earlier origin was replaced. Return None for
-        the present or an unknown origin."""
+        """Return how many leaves the log had when this earlier origin was replaced.
+
+        The result is None for the present origin and for an unknown origin.
+        """
         return next((each.size for each in self.earlier if each.origin == origin), None)
 
 
@@ -214,12 +219,15 @@ _ORIGIN: Final = "log origin"
 _EARLIER: Final = "log earlier origins"
 
 ORIGIN_ROWS: Final = (_ORIGIN, _EARLIER)
-"""Names of the rows in the table `meta` that have the log's origins: the present origin, and the
-earlier ones as JSON pairs of an origin and the log's size."""
+"""Names of the rows in the table `meta` that have the log's origins.
+
+One row has the present origin. The other row has the earlier origins, as JSON pairs of an origin
+and the log's size.
+"""
 
 
 def earlier_origins(rows: Mapping[str, str]) -> tuple[EarlierOrigin, ...]:
-    """Return the earlier origins from the values stored in the table meta, by name."""
+    """Return the earlier origins of the log from the rows of the table `meta`."""
     pairs = json.loads(rows.get(_EARLIER, "[]"))
     return tuple(EarlierOrigin(origin=origin, size=size) for origin, size in pairs)
 
@@ -232,7 +240,7 @@ def all_origins(rows: Mapping[str, str]) -> tuple[str, ...]:
 
 
 async def identity(connection: AsyncConnection) -> Identity | None:
-    """Return the log's identity; None if no log has begun."""
+    """Return the log's origins and keys; None if no log has begun."""
     rows = await connection.execute(
         text("SELECT name, value FROM meta WHERE name IN (:origin, :earlier)"),
         {"origin": _ORIGIN, "earlier": _EARLIER},
@@ -253,7 +261,7 @@ async def identity(connection: AsyncConnection) -> Identity | None:
 
 
 async def begin_log(connection: AsyncConnection, *, origin: str, public: str, now: Instant) -> None:
-    """Store the log's identity, unless another process has already stored it."""
+    """Store the log's origin and first key, unless another process has already stored them."""
     done = await connection.execute(
         text(
             "INSERT INTO meta (name, value) VALUES (:name, :origin) "
@@ -266,7 +274,7 @@ async def begin_log(connection: AsyncConnection, *, origin: str, public: str, no
 
 
 async def change_origin(connection: AsyncConnection, known: Identity, *, origin: str) -> None:
-    """Give the log a new origin. All checkpoints of further leaves will have this origin.
+    """Give the log a new origin, which the checkpoints of all further leaves will have.
 
     No sealer may run meanwhile, because a signer uses the origin that it was opened with.
     """

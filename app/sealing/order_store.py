@@ -1,5 +1,5 @@
-"""Pseudonyms of orders in leaves: a key and a commitment for each order, and the number of its
-leaves.
+"""Store the pseudonyms of orders in log leaves: a key, a commitment and the number of leaves for
+each.
 
 Only a sealer adds or changes rows, in the transaction that adds the leaves. An erasure deletes an
 order's reference and key. The numbers of leaves are not deleted, because they follow from the log
@@ -34,8 +34,10 @@ from reconcile.transparency.commitments import sealed_digest
 from reconcile.transparency.order_tree import order_commitment
 
 SECRET: Final = "log secret"  # noqa: S105  # where it is kept
-"""Name in `meta` of the secret from which salts are derived, in hex. The secret never leaves the
-database."""
+"""Name in the table `meta` of the secret from which salts are derived, in hex.
+
+The secret never leaves the database.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,7 +90,7 @@ class OrderBook:
         return leaf_of(row, number=number, salt=salt, place=place, secret=self._secret)
 
     def says_already(self, row: Sealable, leaves: Sequence[Leaf]) -> bool:
-        """Return whether a delivery needs no further `reading` leaf. There are two such cases:
+        """Check whether a delivery needs no further `reading` leaf. There are two such cases:
 
         - The delivery has no leaf yet, because its first leaf will record everything.
         - The delivery's last leaf records its present order and reading.
@@ -109,7 +111,7 @@ class OrderBook:
         )
 
     def write(self, connection: PlainConnection) -> None:
-        """Store the pseudonyms and numbers of leaves."""
+        """Store the pseudonyms and numbers of leaves of the batch's orders."""
         # Only new rows store the order's name, so that a concurrent erasure is not undone.
         insert_rows(
             connection,
@@ -163,8 +165,8 @@ async def named_orders(connection: AsyncConnection, orders: Iterable[str]) -> di
 
 
 async def log_secret(connection: AsyncConnection) -> bytes | None:
-    """Return the secret from which the salts of parts are derived; None before the first leaf with
-    parts."""
+    """Return the secret from which the salts of parts are derived; None before the first such
+    leaf."""
     found = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": SECRET}
     )
@@ -172,8 +174,10 @@ async def log_secret(connection: AsyncConnection) -> bytes | None:
 
 
 async def forget_order(connection: AsyncConnection, order: str) -> None:
-    """Delete the key of an order's commitment, so that nobody can identify the order by it. Later
-    leaves get a new key."""
+    """Delete the key of an order's commitment, so that nobody can identify the order by it.
+
+    Later leaves of the order get a new key.
+    """
     await connection.execute(
         text("UPDATE order_keys SET order_key = NULL, key = NULL WHERE order_key = :order"),
         {"order": order},
@@ -188,8 +192,8 @@ _FIRST: Final = statement("SELECT {leaf} FROM log_leaves WHERE subject IN ({})",
 
 
 def read_leaves(connection: PlainConnection, deliveries: Iterable[str]) -> dict[str, list[Leaf]]:
-    """Return the leaves that record what was read from each delivery. The delivery's first leaf
-    comes first."""
+    """Return the leaves that record what was read from each delivery, the delivery's first leaf
+    first."""
     found: dict[str, list[Leaf]] = {each: [] for each in deliveries}
     for row in select_rows(connection, sql=_FIRST, values=found):
         leaf = Leaf(*row)
@@ -239,7 +243,7 @@ AT_ONCE: Final = 1_000
 async def kept_counts(
     connection: AsyncConnection,
 ) -> AsyncIterator[tuple[int, bytes, int, int]]:
-    """Yield number, commitment, number of leaves and number of the newest leaf of each order."""
+    """Yield each order's number, commitment, number of leaves, and number of its newest leaf."""
     sql = "SELECT number, commitment, leaves, last FROM order_keys"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         for number, commitment, leaves, last in rows:

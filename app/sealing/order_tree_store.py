@@ -1,4 +1,4 @@
-"""Tree of all orders as of each day: its hashes, and the changes since the day before.
+"""Store the tree of all orders as of each day: its hashes, and the changes since the day before.
 
 States and hashes are stored together with the size of the log that they belong to. So they are
 correct no matter which process stores them, and even if the tree is never completed. The row in
@@ -47,7 +47,8 @@ def _tree_of(row: Sequence[Any]) -> SealedTree:
 async def newest_tree(
     connection: AsyncConnection, *, until: Instant | None = None
 ) -> SealedTree | None:
-    """Return the newest tree, or the newest as of an instant; None if there is none."""
+    """Return the newest tree of all orders, or the newest as of an instant; None if there is
+    none."""
     newest = select(_TREES).order_by(_TREES.c.number.desc()).limit(1)
     if until is not None:
         newest = newest.where(_TREES.c.at <= until)
@@ -58,7 +59,7 @@ async def newest_tree(
 async def all_trees(
     connection: AsyncConnection, *, after: Instant | None = None
 ) -> list[SealedTree]:
-    """Return all trees, or only those created after an instant, oldest first."""
+    """Return all trees of all orders, or only the trees made after an instant, oldest first."""
     trees = select(_TREES).order_by(_TREES.c.number)
     if after is not None:
         trees = trees.where(_TREES.c.at > after)
@@ -99,8 +100,10 @@ def keep_hashes(
 
 
 def keep_tree(connection: PlainConnection, tree: SealedTree) -> bool:
-    """Store a tree, unless another process has already stored the next one. Return whether it was
-    stored."""
+    """Store a tree of all orders, unless another process has already stored the next tree.
+
+    Return whether the tree was stored.
+    """
     take_lock(connection, SEALING)
     ((newest,),) = connection.ask("SELECT coalesce(max(number), 0) FROM order_trees")
     if newest != tree.number - 1:
@@ -130,8 +133,10 @@ _HASHES: Final = (
 async def kept_groups(
     connection: AsyncConnection, bits: int, places: range, *, size: int
 ) -> Mapping[int, Hash]:
-    """Return the stored hashes of these groups of orders for the log of this size. Empty groups are
-    left out."""
+    """Return the stored hashes of these groups of orders for the log of this size.
+
+    Empty groups are left out.
+    """
     values = {"first": places[0], "last": places[-1], "level": bits, "size": size}
     rows = await connection.execute(text(_HASHES), values)
     return {place: bytes(found) for place, found in rows}
@@ -153,8 +158,10 @@ async def kept_states(connection: AsyncConnection, *, size: int) -> AsyncIterato
 async def entry_in(
     connection: AsyncConnection, commitment: bytes, tree: SealedTree
 ) -> tuple[order_tree.OrderEntry, list[tuple[int, Hash]]] | None:
-    """Return an order's entry in a tree, and its path to the root; None if the tree has no entry
-    for the order."""
+    """Return an order's entry in a tree of all orders, and its path to the root.
+
+    The result is None if the tree has no entry for the order.
+    """
     members = await run(connection, _states, order_tree.group_of(commitment), tree.size)
     entry = next((each for each in members if each.commitment == commitment), None)
     if entry is None:
