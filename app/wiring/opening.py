@@ -1,4 +1,4 @@
-"""Opens a context for a command, from its settings.
+"""Open a context for a command, from its settings.
 
 Modules that few commands need are loaded when needed, because users notice a slow start.
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 async def open_context(
     settings: Settings, *, purpose: Purpose, clock: Clock | None = None
 ) -> AsyncIterator[AppContext]:
-    """Open a database with its inbox for a purpose: see `Database.open`."""
+    """Open the database in the settings, with its inbox, for a purpose. See `Database.open`."""
     new = purpose == "writing" and no_database_yet(settings)
     async with open_inbox(settings, purpose=purpose) as inbox:
         writes = purpose in ("serving", "working", "writing")
@@ -62,9 +62,12 @@ async def open_context(
 
 
 async def _check_phone_key(database: Database, path: Path) -> None:
-    """Raise ConfigurationError if the database uses another phone key than the file's, or if the
-    file is missing. Without the right key, earlier numbers could not be found or erased. If the
-    database has no key yet, it adopts the file's."""
+    """Raise ConfigurationError if the phone key's file is missing or has another key than the
+    database.
+
+    Without the right key, earlier numbers could not be found or erased. If the database has no key
+    yet, it adopts the key in the file.
+    """
     key = read_phone_key(path)
     async with database.reading() as connection:
         used = await key_in_use(connection)
@@ -86,8 +89,10 @@ async def _check_phone_key(database: Database, path: Path) -> None:
 
 
 def no_database_yet(settings: Settings) -> bool:
-    """Return whether this start would create an SQLite database. That is a mistake if the path in
-    the settings is wrong."""
+    """Check whether this start would create an SQLite database.
+
+    That is a mistake if the path in the settings is wrong.
+    """
     url = settings.database_url
     return is_sqlite(url) and not sqlite_path(url).exists()
 
@@ -99,8 +104,10 @@ async def _follow_takeover(context: AppContext, connection: Connection) -> None:
 
 
 async def _begin_erasure_journal(context: AppContext) -> None:
-    """Create the erasure journal when the database is created. Errors are logged and not raised,
-    because deliveries must be received without a journal, too."""
+    """Create the erasure journal when the database is created.
+
+    Errors are logged and not raised, because deliveries must be received without a journal, too.
+    """
     from app.privacy.fit_journal import begin_journal
 
     try:
@@ -110,7 +117,7 @@ async def _begin_erasure_journal(context: AppContext) -> None:
 
 
 async def upgrade_database(settings: Settings) -> tuple[str | None, str]:
-    """Run the pending migrations. Return the versions before and after."""
+    """Run the pending migrations. Return the database's versions before and after."""
     inbox = Inbox(settings, purpose="upgrading")
     try:
         return await inbox.database.upgrade()
@@ -133,7 +140,7 @@ async def distribute_database(settings: Settings) -> list[str]:
 async def create_database(settings: Settings, *, anew: bool) -> Path:
     """Create an SQLite database, and return its file.
 
-    anew  whether to create it even though an earlier database is missing
+    anew  whether to create the database even though an earlier database is missing
 
     Raises UsageError on PostgreSQL, and if the database exists.
     """
@@ -145,7 +152,7 @@ async def create_database(settings: Settings, *, anew: bool) -> Path:
 
 
 async def preview_upgrade(settings: Settings, *, progress: Callable[[int, int], None]) -> Preview:
-    """Return what `upgrade_database` and the start after it would change. Writes nothing."""
+    """Return what `upgrade_database` and the following start would change. Nothing is written."""
     from app.orders.policy_version_store import required_since
     from app.orders.preview import previewed
 

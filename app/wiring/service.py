@@ -1,9 +1,9 @@
-"""A running service on its own database, without a socket.
+"""Run a service on its own database, without a socket.
 
 A receiver runs the HTTP application, the queue, which commits to the inbox, and the tasks that
-watch both. A separate process (`serving`), or in tests this one, reads the inbox, folds, seals and
-notifies. If a part ends by itself, or the store is poisoned, the readiness probe fails, the server
-stops, and the process ends, because half a service must not acknowledge anything.
+watch both. A separate process, or in tests this process, reads the inbox, folds, seals and
+notifies. If a part ends by itself, or the database fails, the readiness probe fails, the server
+stops, and the process ends. Half a service must not acknowledge anything.
 """
 
 from __future__ import annotations
@@ -56,8 +56,10 @@ from app.wiring.worker import (
 )
 
 LOOK_AFTER_S: Final = 10.0
-"""Seconds after the start until a large database is checked. The deliveries that a crash has left
-unread are read first."""
+"""Number of seconds after the start until a large database is checked.
+
+The deliveries that a crash has left unread are read first.
+"""
 
 
 def gate_limits(settings: Settings) -> GateLimits:
@@ -133,7 +135,7 @@ def _looking_at_certificate(
 
 
 class Service:
-    """A receiver, with the parts that run in the same process."""
+    """Receiver of deliveries, with the parts that run in the same process."""
 
     def __init__(
         self,
@@ -145,8 +147,9 @@ class Service:
     ) -> None:
         """Prepare a service that is not running yet.
 
-        parts   parts from `working_parts` that run in this process
-        client  sends notices of alarms
+        parts     background parts that run in this process
+        checkout  client that opens sessions at the provider; None if this service opens none
+        client    HTTP client that sends notices of alarms
         """
         settings = context.settings
         if settings.environment is None:
@@ -214,7 +217,7 @@ class Service:
         )
 
     def reasons(self) -> list[str]:
-        """Return why the service is not ready; empty if it is."""
+        """Return the reasons why the service is not ready; empty if it is ready."""
         reasons = list(self._broken)
         if not self._journal_alive:
             reasons.append("the queue of the inbox is not running")
@@ -225,20 +228,24 @@ class Service:
         return reasons
 
     def checkout_denied(self) -> str | None:
-        """Return why no payment can be started; None if it can. Receiving is not affected."""
+        """Return the reason why no payment can be started; None if payments can be started.
+
+        Receiving deliveries is not affected.
+        """
         if self.checkout is None or self.checkout.denied is None:
             return None
         return f"the payment service answered {self.checkout.denied}: check the checkout token"
 
     @property
     def broken(self) -> list[str]:
-        """Return why parts failed; empty if none did. If a part failed, the process must end with
-        an error."""
+        """Return the failures of parts of the service; empty if none failed.
+
+        If a part failed, the process must end with an error.
+        """
         return self._broken
 
     def fail(self, reason: str) -> None:
-        """Record that a part of the service has failed, so that it is not ready and `stopped`
-        returns."""
+        """Record that a part of the service has failed, so that the service stops."""
         self._broken.append(reason)
         self._stop.set()
 
@@ -302,7 +309,7 @@ class Service:
 
 
 Where = Literal["apart", "all", "reading", "none"]
-"""Place where `working_parts` run.
+"""Place where the parts run that process accepted deliveries.
 
 apart    in a separate process
 all      in the receiver's process
@@ -313,8 +320,10 @@ none     nowhere, because they are started separately
 
 @asynccontextmanager
 async def _behind(service: Service, *, drains: bool) -> AsyncIterator[None]:
-    """Run the worker process of a receiver during the block. The receiver stops first, and the
-    worker ends after it."""
+    """Run the worker process of a receiver during the block.
+
+    The receiver stops first, and the worker ends after it.
+    """
     inbox, signals = service.inbox, service.context.signals
     worker = WorkerProcess(
         read=signals.read,
@@ -346,6 +355,7 @@ async def open_service(
 ) -> AsyncIterator[Service]:
     """Run a service on its own database, without a socket, until the block ends.
 
+    work    place where the parts run that process accepted deliveries
     drains  whether the separate worker must first read all accepted deliveries
     """
     compile_sources(settings)  # before the database is created and stamped with its environment

@@ -1,4 +1,4 @@
-"""Runs a service on a socket, a worker without a socket, and the console, from start to end."""
+"""Run a service on a socket, a worker without a socket, and the console, from start to end."""
 
 from __future__ import annotations
 
@@ -55,8 +55,10 @@ BACKLOG = 2048
 
 
 class SignallessServer(uvicorn.Server):
-    """Uvicorn without its signal handling, which would end the process before the service is
-    closed."""
+    """Uvicorn server without Uvicorn's signal handling.
+
+    That handling would end the process before the service is closed.
+    """
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -72,11 +74,11 @@ async def serve(
     listener: socket | None = None,
     console: tuple[str, int] | None = None,
 ) -> None:
-    """Serve until a signal ends the server. Raises UnreachableError if a part failed.
+    """Run the service until a signal ends it. Raises UnreachableError if a part failed.
 
     with_worker  whether to start a process that reads accepted deliveries
     listener     socket that is already bound to host and port; None to create one
-    console      host and port of a console to start beside the service
+    console      host and port of a console to start together with the service
     """
     if not with_worker and is_sqlite(settings.database_url):
         raise UsageError("--no-worker is for PostgreSQL; on SQLite `serve` is the worker too")
@@ -165,8 +167,10 @@ async def _stop_when_broken(service: Service, server: uvicorn.Server) -> None:
 
 
 NOTE_AGAIN_S: Final = 5.0
-"""Seconds until the service tries again to store its note for `doctor`, for example while the disk
-is full."""
+"""Number of seconds until the service tries again to store its note for `doctor`.
+
+Storing can fail, for example while the disk is full.
+"""
 
 
 async def _announce(service: Service, server: uvicorn.Server) -> None:
@@ -193,8 +197,10 @@ async def _announce(service: Service, server: uvicorn.Server) -> None:
 CONSOLE_SHUTDOWN_S: Final = 3
 
 UPLOAD_S: Final = 300.0
-"""Seconds within which a whole request must have arrived. A request of 32 MiB takes this long at 1
-Mbit/s."""
+"""Number of seconds within which a whole request must have arrived.
+
+A request of 32 MiB takes this long at 1 Mbit/s.
+"""
 
 
 def check_reachable(settings: Settings, *, host: str) -> None:
@@ -255,12 +261,16 @@ def console_of(context: AppContext, *, host: str, port: int, elsewhere: Elsewher
 
 
 AT_ONCE: Final = 2
-"""Maximum number of processes for one kind of a console's jobs. Each process uses a core and about
-100 MiB."""
+"""Maximum number of processes for one kind of a console's jobs.
+
+Each process uses a core and about 100 MiB.
+"""
 
 MADE_MOST_S: Final = 180.0
-"""Maximum seconds for producing a bundle, a letter or proofs. An exhibit takes at most 20 seconds,
-and a letter 60."""
+"""Maximum number of seconds for producing a bundle, a letter or proofs.
+
+An exhibit takes up to 20 seconds, and a letter up to 60.
+"""
 
 RULES_MOST_S: Final = 1_800.0
 
@@ -297,10 +307,10 @@ async def serve_console(
     listener: socket | None = None,
     parent: socket | None = None,
 ) -> None:
-    """Serve the console until told to end, or until the parent's socket is closed.
+    """Run the console until told to end, or until the parent's socket is closed.
 
     Raises ConfigurationError if others can reach the address but nobody can sign in, and PortTaken
-    if it cannot listen.
+    if the console cannot listen.
     """
     from app.console.application import build_console  # see `console_of`
 
@@ -344,7 +354,10 @@ async def serve_console(
 
 
 LOOK_S: Final = 2.0
-"""Seconds between checks whether another file has taken the database's place, as `restore` does."""
+"""Number of seconds between checks whether another file has taken the database's place.
+
+This happens if a backup is restored.
+"""
 
 
 async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> None:
@@ -357,7 +370,9 @@ async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> No
 
 def _end_on_demand(server: uvicorn.Server, parent: socket | None, live: Live) -> Callable[[], None]:
     """Prepare the server to end together with its parent process or, without a parent, at a signal.
-    Return the function that ends it."""
+
+    Return the function that ends the server.
+    """
     loop, ending = asyncio.get_running_loop(), list[asyncio.Task[None]]()
 
     def end() -> None:

@@ -1,9 +1,9 @@
-"""Runs use cases in separate processes, each with its own context, like a command.
+"""Run operations in separate processes, each with its own context, like a command.
 
-A process is kept for some minutes for the next use case, and killed if its caller ends or no longer
-waits. A run, import or closing that is killed has changed nothing. An approval may have been stored
-when its process is killed. An erasure is approved before its first row is deleted, and the next
-erasure finishes it.
+A process is kept for some minutes for the next operation, and killed if its caller ends or no
+longer waits. A run, import or closing that is killed has changed nothing. An approval may have been
+stored when its process is killed. An erasure is approved before its first row is deleted, and the
+next erasure finishes it.
 
 To add a kind of proposal, define it in the package that carries out the act, and add a line to
 `proposals_of`.
@@ -30,8 +30,7 @@ Refused = tuple[type[TallyhookError], str]
 
 @dataclass(frozen=True, slots=True)
 class ElsewhereOf:
-    """Runner of use cases in other processes, with the given settings. It implements
-    `Elsewhere`."""
+    """Runs operations in other processes, with the given settings. It implements `Elsewhere`."""
 
     settings: Settings
 
@@ -44,7 +43,7 @@ class ElsewhereOf:
         most_s: float | None = None,
         too_long: str = "it took too long",
     ) -> Work:
-        """Return a runner with up to `at_once` processes."""
+        """Return an object that runs operations in up to `at_once` processes."""
         limiter = CapacityLimiter(at_once)
 
         async def work(

@@ -1,5 +1,4 @@
-"""Runs the processes that read, fold, seal and notify. Also builds the parts that these processes
-run.
+"""Run the processes that read, fold, seal and notify, and build the parts of these processes.
 
 A receiver's API is not loaded here, which halves a worker's start.
 """
@@ -54,8 +53,8 @@ def reading_parts(
 ) -> list[tuple[str, Part]]:
     """Build the part that reads deliveries from the inbox, and the part that asks providers.
 
-    askers  clients of the providers that can be asked, by source; without any, only the first part
-            is built
+    askers  clients of the providers that can be asked, for each source. If there are none, only the
+            first part is built
     """
     assert context.settings.environment is not None
     reads = ReaderContext(
@@ -78,6 +77,7 @@ def working_parts(
     """Return all parts that process accepted deliveries.
 
     client  HTTP client for the shop's notifications; None if another process sends them
+    askers  clients of the providers that can be asked, for each source
     signer  signer of the log; None if another process seals
     """
     settings = context.settings
@@ -142,7 +142,7 @@ def working_parts(
 
 
 def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
-    """Build the task that seals, and once a day builds the tree of all orders."""
+    """Build the task that seals new rows, and once a day builds the tree of all orders."""
     sealer = Sealer(context, signer)
 
     async def work() -> int:
@@ -154,7 +154,7 @@ def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
 
 
 def watching_server(context: AppContext) -> list[tuple[str, Part]]:
-    """Build the task that watches the PostgreSQL server, if there is one."""
+    """Build the task that watches the PostgreSQL server. The list is empty if there is none."""
     if (watch := context.database.watch) is None:
         return []
 
@@ -168,10 +168,11 @@ def watching_server(context: AppContext) -> list[tuple[str, Part]]:
 
 async def work(settings: Settings, *, parent: Parent | None = None) -> None:
     """Run the worker: read the inbox, fold due orders, ask providers, seal, notify the shop, and
-    prune settled orders.
+    prune.
 
-    The worker ends at a signal, when the parent ends, or when the parent asks for it. Raises
-    UsageError on SQLite without a parent, because `serve` starts the worker there.
+    Settled orders are pruned. The worker ends at a signal, when the parent ends, or when the parent
+    asks for it. Raises UsageError on SQLite without a parent, because `serve` starts the worker
+    there.
     """
     if parent is None and is_sqlite(settings.database_url):
         raise UsageError("on SQLite `tallyhook serve` starts the worker itself")
@@ -268,8 +269,10 @@ async def cancelled(*tasks: asyncio.Task[None]) -> None:
 
 
 async def fold_beside(settings: Settings, *, parent: Parent) -> None:
-    """Fold due orders and seal the log while another process reads the inbox. Stop when little is
-    left to do, when the parent ends, or when the parent asks for it."""
+    """Fold due orders and seal the log while another process reads the inbox.
+
+    This ends when little is left to do, when the parent ends, or when the parent asks for it.
+    """
     try:
         async with open_context(settings, purpose="folding") as context:
             folding = FoldWorker(context, beside=True)
