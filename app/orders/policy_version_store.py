@@ -1,4 +1,5 @@
-"""The policy by which the orders are folded, and other changes that set many orders due at once.
+"""Rows of the policy, which are the rules by which ledgers are computed, and of other changes that
+make many orders due at once.
 
 The policy is in one row of `meta`. The short name of its rules is stored beside each order's last
 fold. The row has one of these forms:
@@ -8,8 +9,8 @@ fold. The row has one of these forms:
     several      a process has folded some orders by another policy than the stored one
     (no row)     the policy is unknown: a new database, or a rebuild that was interrupted
 
-The row is written after due marks in the same transaction, so that locks are taken in one order.
-Leaves out: folding.
+The row is written after the orders were marked as due, in one transaction, so that locks are taken
+in one order.
 """
 
 import hashlib
@@ -38,7 +39,7 @@ _SOME_WITH_MONEY: Final = (
     "IN ('succeeded', 'partially_refunded', 'disputed', 'charged_back', 'unresolved')) "
     "ORDER BY order_key"
 )
-"""SQL for orders that have received money according to their cached ledger. Orders without a cached
+"""SQL for orders that have received money, as their cached ledgers state. Orders without a cached
 ledger are due anyway."""
 
 _SET_DUE: Final = (
@@ -71,26 +72,27 @@ _SET_MONEY_DUE: Final = _setting_due(_SOME_WITH_MONEY)
 def rules_of(policy: str) -> str:
     """Return the short name of a policy's rules: the engine's version and a digest of the policy.
 
-    It is stored with each order, so that a fold's rules are known after an interrupted upgrade or
-    rebuild.
+    The name is stored with each order. The rules behind its ledger are therefore known even after
+    an interrupted upgrade or rebuild.
     """
     return f"{engine_form(policy)}-{hashlib.sha256(policy.encode()).hexdigest()[:12]}"
 
 
 def engine_form(noted: str) -> str:
-    """Return the engine's form in a policy's text or note, such as `v2`; empty if there is none."""
+    """Return the engine's version that a stored policy names, such as `v2`. Return an empty text if
+    it names none."""
     return next((word for word in noted.split(" ") if word.startswith("v")), "")
 
 
 async def noted_policy(connection: AsyncConnection) -> str | None:
-    """Return the stored text on the policy; None if nothing is stored."""
+    """Return the stored policy's text. Return None if nothing is stored."""
     row = await connection.execute(text("SELECT value FROM meta WHERE name='policy'"))
     noted: str | None = row.scalar_one_or_none()
     return noted
 
 
 async def anything_folded(connection: AsyncConnection) -> bool:
-    """Return whether any order was ever folded."""
+    """Return whether any order's ledger was ever computed."""
     found = await connection.execute(
         text("SELECT EXISTS (SELECT 1 FROM revisions) OR EXISTS (SELECT 1 FROM takings)")
     )
@@ -98,18 +100,19 @@ async def anything_folded(connection: AsyncConnection) -> bool:
 
 
 async def note_policy(connection: AsyncConnection, policy: str) -> None:
-    """Store the present policy: every order was folded by it, or is due."""
+    """Store the present policy. The caller states that every order was folded by this policy, or is
+    due."""
     await connection.execute(text(_NOTE), {"value": policy})
 
 
 async def note_change(connection: AsyncConnection, policy: str) -> None:
-    """Record that a change to this policy has begun: orders are being set due."""
+    """Record that a change to this policy has begun, so that orders are being marked as due."""
     await connection.execute(text(_NOTE), {"value": _to(policy)})
 
 
 async def note_changed(connection: AsyncConnection, policy: str) -> bool:
-    """Record that the change to this policy has set every order due. Return False if another policy
-    was stored meanwhile."""
+    """Record that every order is now marked as due for this policy. Return False if another policy
+    was stored in the meantime."""
     done = await connection.execute(
         text("UPDATE meta SET value=:own WHERE name='policy' AND value IN (:own, :to_own)"),
         {"own": policy, "to_own": _to(policy)},
@@ -118,7 +121,7 @@ async def note_changed(connection: AsyncConnection, policy: str) -> bool:
 
 
 def note_folded(connection: PlainConnection, policy: str) -> bool:
-    """Record that orders were folded by this policy. Return whether another policy was stored
+    """Record that some orders were folded by this policy. Return whether another policy was stored
     before."""
     noted = connection.ask(
         "UPDATE meta SET value=? WHERE name='policy' AND value NOT IN (?, ?, ?) RETURNING name",
@@ -128,17 +131,19 @@ def note_folded(connection: PlainConnection, policy: str) -> bool:
 
 
 async def forget_policy(connection: AsyncConnection) -> None:
-    """Delete the stored policy, so that the rules of past folds count as unknown."""
+    """Delete the stored policy, so that the rules behind existing ledgers count as unknown."""
     await connection.execute(text("DELETE FROM meta WHERE name='policy'"))
 
 
 async def set_some_due(
     connection: AsyncConnection, *, after: str, limit: int, now: Instant
 ) -> list[str]:
-    """Set up to `limit` orders due, in key order after `after`, and return them.
+    """Mark up to `limit` orders as due, and return their references, sorted.
 
-    A due order keeps its time. Each mark gets a new generation, as with new evidence, so that a
-    running fold is dropped.
+    after  reference after which the orders begin
+
+    An order that is already due keeps its time. A fold that is running for one of these orders is
+    discarded, as after new evidence.
     """
     sql = _SET_SOME_DUE[connection.dialect.name]
     found = await connection.execute(text(sql), {"after": after, "limit": limit, "now": now})
@@ -150,8 +155,8 @@ def _to(policy: str) -> str:
 
 
 async def required_since(connection: AsyncConnection) -> Instant | None:
-    """Return the instant since which orders need a price from the shop; None if no instant is
-    stored."""
+    """Return the instant since which orders need a price from the shop. Return None if no instant
+    is stored."""
     row = await connection.execute(
         text("SELECT value FROM meta WHERE name='order_record_required_since'")
     )
@@ -160,8 +165,8 @@ async def required_since(connection: AsyncConnection) -> Instant | None:
 
 
 async def note_required(connection: AsyncConnection, *, now: Instant) -> None:
-    """Store that orders need a price since the instant `now`, unless an instant is already
-    stored."""
+    """Store `now` as the instant since which orders need a price from the shop. An instant that is
+    already stored stays."""
     await connection.execute(
         text(
             "INSERT INTO meta (name, value) VALUES ('order_record_required_since', :now) "
@@ -172,12 +177,14 @@ async def note_required(connection: AsyncConnection, *, now: Instant) -> None:
 
 
 async def forget_required(connection: AsyncConnection) -> None:
-    """Delete the instant since which orders need a price. They no longer need one."""
+    """Delete the instant since which orders need a price from the shop, because they no longer need
+    one."""
     await connection.execute(text("DELETE FROM meta WHERE name='order_record_required_since'"))
 
 
 async def gaps_to_follow(connection: AsyncConnection) -> int | None:
-    """Return the number of accepted gaps if orders must still be set due for them; else None."""
+    """Return the number of accepted gaps if orders must still be marked as due because of them.
+    Otherwise return None."""
     gaps = int(await connection.scalar(text("SELECT count(*) FROM gaps")) or 0)
     noted = await connection.scalar(text("SELECT value FROM meta WHERE name='gaps_followed'"))
     return gaps if gaps > int(noted or 0) else None
@@ -186,8 +193,11 @@ async def gaps_to_follow(connection: AsyncConnection) -> int | None:
 async def set_some_with_money_due(
     connection: AsyncConnection, *, after: str, limit: int, now: Instant
 ) -> str | None:
-    """Examine the next `limit` orders after `after`, and set orders with money due. Return the last
-    examined order; None at the end."""
+    """Examine the next `limit` orders, and mark those that have received money as due. Return the
+    last examined order; None if no order is left.
+
+    after  reference after which the orders begin
+    """
     looked_at = await connection.execute(text(_SOME), {"after": after, "limit": limit})
     orders = looked_at.scalars().all()
     if not orders:
@@ -198,7 +208,7 @@ async def set_some_with_money_due(
 
 
 async def note_gaps_followed(connection: AsyncConnection, gaps: int) -> None:
-    """Store the number of accepted gaps for which orders were set due."""
+    """Store the number of accepted gaps for which orders have been marked as due."""
     await connection.execute(
         text(
             "INSERT INTO meta (name, value) VALUES ('gaps_followed', :gaps) "
@@ -209,5 +219,6 @@ async def note_gaps_followed(connection: AsyncConnection, gaps: int) -> None:
 
 
 async def forget_gaps_followed(connection: AsyncConnection) -> None:
-    """Discard the record of `note_gaps_followed`, so that all gaps are followed again."""
+    """Delete the number of gaps for which orders were marked as due, so that all gaps are
+    considered again."""
     await connection.execute(text("DELETE FROM meta WHERE name='gaps_followed'"))

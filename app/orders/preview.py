@@ -1,12 +1,13 @@
-"""Preview of an upgrade: its migrations, and how its rules change earlier orders.
+"""Preview of an upgrade: its migrations, and how its rules change earlier orders. Nothing is
+written.
 
     1 migrations   that are due
     2 outcomes     that would change, and for how many orders. Each order is judged by the
                    evidence that was known at its last publication
     3 holds        of orders that would become fulfillable only because of this version's rules
 
-Leaves out changes that only the passing of time causes, and evidence that arrived after the last
-publication. Writes nothing.
+The preview shows no changes that only the passing of time causes, and ignores evidence that arrived
+after the last publication.
 """
 
 from collections import Counter
@@ -32,9 +33,11 @@ _MAY = {True: ", fulfillable", False: ""}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """Effects of an upgrade.
+    """Effects that an upgrade would have.
 
-    migrations  number and title of each migration that is due
+    before      version of the database before the upgrade; None for an empty database
+    after       version of the database after the upgrade
+    migrations  version and title of each migration that is due
     outcomes    number of changed orders, by (outcome before, outcome after)
     held        each order that would be held, as JSON values
     seen        number of orders that were read, and number of orders that cannot be folded
@@ -63,8 +66,8 @@ class Preview:
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the preview as table rows: migrations, then outcomes, then orders that would be
-        held."""
+        """Return the preview as table rows: first migrations, then outcomes, then orders that would
+        be held."""
         migrations = [{"what": "migration", "name": f"{v} {b}"} for v, b in self.migrations]
         outcomes = [{"what": "outcome", **each} for each in self.document()["outcomes"]]
         held = [
@@ -80,7 +83,7 @@ class Preview:
         return [*migrations, *outcomes, *held]
 
     def sentence(self) -> str:
-        """Summarize the preview in a sentence for people."""
+        """Return a sentence for people that summarizes the preview."""
         changed = sum(self.outcomes.values())
         unfoldable = self.seen["unfoldable"]
         aside = f"; {counted(unfoldable, 'order')} cannot be folded" if unfoldable else ""
@@ -99,10 +102,10 @@ async def previewed(
     policy: Policy,
     progress: Callable[[int, int], None],
 ) -> Preview:
-    """Return the preview of an upgrade. If a migration is due, the preview lists no orders.
+    """Return the preview of an upgrade. While a migration is due, the preview lists no orders.
 
-    version   the version of the database
-    progress  called with the number of orders read so far, and of all orders
+    version   version of the database
+    progress  called with the number of orders read so far, and the number of all orders
     """
     preview = Preview(
         before=version, after=schema.NEWEST, migrations=schema.versions_after(version)

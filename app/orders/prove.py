@@ -1,10 +1,10 @@
-"""Tests on stored evidence that a history gives the same ledger, in whatever order and grouping its
+"""Test with stored evidence that a history gives an equal ledger in whatever order and groups its
 members are joined.
 
-Each trial shuffles an order's deliveries and records, splits them into overlapping parts, joins
-these parts by union, and folds the result. The ledger's document must be equal, byte for byte. Two
-further laws are tested: a redelivery may change only counts, and both ways to fold as of an earlier
-instant must agree. Leaves out: whether the rules are right.
+Each trial shuffles an order's deliveries and records, splits them into overlapping parts, joins the
+parts by union, and computes the ledger. The ledger's document must be equal, byte for byte. Two
+further laws are tested. A redelivery may change only counts, and both ways to compute a ledger as
+of an earlier instant must agree. The tests do not show whether the rules are right.
 """
 
 import asyncio
@@ -37,12 +37,12 @@ take some seconds."""
 LEAST: Final = 5
 
 MAX_EXAMPLES = 20
-"""Maximum number of counterexamples that are kept. One is enough to act on."""
+"""Maximum number of counterexamples that are kept. One counterexample is enough to act on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CounterExample:
-    """Trial that broke a law, with everything needed to repeat it."""
+    """Trial in which a law did not hold, with everything that is needed to repeat the trial."""
 
     order: str
     law: str
@@ -59,14 +59,15 @@ class CounterExample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """Counts of trials, and the counter-examples, the smallest history first."""
+    """Result of the trials: their number, and the counterexamples. The counterexample with the
+    smallest history comes first."""
 
     orders: int
     trials: int
     counter_examples: tuple[CounterExample, ...]
 
     def sentence(self) -> str:
-        """Summarize the proof in a sentence for people."""
+        """Return a sentence for people that summarizes the result."""
         tried = f"{counted(self.orders, 'order')}, {counted(self.trials, 'trial')}"
         return f"{tried}; counter-examples: {len(self.counter_examples) or 'none'}"
 
@@ -79,8 +80,13 @@ async def prove_orders(
     seed: int,
     progress: Callable[[int], None],
 ) -> Proof:
-    """Run the trials on the given orders, or on all. Raises NotFoundError for an unknown
-    reference."""
+    """Run the trials on the given orders, or on all orders if `references` is None. Raise
+    NotFoundError for an unknown reference.
+
+    shuffles  number of trials for an order with few events
+    seed      seed of the random choices
+    progress  called with 1 after each trial
+    """
     as_of = context.clock.now()
     found, tried = list[CounterExample](), Counter[str]()
 
@@ -113,18 +119,19 @@ async def prove_orders(
 
 
 def trials_of(events: int, *, shuffles: int) -> int:
-    """Return the number of trials for an order. It is `shuffles` for up to EVENTS events. For more
-    events it is smaller, but at least LEAST."""
+    """Return the number of trials for an order with this number of events. The number is `shuffles`
+    for small orders, and smaller for orders with more than 500 events."""
     return max(min(shuffles, LEAST), shuffles * EVENTS // max(events, EVENTS))
 
 
 def prove(
     history: History, *, policy: Policy, as_of: Instant, shuffles: int, seed: int
 ) -> Iterator[list[CounterExample]]:
-    """Yield the counterexamples of each trial of one history.
+    """Yield, for each trial of one history, the counterexamples that the trial found.
 
     A trial takes each event's first delivery and one random later delivery, so its time does not
-    depend on the number of deliveries. A trial must give the position of the whole history.
+    depend on the number of deliveries. A trial must give the published position of the whole
+    history.
     """
     events = by_event(history.deliveries)
     known = [d.received_at for d in history.deliveries] + [r.recorded_at for r in history.records]

@@ -1,9 +1,9 @@
-"""Published revisions, as the outcome feed and the shop's notifications show them, and their
-numbers.
+"""Published revisions of orders' ledgers, as the outcome feed and the shop's notifications show
+them, and their numbers.
 
-Numbers are consecutive and never assigned twice. After a restore, the numbers that were assigned
-since the backup are unknown. So the numbering continues far beyond them, and `meta` records the
-gap. Leaves out: publishing.
+Numbers are consecutive and never assigned twice. After a restore, nobody knows which numbers were
+assigned since the backup. The numbering therefore continues far beyond them, and `meta` records the
+skipped numbers.
 """
 
 import json
@@ -34,7 +34,8 @@ REVISIONS: Final = table("revisions", *map(column, PUBLISHED_COLUMNS))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """Revision as the feed shows it. `seq` is its position in publishing order, from 1."""
+    """Revision of an order's ledger as the feed shows it. `seq` is the revision's number in the
+    feed; the first number is 1."""
 
     seq: int
     order: str
@@ -47,7 +48,7 @@ class Published:
 
 
 def published_of(row: Sequence[Any]) -> Published:
-    """Return the revision in a row of PUBLISHED_COLUMNS."""
+    """Return the revision in a database row with the columns in PUBLISHED_COLUMNS."""
     return Published(
         seq=row[0],
         order=row[1],
@@ -61,27 +62,27 @@ def published_of(row: Sequence[Any]) -> Published:
 
 
 AHEAD: Final = 2**40
-"""Minimum distance between a backup's last number and the first number after a restore. Fewer
+"""Minimum distance between a backup's last number and the first number after its restore. Fewer
 numbers than this are used between a backup and its restore."""
 
 A_SECOND: Final = 2**20
-"""Numbers reserved for each second since 1970. A later restore therefore begins with a higher
-number."""
+"""Number of revision numbers that are reserved for each second since 1970. A later restore
+therefore begins with a higher number."""
 
 MAX_NUMBER: Final = 2**53 - 1
-"""Largest integer that every JSON reader represents exactly. A restore after the year 2241 would
-need a larger number."""
+"""Largest integer that every JSON reader represents exactly, and therefore the highest number of a
+revision."""
 
 _JUMP: Final = "revisions after "
-"""Beginning of the names in `meta` that record restores. The rest of the name is the last number
-before the restore, and the value is the first number after it."""
+"""Beginning of the names in `meta` that record restores. The rest of each name is the last number
+before the restore. The row's value is the first number after the restore."""
 
 
 def first_after_restore(head: int, now: Instant, *, given: int = 0) -> int:
-    """Return the first number that a restored database assigns.
+    """Return the first revision number that a restored database may assign.
 
-    head   last number assigned in the backup
-    given  last number assigned in the replaced database, if known
+    head   last number that was assigned in the backup
+    given  last number that was assigned in the replaced database, if known
 
     Raises StoreUnavailable if the number is too large for JSON readers.
     """
@@ -95,15 +96,15 @@ def first_after_restore(head: int, now: Instant, *, given: int = 0) -> int:
 
 
 async def head_of(connection: AsyncConnection) -> int:
-    """Return the last number of the feed, even if a restore skipped it; 0 if nothing was ever
-    published."""
+    """Return the last number of the feed, including numbers that a restore skipped. Return 0 if
+    nothing was ever published."""
     counter = await connection.scalar(text("SELECT value FROM counters WHERE name='revisions'"))
     newest = await connection.scalar(text("SELECT max(seq) FROM revisions"))
     return max(counter or 0, newest or 0)
 
 
 async def go_on_from(connection: AsyncConnection, first: int) -> None:
-    """Make `first` the feed's next number, and record the skipped numbers."""
+    """Make `first` the feed's next number, and record which numbers are skipped."""
     head = await head_of(connection)
     await connection.execute(
         text(
@@ -119,7 +120,8 @@ async def go_on_from(connection: AsyncConnection, first: int) -> None:
 
 
 async def jumps(connection: AsyncConnection) -> list[tuple[int, int]]:
-    """Return the last number before and the first number after each restore, sorted."""
+    """Return, for each restore, the last number before and the first number after it. The list is
+    sorted."""
     rows = await connection.execute(
         text("SELECT name, value FROM meta WHERE name LIKE :name"), {"name": f"{_JUMP}%"}
     )
@@ -127,11 +129,11 @@ async def jumps(connection: AsyncConnection) -> list[tuple[int, int]]:
 
 
 async def place_to_read_from(connection: AsyncConnection) -> int:
-    """Return the cursor from which a reader must continue if its own cursor is beyond the feed's
-    end.
+    """Return the cursor from which a reader must continue if the reader's own cursor is beyond the
+    feed's end.
 
     Such a reader has read every revision before the last restore, and may lack all later revisions.
-    If no restore was noted, it may lack any revision.
+    If no restore was recorded, the reader may lack any revision.
     """
     found = await jumps(connection)
     return found[-1][1] - 1 if found else 0
@@ -140,8 +142,8 @@ async def place_to_read_from(connection: AsyncConnection) -> int:
 async def feed_gaps(connection: AsyncConnection) -> list[str]:
     """Return a sentence for each fault in the numbers of the feed.
 
-    The numbers must be 1, 2, 3 … without the numbers that restores skipped. The counter must be at
-    the last number.
+    The numbers must be 1, 2, 3 and so on, without the numbers that restores skipped. The stored
+    counter must equal the last number.
     """
     left_out = await jumps(connection)
     starts = [1, *(first for _, first in left_out)]

@@ -1,4 +1,5 @@
-"""The outcome feed: revisions in publishing order, without gaps. Readers can wait for more."""
+"""Outcome feed: all revisions of orders' ledgers in publishing order, without gaps. Readers can
+wait for news."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from reconcile.ledger.ledger_documents import WindowDocument
 __all__ = ["Published", "outcome_documents", "read_feed", "read_from", "superseded_of"]
 
 LOOK_AGAIN_S: Final = 0.2
-"""Seconds between two checks of a waiting reader. A check costs one indexed read."""
+"""Seconds between two checks for news while a reader waits. A check costs one indexed read."""
 
 
 async def read_feed(
@@ -29,7 +30,8 @@ async def read_feed(
     wait_s: float,
     gone: Callable[[], bool] = lambda: False,
 ) -> list[Published]:
-    """Return revisions after a cursor; wait up to `wait_s` seconds for the first.
+    """Return revisions from the feed after a cursor. If there are none, wait up to `wait_s` seconds
+    for the first.
 
     gone  returns whether the reader has disconnected
     """
@@ -44,9 +46,9 @@ async def read_feed(
 
 
 async def superseded_of(context: AppContext, page: Sequence[Published]) -> list[int]:
-    """Return the numbers of a page's revisions whose order has a later revision.
+    """Return the numbers of those revisions on a page whose order has a later revision.
 
-    Without these numbers, a late reader would ship an order that was paid and then refunded.
+    Without these numbers, a late reader could ship an order that was paid and then refunded.
     """
     if not page:
         return []
@@ -55,10 +57,11 @@ async def superseded_of(context: AppContext, page: Sequence[Published]) -> list[
 
 
 async def read_from(context: AppContext, *, after: int) -> int | None:
-    """Return the cursor to read from if `after` is beyond the end of the feed; else None.
+    """Return the cursor from which a reader must continue if `after` is beyond the end of the feed.
+    Otherwise return None.
 
-    That happens if an older database replaced this one. The reader would wait for numbers that
-    never come.
+    This happens if an older database replaced the present one. The reader would wait for numbers
+    that never come.
     """
     async with context.database.reading() as connection:
         if after <= await head_of(connection):
@@ -72,8 +75,8 @@ class BeforeDocument(TypedDict):
 
 
 class OutcomeDocument(ShopFactsDocument, WindowDocument):
-    """An entry of the feed. `fulfilled_at`, `canceled_at`, `expected_by`, `method_class` and
-    `revocable_until` are current when the feed is read; all other members are as published."""
+    """Entry of the outcome feed. `fulfilled_at`, `canceled_at`, `expected_by`, `method_class` and
+    `revocable_until` are current when the feed is read. All other members are as published."""
 
     id: Annotated[int, Keywords(minimum=1), "Increases with each change; never given twice."]
     order: OrderReference
@@ -102,8 +105,8 @@ class OutcomePageDocument(TypedDict):
 async def outcome_documents(
     context: AppContext, page: Sequence[Published]
 ) -> list[OutcomeDocument]:
-    """Return entries of the feed as JSON values, with present facts of the shop and payment
-    windows."""
+    """Return entries of the feed as JSON values. What the shop stated about the orders, and their
+    payment windows, are current."""
     orders = {each.order for each in page}
     async with context.database.reading() as connection:
         facts = await facts_of_orders(connection, orders)
@@ -114,7 +117,8 @@ async def outcome_documents(
 def outcome_document(
     published: Published, facts: ShopFacts, *, window: PaymentWindow
 ) -> OutcomeDocument:
-    """Return one entry of the feed as JSON values, as in the shop's notifications."""
+    """Return one entry of the feed as JSON values. The shop's notifications contain the entry in
+    this form, too."""
     before: BeforeDocument | None = None
     if published.before_outcome is not None:
         before = {

@@ -1,7 +1,7 @@
-"""Reads ledgers. They are always folded from current evidence; the ledger cache is used only to
-list orders.
+"""Read orders' ledgers. A ledger is always computed from current evidence; the ledger cache is used
+only to list orders.
 
-An order that the fold worker is about to hold is read as held already.
+An order that the worker is about to hold is shown as held already.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ NotItsOwn = Aside | Literal["standalone"]
 
 
 class PrunedDocument(TypedDict):
-    """Facts on the deleted parts of an order's deliveries. The ledger has these facts only if
+    """Facts about the deleted bodies of an order's deliveries. The ledger has these facts only if
     something was deleted. The ledger's fingerprint does not cover them."""
 
     deliveries: Count
@@ -116,8 +116,8 @@ class OrderPageDocument(TypedDict):
 
 
 FOLDS_IN_A_ROW: Final = 25
-"""Number of orders that are folded before other requests get a turn. Folding so many takes about a
-millisecond."""
+"""Number of orders whose ledgers are computed before other requests get a turn. Computing this
+number takes about a millisecond."""
 
 
 class _Explained(NamedTuple):
@@ -131,8 +131,8 @@ class _Explained(NamedTuple):
 
 
 async def explain_order(context: AppContext, order: str, *, as_of: Instant | None = None) -> Ledger:
-    """Return one order's ledger as of an instant, by default now. Raises NotFoundError if nothing
-    was known of the order."""
+    """Return one order's ledger as of an instant, by default now. Raise NotFoundError if nothing
+    was known of the order then."""
     return (await _explained(context, order, as_of)).ledger
 
 
@@ -145,7 +145,7 @@ async def order_document(
 ) -> LedgerDocument:
     """Return an order's ledger as JSON values, with the sentences for a customer and for staff.
 
-    patience  how long to wait for unread deliveries; see `Patience`
+    patience  for how long unread deliveries are waited for
 
     Raises NotFoundError if nothing was known of the order at the instant.
     """
@@ -203,7 +203,7 @@ def _document(found: _Explained) -> LedgerDocument:
 async def merchant_records(
     context: AppContext, order: str, *, as_of: Instant | None = None
 ) -> list[dict[str, Any]]:
-    """Return the merchant's records of an order, each with its author."""
+    """Return the records of an order that the merchant's side stated, each with its author."""
     records = await context.database.on_snapshot(order_records, order)
     return [value_document(each) for each in records if as_of is None or each.recorded_at <= as_of]
 
@@ -253,8 +253,8 @@ async def _explained(
 
 
 def without_words(history: History) -> History:
-    """Return the history as it is after an erasure: without failure reasons in words, because such
-    a reason may contain a name."""
+    """Return the history as an erasure leaves it. Failure reasons in words are removed, because
+    such a reason may contain a name."""
     deliveries = [
         each
         if each.event.reason is None or is_code(each.event.reason)
@@ -275,14 +275,15 @@ def nothing_known(
     gaps: Sequence[Gap] = (),
     aside: tuple[NotItsOwn, str] | None = None,
 ) -> NotFoundError:
-    """Return the error that nothing was known of an order at an instant.
+    """Return the error for an order of which nothing was known at an instant. Its text names what
+    may be missing.
 
     behind_s  age in seconds of unread deliveries that may be about the order
     message   an unreadable message that names the order
     refusing  a source whose deliveries are all rejected, and the time of the first rejection
-    not_kept  unsigned requests of the last day that exceeded a limit
+    not_kept  number of the last day's unsigned requests that exceeded a limit and were not stored
     gaps      accepted gaps before the instant
-    aside     a payment that names the order but is not its own, from `of_another_shop`
+    aside     a payment that names the order but is not its own, as `of_another_shop` returns it
     """
     if message is not None:
         return NotFoundError(
@@ -337,8 +338,8 @@ def nothing_known(
 def spoken_of(history: History) -> bool:
     """Return whether a history proves that its order exists.
 
-    Events of other orders and shops are no proof. A refund without a known payment is no proof
-    either.
+    Events of other orders and other shops are no proof. A refund without a known payment is no
+    proof either.
     """
     aside = judge_shops([delivery.event for delivery in history.deliveries]).aside
     made = bool(made_by(history))
@@ -353,8 +354,8 @@ def spoken_of(history: History) -> bool:
 def of_another_shop(
     connection: PlainConnection, history: History, *, until: Instant
 ) -> tuple[NotItsOwn, str] | None:
-    """Return why a payment that names this order is not its own, and the payment's id; None if
-    there is none.
+    """Return the reason why a payment that names this order does not belong to it, and the
+    payment's id. Return None if there is no such payment.
 
     Payments of other shops come first, then refunds without a payment, then payments of unknown
     shops.
@@ -384,12 +385,13 @@ async def list_orders(
     since: Instant | None = None,
     until: Instant | None = None,
 ) -> Sequence[Ledger]:
-    """Return ledgers of orders, sorted by reference and folded as of now.
+    """Return ledgers of orders, computed as of now and sorted by reference.
 
-    The ledger cache selects them, so an order that just came due may be listed under its earlier
-    outcome.
-
+    after         reference after which the orders begin
     since, until  only orders with a publication from `since` to before `until`
+
+    The ledger cache selects the orders, so an order that has just become due may be listed under
+    its earlier outcome.
     """
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -431,14 +433,16 @@ def order_row(ledger: Ledger, facts: shop_facts_store.ShopFacts) -> OrderRowDocu
 async def listed_documents(
     context: AppContext, ledgers: Sequence[Ledger]
 ) -> list[OrderRowDocument]:
-    """Return rows of a list as JSON values, with present facts from the shop."""
+    """Return the rows of a list of orders as JSON values. Facts that the shop stated are
+    current."""
     async with context.database.reading() as connection:
         facts = await shop_facts_store.facts_of_orders(connection, [each.order for each in ledgers])
     return [order_row(each, facts[each.order]) for each in ledgers]
 
 
 class Changed(NamedTuple):
-    """An order's current ledger, the shop's facts about the order, and its last revision."""
+    """Current ledger of an order, the facts that the shop stated about it, and the number and time
+    of its last revision."""
 
     ledger: Ledger
     facts: shop_facts_store.ShopFacts
@@ -454,7 +458,7 @@ async def newest_orders(
     outcomes: Sequence[str] = (),
     finding: str | None = None,
 ) -> list[Changed]:
-    """Return orders by their last revision, newest first, each folded as of now.
+    """Return orders with their current ledgers. The order whose ledger changed last comes first.
 
     before             only orders whose last revision has a smaller number
     outcomes, finding  only orders published with one of these outcomes, and with this finding
@@ -473,8 +477,11 @@ async def newest_orders(
 
 
 async def untried_orders(context: AppContext, *, after: str, limit: int) -> list[Changed]:
-    """Return orders that nobody has tried to pay, by reference, folded as of now. Unpublished
-    orders have revision 0."""
+    """Return orders that nobody has tried to pay, with their current ledgers, sorted by reference.
+    An order that was never published has the revision number 0.
+
+    after  reference after which the orders begin
+    """
     async with context.database.reading() as connection:
         orders = await ledger_store.listed_orders(
             connection, after=after, limit=limit, outcome="not_attempted"
@@ -513,14 +520,14 @@ async def _changed(
 
 
 async def counted_outcomes(context: AppContext) -> dict[str, int]:
-    """Return how many orders were published with each outcome."""
+    """Return the number of published orders for each outcome."""
     async with context.database.reading() as connection:
         return await outcome_counts(connection)
 
 
 async def counted_listed(context: AppContext) -> int:
-    """Return the length of the list of all orders. Orders that were only placed are unpublished,
-    and not in it."""
+    """Return the length of the list of all orders. An order that was placed but never published is
+    not in the list."""
     async with context.database.reading() as connection:
         counts = await outcome_counts(connection)
         untried = await listed_with(connection, "not_attempted")
@@ -528,14 +535,14 @@ async def counted_listed(context: AppContext) -> int:
 
 
 async def counted_findings(context: AppContext, words: Sequence[str]) -> dict[str, int]:
-    """Return the number of published orders by word. A word is the code of a finding, or
-    NEEDS_A_PERSON for all orders that need a person."""
+    """Return the number of published orders for each of these words. A word is the code of a
+    finding, or NEEDS_A_PERSON for all orders that need a person."""
     async with context.database.reading() as connection:
         return await finding_counts(connection, words)
 
 
 async def head_of_feed(context: AppContext) -> int:
-    """Return the number of the last revision."""
+    """Return the number of the newest revision in the feed."""
     async with context.database.reading() as connection:
         return await ledger_store.last_revision(connection)
 
@@ -543,7 +550,7 @@ async def head_of_feed(context: AppContext) -> int:
 async def published_of_order(
     context: AppContext, order: str, *, as_of: Instant | None = None, limit: int = 50
 ) -> list[Published]:
-    """Return an order's revisions, the newest first."""
+    """Return an order's revisions as of an instant, by default now, newest first."""
     until = context.clock.now() if as_of is None else as_of
     async with context.database.reading() as connection:
         return await ledger_store.revisions_of_order(connection, order, until=until, limit=limit)
@@ -560,7 +567,10 @@ class JudgedDeliveryDocument(TypedDict):
 async def arrivals_of(
     context: AppContext, order: str, *, as_of: Instant | None = None
 ) -> list[JudgedDeliveryDocument]:
-    """Return the deliveries that an order's ledger rests on, in order of arrival."""
+    """Return the deliveries on which an order's ledger rests, sorted by arrival.
+
+    as_of  only deliveries that had arrived at this instant; None for all
+    """
     async with context.database.reading() as connection:
         history = (await as_judged(connection, [order], policy=context.policy))[order]
     known = [d for d in history.deliveries if as_of is None or d.received_at <= as_of]

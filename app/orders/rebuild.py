@@ -1,12 +1,12 @@
-"""Rebuilds every ledger from the stored history, by ranges of orders, in several processes.
+"""Rebuild every ledger from the stored history, by ranges of orders, in several processes.
 
     1 cut      all orders into ranges with about the same number of events, in key order
     2 fold     a range: its histories, the last publications of its orders, their current ledgers
     3 publish  what differs, in the order of the ranges, in one process
 
-Revisions get the same numbers as if one process did all the work. A process that folds only reads.
-If such a process dies, the rebuild ends, and everything published before is complete. The next
-rebuild or start does the rest. Leaves out: the fold itself.
+Revisions get the numbers that they would get if one process did all the work. A process that folds
+only reads. If such a process dies, the rebuild ends, and everything that was published before is
+complete. The next rebuild or start does the rest.
 """
 
 import asyncio
@@ -47,16 +47,17 @@ from reconcile.instants import Instant
 from reconcile.ledger.policy import Policy, policy_text
 
 EVENTS_AT_ONCE: Final = 16_000
-"""Number of events that are folded as one range. A range takes a third of a second, and about 10
-MiB in each process."""
+"""Number of events in one range of orders that is folded as a whole. A range takes a third of a
+second, and about 10 MiB in each process."""
 
 AHEAD: Final = 2
-"""Maximum number of ranges, for each process, that may be begun before the earliest of them is
+"""Maximum number of ranges that each process may have begun before the earliest range is
 published."""
 
 
 class Rebuilt(NamedTuple):
-    """Publications of the orders in a range, and `aside`, the orders that could not be folded."""
+    """Result of folding a range of orders: their publications, and `aside`, the orders that could
+    not be folded."""
 
     publications: list[Publication]
     aside: list[str]
@@ -65,14 +66,13 @@ class Rebuilt(NamedTuple):
 async def refold_all(
     context: AppContext, *, progress: Callable[[int], None] = silent, jobs: int = 1
 ) -> int:
-    """Rebuild every ledger, in constant memory. Return how many were rebuilt.
-
-    A revision is published if the rebuilt ledger differs from the last publication.
+    """Rebuild every order's ledger, in constant memory. Return the number of rebuilt ledgers.
 
     progress  called with the number of orders folded since its last call
     jobs      number of processes that fold; with 1, this process does everything
 
-    Raises UnreachableError if another process died.
+    A revision is published if the rebuilt ledger differs from the last publication. Raises
+    UnreachableError if another process died.
     """
     now = await publishable(context)
     async with context.database.writing() as connection:
@@ -112,7 +112,7 @@ FoldRange = Callable[[Range], Awaitable[Rebuilt]]
 async def in_order(
     pieces: AsyncIterator[Piece], work: Callable[[Piece], Awaitable[Done]], *, ahead: int
 ) -> AsyncIterator[Done]:
-    """Call `work` for up to `ahead` pieces at a time, and yield the results in the order of the
+    """Call `work` for up to `ahead` pieces at a time. Yield the results in the order of the
     pieces."""
     under_way: deque[asyncio.Future[Done]] = deque()
     try:
@@ -133,10 +133,11 @@ Elsewhere = Callable[..., Awaitable[Any]]
 
 @asynccontextmanager
 async def processes(context: AppContext, jobs: int, *, died: str) -> AsyncIterator[Elsewhere]:
-    """Start `jobs` processes with the settings and policy of a context; end them on exit.
+    """Start `jobs` processes with the settings and policy of a context, and end them when the block
+    ends.
 
-    Yield a callable that runs a function in one of them. It raises UnreachableError with the
-    message `died` if a process has died.
+    Yield a function that runs another function in one of the processes. It raises UnreachableError
+    with the message `died` if a process has died.
     """
     pool = ProcessPoolExecutor(
         jobs,
@@ -188,7 +189,8 @@ def _begin(settings: Settings, policy: Policy) -> None:
 
 
 def in_context(use: Callable[[AppContext], Awaitable[Done]]) -> Done:
-    """Run `use` in a process that `processes` has started, with a read-only context of its own."""
+    """Run `use` with a read-only context, and return its result. Call this function only in a
+    process that `processes` has started."""
     settings, policy = begun_with[0]
 
     async def work() -> Done:
@@ -203,7 +205,8 @@ def _folded_elsewhere(orders: Range, now: Instant) -> Rebuilt:
 
 
 async def folded_range(context: AppContext, orders: Range, *, now: Instant) -> Rebuilt:
-    """Fold every order of a range. Nothing is written."""
+    """Compute the ledgers of all orders in a range, and return what must be published. Nothing is
+    written."""
     rules = rules_of(policy_text(context.policy))
     found = Rebuilt([], [])
     async with context.database.reading() as connection:

@@ -1,5 +1,4 @@
-"""The merchant's records, append-only, with the links that they make. Leaves out: what records
-mean."""
+"""Rows of the merchant's records, which are only added, and the links that records make."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -23,7 +22,11 @@ from reconcile.ledger.records import NO_ORDER, WITHDRAWN, HoldReason, Record, Re
 async def add_records(
     connection: AsyncConnection, records: Sequence[Record], *, details: str | None = None
 ) -> None:
-    """Write records, like `keep_records`."""
+    """Store records, mark their orders as due, and link the sessions and payments that the records
+    name.
+
+    details  text that is stored beside each record
+    """
     if records:
         await run(connection, keep_records, records, details=details)
 
@@ -31,7 +34,11 @@ async def add_records(
 def keep_records(
     connection: PlainConnection, records: Sequence[Record], *, details: str | None = None
 ) -> None:
-    """Write records, set their orders due, and link the sessions and payments that they name."""
+    """Store records, mark their orders as due, and link the sessions and payments that the records
+    name.
+
+    details  text that is stored beside each record
+    """
     if not records:
         return
     insert_rows(
@@ -59,7 +66,7 @@ _CONCERN_OTHERS: Final = frozenset[RecordKind](("payment_assigned", "order_place
 
 
 def reference_links(records: Iterable[Record]) -> Links:
-    """Return the links from records' sessions and payments to their orders."""
+    """Return the links that records make from sessions and payments to their orders."""
     return {
         key: record.order
         for record in records
@@ -69,27 +76,31 @@ def reference_links(records: Iterable[Record]) -> Links:
 
 
 Named = tuple[str, str | None, str | None]
-"""Reference that was named: source, session and payment. Either the session or the payment is
-None."""
+"""Reference of a payment or session: source, session and payment. Either the session or the payment
+is None."""
 
 
 async def owners_of(
     connection: AsyncConnection, references: Sequence[Named], *, lasting: bool = True
 ) -> dict[Named, str]:
-    """Return the order that each reference belongs to, like `linked_orders`."""
+    """Return the order to which each reference belongs now. References without an order are left
+    out.
+
+    lasting  whether the links are locked until the caller's transaction ends
+    """
     return await run(connection, linked_orders, references, lasting=lasting)
 
 
 def linked_orders(
     connection: PlainConnection, references: Sequence[Named], *, lasting: bool = True
 ) -> dict[Named, str]:
-    """Return the order that each reference now belongs to. References without an order are left
+    """Return the order to which each reference belongs now. References without an order are left
     out.
+
+    lasting  whether the links are locked until the caller's transaction ends
 
     A person's assignment outranks the first link. If the assignment was withdrawn, the reference
     belongs to the order that the shop named.
-
-    lasting  whether to lock the links until the caller's transaction ends
     """
     if lasting:
         take_lock(connection, LINKING)
@@ -114,7 +125,7 @@ def linked_orders(
 
 
 def order_records(connection: PlainConnection, order: str) -> list[Record]:
-    """Return an order's records in the order in which they were written."""
+    """Return an order's records in the order in which they were stored."""
     return [record_of(row) for row in connection.ask(_OF_ORDER, (order,))]
 
 
@@ -126,16 +137,17 @@ _OF_ORDER: Final = statement(
 
 
 def after_all(records: Iterable[Record], *, now: Instant) -> Instant:
-    """Return an instant at which a new record counts as the order's latest.
+    """Return an instant at which a new record counts as its order's latest record.
 
-    This is now. If a fast clock dated the latest record later than now, it is just after that
-    record.
+    The instant is now. If a fast clock dated the latest record later than now, the instant is just
+    after that record.
     """
     return max([now, *(record.recorded_at + TICK for record in records)])
 
 
 def details_of(connection: PlainConnection, record: Record) -> str | None:
-    """Return the text stored beside a record, which the engine does not read."""
+    """Return the text that is stored beside a record. The computation of ledgers ignores this text.
+    Return None if there is none."""
     rows = connection.ask("SELECT details FROM records WHERE id=?", (record.record_id,))
     return rows[0][0] if rows else None
 
@@ -152,7 +164,10 @@ def hold_record(
     reason: HoldReason,
     author: str = BY_SERVICE,
 ) -> Record:
-    """Return a record that begins or ends a hold of an order."""
+    """Return a record that begins or ends a hold of an order.
+
+    kind  `held` or `released`
+    """
     return Record(
         record_id=record_id,
         recorded_at=at,

@@ -1,8 +1,8 @@
-"""Folds due orders and publishes what changed.
+"""Compute the ledgers of orders that are due, and publish what changed.
 
-An order gets a due mark for new evidence and for a deadline. Publishing compares the generations of
-marks, so evidence that arrives during a fold is never missed. Leaves out: when the worker runs
-(`worker`).
+An order is marked as due for new evidence and for a deadline. A counter in the mark tells whether
+evidence arrived during a fold, so that no evidence is missed. The module `worker` decides when this
+code runs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,13 +33,13 @@ from reconcile.ledger.revise import Position, position_of, revise
 _log_revision = LogLine("revision", "delivery", "order", "outcome")
 
 AT_ONCE: Final = 1_000
-"""Maximum number of orders that are set due in one transaction. Acknowledgements wait until it
-ends."""
+"""Maximum number of orders that one transaction marks as due. Acknowledgements of deliveries wait
+until the transaction ends."""
 
 
 class TakingUp:
-    """Task that sets orders due, in batches, after a change of policy or an accepted gap. It ends
-    before any order is folded.
+    """Task that marks orders as due, in batches, after a change of policy or an accepted gap. The
+    task ends before any order is folded.
 
     The last batch stores the policy and the number of gaps. After an interruption, the next process
     starts over.
@@ -56,11 +56,11 @@ class TakingUp:
         self._gaps_after: str | None = ""
 
     async def some(self) -> int:
-        """Set a batch of orders due. Return 0 if nothing is left to do."""
+        """Mark a batch of orders as due. Return 0 if nothing is left to do."""
         return await self._for_policy() or await self._for_gaps()
 
     async def _for_gaps(self) -> bool:
-        """Set a batch of orders due whose result may change because a gap was accepted. Return
+        """Mark a batch of orders as due whose result may change because a gap was accepted. Return
         whether more orders are left."""
         if self._gaps_after is None:
             return False
@@ -134,7 +134,7 @@ class TakingUp:
 
 
 def warn_of_several() -> None:
-    """Log a warning that another process folds orders with other settings."""
+    """Log a warning that another process computes ledgers with other settings."""
     log.warning(
         "another process folds with other settings; give all processes the same settings and "
         "restart them: every order is then folded again"
@@ -142,26 +142,27 @@ def warn_of_several() -> None:
 
 
 PUT_ASIDE: Final = 10 * MINUTE
-"""Time until an order that could not be folded is tried again. If new evidence arrives, it is tried
-earlier."""
+"""Time until an order that could not be folded is tried again. New evidence causes an earlier
+try."""
 
 CLAIM: Final = 30 * SECOND
-"""Time for which a worker claims an order. If the worker dies, another one can take the order
-afterwards. It is many times longer than a round."""
+"""Time for which a worker reserves an order. If the worker dies, another worker can take the order
+afterwards. The time is many times longer than a round."""
 
 CALLED_AT_ONCE: Final = 1_000
-"""Maximum number of orders that are set due in one transaction. Deliveries wait until it ends."""
+"""Maximum number of orders that one transaction marks as due. Deliveries wait until the transaction
+ends."""
 
 
 async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = None) -> int:
-    """Fold up to `limit` due orders and publish them. Return how many were due.
-
-    Orders that share evidence with a due order are folded with it. A fold is dropped if another
-    process published the order meanwhile. If an order has evidence that is newer than the latest
-    publishable instant, the order is not folded. It comes due again at the instant of that
-    evidence.
+    """Compute the ledgers of up to `limit` due orders and publish them. Return the number of due
+    orders.
 
     pace  divides the work into several transactions; None for a single transaction
+
+    Orders that share evidence with a due order are folded with it. A result is discarded if another
+    process has published the order in the meantime. An order with evidence later than the latest
+    publishable instant must wait until then.
     """
     now, policy = await publishable(context), policy_text(context.policy)
     due = await _taken(context, now=now, limit=limit)
@@ -205,15 +206,15 @@ async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = Non
 
 
 Sharing = list[Due]
-"""Due marks of orders that share evidence with each other. Most orders share none, so most lists
-have one mark."""
+"""Due orders that share evidence with each other. Most orders share none, so most lists have one
+member."""
 
 
 async def gathered(
     context: AppContext, due: Sequence[Due]
 ) -> tuple[list[Sharing], dict[str, History]]:
-    """Read due orders and their evidence from one snapshot. Return marks, grouped by shared
-    evidence, and histories."""
+    """Read due orders and their evidence from one snapshot. Return the due orders, grouped by
+    shared evidence, and their histories."""
 
     def read(connection: PlainConnection) -> tuple[list[Sharing], dict[str, History]]:
         contests = contests_of(connection, [mark.order for mark in due])
@@ -227,8 +228,8 @@ async def gathered(
 
 
 def _next_part(left: list[Sharing], *, size: int) -> list[Sharing]:
-    """Remove marks from the list and return them, about `size` of them. Orders that share evidence
-    stay together."""
+    """Remove about `size` due orders from the list and return them. Orders that share evidence stay
+    together."""
     part, count = [left.pop(0)], 0
     while left and (count := count + len(part[-1])) < size:
         part.append(left.pop(0))
@@ -247,9 +248,9 @@ def _publish_standing(
     policy: str,
 ) -> tuple[list[Publication], bool]:
     """Publish the orders that got no new evidence since they were read. Return the publications,
-    and whether other processes fold by a different policy.
+    and whether other processes use a different policy.
 
-    later  when an order that must wait is due again, by order
+    later  for each order that must wait, the instant at which it is due again
     """
     settle(connection)  # before any row is locked: a hold reads histories
     # Orders that share evidence are published together or not at all: new evidence on one of them
@@ -286,10 +287,11 @@ def _publish_standing(
 
 
 async def publishable(context: AppContext) -> Instant:
-    """Return the latest instant as of which an order may be published.
+    """Return the latest instant as of which an order's ledger may be published.
 
-    This is now, or just before the oldest unread delivery, because that may change a result. It is
-    EARLIEST if a fast clock dated unread deliveries, because their arrival is unknown.
+    The instant is now, or just before the oldest unread delivery, because this delivery may change
+    a result. If a fast clock dated unread deliveries, the result is EARLIEST, because their arrival
+    is unknown.
     """
     now, backlog = context.clock.now(), await context.inbox.backlog()
     if backlog.is_dated_ahead(now):
@@ -299,10 +301,11 @@ async def publishable(context: AppContext) -> Instant:
 
 
 async def call_up_early(context: AppContext) -> int:
-    """Set orders and notifications due that a fast clock has delayed. Return the number of orders.
+    """Mark orders and notifications as due that a fast clock has delayed. Return the number of
+    orders.
 
-    Without this, the orders would not be published before the wrong instant that the fast clock
-    gave them.
+    Otherwise the orders would not be published before the wrong instant that the fast clock gave
+    them.
     """
     now = context.clock.now()
     # If several processes fold, a mark may be a claim. If one does, an order that was put aside is
@@ -333,10 +336,10 @@ async def _taken(context: AppContext, *, now: Instant, limit: int) -> list[Due]:
 
 
 def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger | None:
-    """Return the order's ledger; log an error and return None if it cannot be folded.
+    """Return the order's ledger. If it cannot be computed, log an error and return None.
 
-    A failed fold is a bug in this program. The caller sets the order aside, so that it does not
-    block others.
+    A failure is a bug in this program. The caller puts the order aside, so that it does not block
+    other orders.
     """
     try:
         return fold(history, policy=policy, as_of=as_of)
@@ -346,10 +349,11 @@ def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger |
 
 
 def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publication:
-    """Convert a ledger into a publication. The publication has a revision if the ledger's position
+    """Return what must be published about a ledger. A revision is included if the ledger's position
     differs from `before`.
 
-    rules  the rules by which the ledger was folded
+    before  the order's last published position; None if it was never published
+    rules   the rules by which the ledger was computed
     """
     position = position_of(ledger)
     words: list[str] = [finding.code for finding in ledger.findings]
@@ -371,7 +375,7 @@ def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publicati
 
 
 def decided_or_log(ledger: Ledger, before: Position | None, *, rules: str) -> Publication | None:
-    """Return the result of `decided`; log an error and return None if it fails."""
+    """Return what must be published about a ledger. If this fails, log an error and return None."""
     try:
         return decided(ledger, before, rules=rules)
     except Exception as error:
@@ -382,11 +386,11 @@ def decided_or_log(ledger: Ledger, before: Position | None, *, rules: str) -> Pu
 def with_holds(
     connection: PlainConnection, context: AppContext, publications: Sequence[Publication]
 ) -> list[Publication]:
-    """Hold orders that only changed rules make fulfillable, and return all publications with these
+    """Hold orders that only changed rules make fulfillable. Return all publications, with these
     holds.
 
-    The hold is recorded in this transaction, so the shop is never notified that the order may be
-    fulfilled.
+    The holds are recorded in the caller's transaction, so the shop is never told that such an order
+    may be fulfilled.
     """
     turning: dict[str, tuple[Publication, Position]] = {}
     for each in publications:
@@ -406,7 +410,10 @@ def with_holds(
 async def refold_until_quiet(
     context: AppContext, *, limit: int, progress: Callable[[int], None]
 ) -> int:
-    """Fold due orders until none is due. Return the number of folds."""
+    """Compute and publish ledgers until no order is due. Return the number of computed ledgers.
+
+    progress  called with the number of ledgers after each round
+    """
     total = 0
     while folded := await refold_due(context, limit=limit):
         total += folded

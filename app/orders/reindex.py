@@ -1,7 +1,8 @@
-"""Reads every stored body again and rebuilds the index, after a profile was corrected.
+"""Read every stored body again and rebuild the index of events, after a provider's profile was
+corrected.
 
-The rebuild is one transaction, so the index is either completely corrected or unchanged. Leaves
-out: folding.
+The rebuild is one transaction, so the index is either completely corrected or unchanged. Ledgers
+are computed later.
 """
 
 import hashlib
@@ -30,15 +31,16 @@ from reconcile.ledger.events import Event
 
 
 class Reads(Protocol):
-    """Reader of bodies by a profile: a source, or its profile alone."""
+    """Reader of deliveries' bodies by a profile: a source, or its profile alone."""
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:
-        """Read a genuine request. Raises Unreadable if the profile does not fit the body."""
+        """Return the content of a genuine request. Raise Unreadable if the profile does not fit the
+        body."""
         ...
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """Read the provider's answer to our question. Raises Unreadable if the profile does not fit
-        the answer."""
+        """Return the event in a provider's answer to our question. Raise Unreadable if the profile
+        does not fit the answer."""
         ...
 
 
@@ -47,10 +49,10 @@ def read_bytes_again(
 ) -> index_store.Reread:
     """Read a delivery's stored body again. Return the event, or the reason why there is none.
 
-    Do not call this for a pruned delivery.
-
     environment  environment that every event must have; None accepts both. An earlier profile may
                  have stored events of the other environment
+
+    Do not call this function for a delivery whose body was deleted.
     """
     assert delivery.body is not None
     try:
@@ -92,7 +94,8 @@ AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reindexed:
-    """Counts of deliveries that were read again. A pruned delivery keeps its earlier reading."""
+    """Numbers of deliveries that were read again. A delivery whose body was deleted keeps its
+    earlier reading."""
 
     read: int
     events: int
@@ -100,8 +103,10 @@ class Reindexed:
 
 
 async def reindex(context: AppContext, *, progress: Callable[[int], None] = silent) -> Reindexed:
-    """Rebuild the index. Raises ConfigurationError, without a change, if a stored delivery's source
-    is not configured."""
+    """Rebuild the index of events from all stored bodies. Return how many deliveries were read.
+
+    Raises ConfigurationError, without any change, if a stored delivery's source is not configured.
+    """
     now = context.clock.now()
     read = events = 0
     async with context.database.reading() as reading, context.database.writing() as writing:
@@ -145,8 +150,8 @@ def _own_readings(settings: Settings) -> dict[str, str]:
 
 
 async def note_first_readings(context: AppContext) -> None:
-    """Store the present settings of sources that have no stored settings or no stored
-    deliveries."""
+    """Store the present settings of each source for which no settings or no deliveries are stored
+    yet."""
     own = _own_readings(context.settings)
     async with context.database.reading() as connection:
         noted = await index_store.noted_readings(connection)
@@ -171,8 +176,8 @@ async def sources_read_otherwise(context: AppContext) -> list[str]:
 def renormalize(
     delivery: RawDelivery, sources: Mapping[str, Source], *, environment: str | None
 ) -> index_store.Reread:
-    """Read a delivery by its source's current settings. Keep the old reading if bytes are
-    missing."""
+    """Read a stored delivery by its source's current settings. If its bytes are missing, return the
+    earlier reading. Raise ConfigurationError if the source is not configured."""
     if delivery.body is None or delivery.lone:
         problem = None if delivery.kept is not None else "its body and event were deleted"
         return index_store.Reread(delivery=delivery, event=delivery.kept, problem=problem)

@@ -1,8 +1,8 @@
-"""Deletes bodies and headers: finds deliveries that still have them, and empties the rows.
+"""Find deliveries that still have bodies and headers, and empty their rows.
 
 A row stays, because a redelivery is judged by its id, digest, verdict, size and time. SQLite
-overwrites freed space at once (`engine`), so nothing can be read from unused pages. Leaves out:
-when to delete.
+overwrites freed space at once (`engine`), so nothing can be read from unused pages. Other modules
+decide when bodies are deleted.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,8 @@ _WHOLE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unpruned:
-    """Delivery that still has its headers. `order` is None if it belongs to no order."""
+    """Delivery that still has its body and headers. `order` is None if the delivery belongs to no
+    order."""
 
     delivery_id: str
     received_at: Instant
@@ -34,14 +35,17 @@ class Unpruned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """The number of pruned deliveries, and when the last of them was pruned."""
+    """Number of deliveries whose bodies were deleted, and the time of the last deletion."""
 
     deliveries: int
     last_at: Instant
 
 
 async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> list[Unpruned]:
-    """Return deliveries that were not pruned, by id, which is also the order of arrival."""
+    """Return deliveries that still have their bodies and headers, sorted by arrival.
+
+    after  id of the delivery after which the list begins
+    """
     rows = await connection.execute(
         text(
             "SELECT deliveries.id, deliveries.received_at, events.order_key, deliveries.source "
@@ -60,8 +64,8 @@ async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> li
 
 
 async def unrelated_among(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
-    """Return the deliveries that were read and belong to no order. For example, a delivery may only
-    state a customer's new address.
+    """Return those of the deliveries that were read and concern no order. For example, a delivery
+    may only state a customer's new address.
 
     The event of such a delivery is of an ignored kind, and names no order, payment or session.
     """
@@ -78,7 +82,8 @@ async def unrelated_among(connection: AsyncConnection, deliveries: Iterable[str]
 
 
 async def sizes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> dict[str, int]:
-    """Return the size in bytes of body and headers of the deliveries that were not pruned."""
+    """Return the size in bytes of each delivery's body and headers. Deliveries whose bodies were
+    deleted are left out."""
     rows = await select_in(
         connection,
         sql="SELECT id, coalesce(length(body), 0) + length(headers) FROM deliveries "
@@ -89,8 +94,8 @@ async def sizes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> di
 
 
 def pruned_among(connection: PlainConnection, deliveries: Iterable[str]) -> Pruned | None:
-    """Return how many of these deliveries were pruned, and when the last of them was pruned; None
-    if no delivery was."""
+    """Return how many of these deliveries have lost their bodies, and when the last body was
+    deleted. Return None if no body was deleted."""
     sql = "SELECT pruned_at FROM deliveries WHERE pruned_at IS NOT NULL AND id IN ({})"
     rows = select_rows(connection, sql=sql, values=deliveries)
     if not rows:
@@ -99,7 +104,7 @@ def pruned_among(connection: PlainConnection, deliveries: Iterable[str]) -> Prun
 
 
 async def prune(connection: AsyncConnection, deliveries: Sequence[str], *, now: Instant) -> None:
-    """Delete the bodies and headers of these deliveries."""
+    """Delete the bodies and headers of these deliveries. The rows stay."""
     sql = (
         "UPDATE deliveries SET body=NULL, headers='', pruned_at=? "
         "WHERE pruned_at IS NULL AND id IN ({})"
@@ -112,7 +117,10 @@ async def prune(connection: AsyncConnection, deliveries: Sequence[str], *, now: 
 async def old_rejections(
     connection: AsyncConnection, *, before: Instant, limit: int, after: str = ""
 ) -> list[str]:
-    """Return ids of rejections that arrived before an instant, the oldest first."""
+    """Return ids of rejected deliveries that arrived before an instant, oldest first.
+
+    after  id after which the list begins
+    """
     rows = await connection.execute(
         text(
             "SELECT id FROM rejections WHERE id > :after AND received_at <= :before "
@@ -124,6 +132,6 @@ async def old_rejections(
 
 
 async def drop_rejections(connection: AsyncConnection, rejections: Sequence[str]) -> None:
-    """Delete these rejections with all their columns."""
+    """Delete these rejected deliveries completely."""
     sql = "DELETE FROM rejections WHERE id IN ({})"
     await select_in(connection, sql=sql, values=rejections)

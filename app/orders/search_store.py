@@ -1,7 +1,8 @@
-"""Finds orders by facts that a person may know, with a limit for each kind of fact.
+"""Find orders by facts that a person may know, with a limit for each kind of fact.
 
-References, payments, sessions and ids have an index. Amounts have none, because every delivery
-would update it; the newest events are searched instead. Leaves out: who may search.
+References, payments, sessions and ids have a database index. Amounts have none, because every
+delivery would have to update it; the newest events are searched instead. Other modules decide who
+may search.
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -18,13 +19,13 @@ from reconcile.matching.books import match_key
 from reconcile.money import Money
 
 STRETCH: Final = 200_000
-"""Number of events that are searched at a time. After each such part, the caller may stop."""
+"""Number of events that are searched in one step. After each step, the caller may stop."""
 
 AT_ONCE: Final = 500
-"""Maximum number of events of a day that are read at a time."""
+"""Maximum number of a day's events that are read at a time."""
 
 MOST: Final = 5_000_000
-"""Maximum number of events that are searched for one amount. Searching so many takes some
+"""Maximum number of events in which one amount is searched. Searching this number takes some
 seconds."""
 
 _LAST: Final = "\U0010ffff"
@@ -84,7 +85,7 @@ _OF_AMOUNT: Final = text(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundEvent:
-    """Event that was found. `order` is None if it belongs to no order."""
+    """Event that a search found. `order` is None if the event belongs to no order."""
 
     order: str | None
     event_id: str
@@ -100,20 +101,21 @@ class FoundEvent:
 
     @property
     def unplaced_name(self) -> str:
-        """Return the reference that the event's payment has while it is unallocated."""
+        """Return the name under which the event's payment is listed while it belongs to no
+        order."""
         return self.payment or self.session or self.event_id
 
     @property
     def is_payment(self) -> bool:
-        """Return whether the event says that somebody pays or paid."""
+        """Return whether the event says that somebody is paying or has paid."""
         return self.claim in ("succeeded", "authorized", "pending")
 
 
 async def orders_named(
     connection: AsyncConnection, name: str, *, beginning: bool, limit: int
 ) -> list[str]:
-    """Return the order with this reference. If `beginning` is True, return orders whose reference
-    begins with it."""
+    """Return the order with this reference, in a list. With `beginning`, return the orders whose
+    references begin with the text."""
     rows = await connection.execute(
         text(
             "SELECT order_key FROM order_due WHERE order_key >= :name AND order_key <= :last "
@@ -125,7 +127,8 @@ async def orders_named(
 
 
 async def orders_linked(connection: AsyncConnection, reference: str) -> list[tuple[str, str, str]]:
-    """Return (order, kind, source) for a linked reference; the kind is `payment` or `session`."""
+    """Return the order, kind and source for each link of a reference. The kind is `payment` or
+    `session`."""
     rows = await connection.execute(
         text(
             "SELECT order_key, kind, source FROM links WHERE reference = :reference "
@@ -139,8 +142,8 @@ async def orders_linked(connection: AsyncConnection, reference: str) -> list[tup
 async def orders_of_event(
     connection: AsyncConnection, name: str, *, limit: int
 ) -> list[tuple[str | None, str]]:
-    """Return (order, `event` or `delivery`) by the id of an event or a delivery. The order is None
-    if the event has no order."""
+    """Return the orders of the event or delivery that has this id, each with the word `event` or
+    `delivery`. The order is None if the event has no order."""
     rows = await connection.execute(
         text(
             "SELECT order_key, 'event' FROM events WHERE event_id = :name UNION "
@@ -156,9 +159,10 @@ async def orders_of_event(
 async def events_of_day(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int]
 ) -> AsyncIterator[list[FoundEvent]]:
-    """Yield events received from `day` to before `end`, oldest first, in batches.
+    """Yield, in batches, the events that arrived from `day` to before `end`, oldest first.
 
-    minors  if not empty, only events that state one of these amounts in minor units
+    minors  amounts in minor units; if not empty, only events that state one of these amounts are
+            yielded
     """
     sql = _OF_DAY_AND_AMOUNT if minors else _OF_DAY
     values: dict[str, Any] = {"after": first_id("dlv_", day), "end": first_id("dlv_", end)}
@@ -175,8 +179,8 @@ async def events_of_day(
 async def events_of_amount(
     connection: AsyncConnection, minors: Collection[int]
 ) -> AsyncIterator[tuple[list[FoundEvent], bool]]:
-    """Yield batches of events that state one of these amounts, newest first. With each batch, yield
-    whether the search stopped early after it."""
+    """Yield batches of events that state one of these amounts, newest first. Each batch comes with
+    whether the search stopped early after this batch."""
     top = await connection.scalar(text('SELECT max("row") FROM events')) or 0
     bottom = max(top - MOST, 0)
     for high in range(top, bottom, -STRETCH):
@@ -189,8 +193,9 @@ async def events_of_amount(
 async def events_happened(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int]
 ) -> AsyncIterator[list[FoundEvent]]:
-    """Yield events with one of these amounts and a provider's date from `day` to before `end`, by
-    arrival. An event may arrive much later."""
+    """Yield, in batches, the events whose amount is in `minors` and whose provider date is from
+    `day` to before `end`. The batches are sorted by arrival, because an event may arrive much later
+    than its date."""
     bottom = await connection.scalar(_FIRST_OF_DAY, {"after": first_id("dlv_", day)})
     if bottom is None:
         return
@@ -210,6 +215,7 @@ async def records_of_amount(
 ) -> list[tuple[str, Money]]:
     """Return the order and the amount of each record that states one of these amounts.
 
+    minors  amounts in minor units
     during  period in which the record was made or its order placed; None for all records
     """
     values: dict[str, Any] = {"minors": sorted(minors), "limit": limit}
@@ -240,7 +246,7 @@ def _money(minor: int | None, currency: str | None) -> Money | None:
 
 
 async def references_in_books(connection: AsyncConnection, phone: str, *, limit: int) -> list[str]:
-    """Return references of order-book lines that name this number."""
+    """Return the order references of those order-book lines that name this phone number."""
     rows = await connection.execute(
         text(
             "SELECT DISTINCT reference FROM book_lines WHERE phone = :phone "
@@ -258,10 +264,10 @@ ENDING: Final = (
 
 
 async def orders_ending(connection: AsyncConnection, tail: str, *, limit: int) -> list[str]:
-    """Return orders whose references end with this text, the shortest first, ignoring case and
-    punctuation.
+    """Return the orders whose references end with a text, shortest reference first. Case and
+    punctuation are ignored.
 
-    tail  the text as `due_store.backwards` writes it
+    tail  the text in reverse, without case and punctuation, as `due_store.backwards` writes it
     """
     values = {"tail": tail, "last": tail + _LAST, "limit": limit}
     return [row[0] for row in await connection.execute(text(ENDING), values)]
@@ -280,10 +286,10 @@ WITH: Final = statement(
 
 
 async def events_with(connection: AsyncConnection, name: str, *, limit: int) -> list[FoundEvent]:
-    """Return events that name this refund, dispute or capture, and unlinked events that name this
-    payment or session.
+    """Return the events that name this refund, dispute or capture. Events that name this payment or
+    session are included if they are not linked to an order.
 
-    An event is unlinked if it belongs to no order or is not confirmed.
+    An event is not linked if it belongs to no order or is not confirmed.
     """
     rows = await connection.execute(text(WITH), {"name": name, "limit": limit})
     return [_found_event(row) for row in rows]
@@ -303,7 +309,8 @@ _UNPLACED: Final = statement(
 async def unplaced_of_event(
     connection: AsyncConnection, name: str, *, limit: int
 ) -> list[FoundEvent]:
-    """Return the events without an order for an event's or delivery's id."""
+    """Return those events without an order that have this id, or that the delivery with this id
+    brought."""
     rows = await connection.execute(text(_UNPLACED), {"name": name, "limit": limit})
     return [_found_event(row) for row in rows]
 
@@ -336,8 +343,8 @@ OF_OTHER_SHOPS: Final = statement(
 async def events_suggesting(
     connection: AsyncConnection, order: str, *, limit: int
 ) -> list[FoundEvent]:
-    """Return events that name this order but do not belong to it: they only suggest it, or are
-    another shop's."""
+    """Return the events that name this order but do not belong to it. Either they only suggest the
+    order, or they belong to another shop."""
     values = {"name": order, "limit": limit}
     rows = [*await connection.execute(_SUGGESTING, values)]
     rows += await connection.execute(text(OF_OTHER_SHOPS), values)
@@ -345,24 +352,25 @@ async def events_suggesting(
 
 
 async def events_of_deliveries(connection: AsyncConnection, ids: Sequence[str]) -> list[FoundEvent]:
-    """Return events without an order that these deliveries brought."""
+    """Return the events without an order that these deliveries brought."""
     rows = await select_in(connection, sql=_OF_DELIVERIES, values=ids)
     return [_found_event(row) for row in rows]
 
 
 async def orders_of_payout(connection: AsyncConnection, name: str, *, limit: int) -> list[str]:
-    """Return orders whose payments this payout contains, by current statement lines."""
+    """Return the orders whose payments are part of this payout, as the current statement lines
+    state."""
     rows = await connection.execute(text(PAID_OUT), {"name": name, "limit": limit})
     return [row[0] for row in rows]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedLine:
-    """Imported line that concerns an order.
+    """Line of an order book or statement that concerns an order.
 
-    order   order's reference as written in the line; None if the line names no order
-    source  source of the statement; empty for a line of the order book
-    what    status in a book, or kind of movement in a statement; empty if not stated
+    order   the order's reference as written in the line; None if the line names no order
+    source  source of the statement; empty for a line of an order book
+    what    status in an order book, or kind of movement in a statement; empty if not stated
     """
 
     order: str | None
@@ -415,16 +423,16 @@ _BOOKED: Final = text(
 async def book_lines_of_day(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int], limit: int
 ) -> list[ImportedLine]:
-    """Return current book lines of orders that were placed on or after `day` and before `end`.
-    Only lines with one of the amounts `minors` are returned."""
+    """Return current order-book lines of orders that were placed from `day` to before `end`. Only
+    lines with one of the amounts `minors` are returned."""
     values = {"day": day, "end": end, "minors": sorted(minors), "limit": limit}
     rows = await connection.execute(_BOOKED, values)
     return [_imported_line(row) for row in rows]
 
 
 async def lines_named(connection: AsyncConnection, name: str, *, limit: int) -> list[ImportedLine]:
-    """Return current lines of order books and statements that name this order or payment, ignoring
-    case and punctuation."""
+    """Return current lines of order books and statements that name this order or payment. Case and
+    punctuation are ignored."""
     values = {"key": match_key(name), "subject": f"p:{name}", "limit": limit}
     if not values["key"]:
         return []

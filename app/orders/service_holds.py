@@ -8,10 +8,11 @@ held until a person releases it.
 
 In an accepted gap, news of returned money or shipped orders may be lost. An order is held if it had
 money in the gap, still has some and is not fulfilled. The hold ends when the providers have
-answered about each of its payments, when the shop states fulfillment, or when a person releases it.
+answered about each of its payments, when the shop states fulfillment, or when a person releases the
+order.
 
-Until the fold worker has recorded a change, a reader assumes it. Leaves out: holds by new rules
-(`holds`).
+Until the worker has recorded a change, a reader assumes it. The module `holds` makes the holds
+because of new rules.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,8 +37,8 @@ from reconcile.ledger.records import GAP_ACCEPTED, UNREADABLE, HoldReason, Recor
 from reconcile.ledger.unheard import LostSpan
 
 _SET_ASIDE: Final[HoldReason] = "poisoned_delivery"
-"""Reason of a hold for a message that was set aside. The reader of the inbox records these holds
-itself."""
+"""Reason of a hold for a message that was set aside because reading it failed repeatedly. The
+inbox's reader records these holds itself."""
 
 
 # --- (1) judge: messages that cannot be read -----------------------------------------------------
@@ -46,7 +47,8 @@ itself."""
 def unread_naming(
     connection: PlainConnection, histories: Mapping[str, History]
 ) -> dict[str, list[UnreadMessage]]:
-    """Return the unreadable messages that name each order and that nobody judged, by arrival."""
+    """Return, for each order, the unreadable messages that name the order and that nobody judged,
+    sorted by arrival."""
     if not any_unread(connection):
         return {}
     names = {
@@ -75,8 +77,8 @@ def unread_naming(
 
 
 def _names_of(history: History) -> set[tuple[str, str | None]]:
-    """Return the references of the order and of its payments. Each has the only source in which it
-    is valid, or None if it is valid in all sources."""
+    """Return the references of the order and of its payments. Each comes with the only source in
+    which it is valid, or with None if it is valid in all sources."""
     order = history.order
     found: set[tuple[str, str | None]] = {(order, None)}
     if order.startswith("@") and ":" in order:
@@ -94,7 +96,8 @@ def _names_of(history: History) -> set[tuple[str, str | None]]:
 
 
 def judged_at(history: History) -> Instant:
-    """Return when a person last released the order from a hold for unreadable messages."""
+    """Return the instant at which a person last released the order from a hold for unreadable
+    messages. Return EARLIEST if nobody did."""
     return max(
         (
             record.recorded_at
@@ -110,7 +113,7 @@ def judged_at(history: History) -> Instant:
 def unread_changes(
     connection: PlainConnection, histories: Mapping[str, History]
 ) -> dict[str, HoldChange]:
-    """Return the holds for unreadable messages that must begin or end, by order."""
+    """Return, for each order concerned, the hold for unreadable messages that must begin or end."""
     naming = unread_naming(connection, histories)
     found = {}
     for order, history in histories.items():
@@ -128,7 +131,7 @@ def unread_changes(
 def gap_changes(
     connection: PlainConnection, histories: Mapping[str, History], *, policy: Policy
 ) -> dict[str, HoldChange]:
-    """Return the holds for accepted gaps that must begin or end, by order."""
+    """Return, for each order concerned, the hold for accepted gaps that must begin or end."""
     gaps = accepted_gaps(connection)
     found = {}
     for order, history in histories.items() if gaps else ():
@@ -210,7 +213,7 @@ def _all_answered(history: History, paid: Sequence[Movement], since: Instant) ->
 
 
 async def gaps_with_holds(context: AppContext) -> list[tuple[Gap, int]]:
-    """Return every accepted gap, and how many orders it still holds."""
+    """Return each accepted gap, with the number of orders that the gap still holds."""
     async with context.database.reading() as connection:
         gaps = await run(connection, accepted_gaps)
         found = []
@@ -253,7 +256,7 @@ def gaps_in(
 
 
 SUPPOSED: Final = "rec_to_be_noted"
-"""Id of records that a reader adds to a history because the fold worker will write them next."""
+"""Id of the records that a reader adds to a history because the worker will store them next."""
 
 
 # --- (2) record ----------------------------------------------------------------------------------
@@ -275,7 +278,7 @@ def _changes(
 def with_supposed(
     connection: PlainConnection, histories: Mapping[str, History], *, policy: Policy
 ) -> dict[str, History]:
-    """Return these histories with the holds and releases that the fold worker will record next."""
+    """Return these histories with the holds and releases that the worker will record next."""
     found = dict(histories)
     for order, changes in _changes(connection, histories, policy=policy).items():
         for change in changes:
@@ -287,8 +290,8 @@ def with_supposed(
 def record_holds(
     connection: PlainConnection, context: AppContext, histories: Mapping[str, History]
 ) -> dict[str, History]:
-    """Record the due holds and releases of these orders, in the caller's transaction. Return the
-    changed histories."""
+    """Record the holds and releases that are due for these orders, in the caller's transaction.
+    Return the changed histories."""
     now = context.clock.now()
     found: dict[str, History] = {}
     records: list[Record] = []
@@ -305,7 +308,7 @@ def record_holds(
 
 
 def _states(context: AppContext, source: str) -> bool:
-    """Return whether the source's provider can be asked for a payment's present state."""
+    """Return whether the source's provider can be asked for the present state of a payment."""
     known = context.sources.get(source)
     rule = None if known is None else known.profile.fetch_back
     return rule is not None and rule.states
@@ -322,5 +325,5 @@ def _record(history: History, change: HoldChange, *, now: Instant, record_id: st
 
 
 def with_record(history: History, record: Record) -> History:
-    """Return the history with one more record."""
+    """Return the history with one more record in it."""
     return replace(history, records=history.records | {record})
