@@ -1,8 +1,8 @@
-"""Deliveries that were accepted but could not be read, even though each was tried alone three
-times.
+"""Deliveries that were accepted but could not be read, although the reader tried each of them alone
+three times.
 
-They are set aside and kept. If the order of such a delivery is known, it is held until the delivery
-has been read, because the delivery may say that money went back. Leaves out: the reading.
+Such deliveries are set aside and kept. If the order of such a delivery is known, the order is held
+until the delivery has been read, because it may say that money went back.
 """
 
 from collections.abc import Collection, Sequence
@@ -35,16 +35,16 @@ LISTED: Final = 1_000
 
 
 async def poisoned(context: AppContext) -> list[inbox_store.Suspect]:
-    """Return the deliveries that are set aside, the oldest first."""
+    """Return the deliveries that were set aside because they could not be read, oldest first."""
     async with context.database.reading() as connection:
         return await run(connection, inbox_store.next_suspects, aside=True, limit=LISTED)
 
 
 async def retry(context: AppContext, *, by: str | None = None) -> int:
-    """Let the reader try all set-aside deliveries again. Return how many.
+    """Let the inbox's reader try all deliveries again that were set aside. Return their number.
 
-    Once a delivery has been read, its orders are released. Raises UsageError if the permission is
-    missing.
+    Once a delivery has been read, its orders are released from their hold. Raises UsageError if the
+    permission is missing.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="deliveries_retried")
@@ -62,7 +62,8 @@ async def retry(context: AppContext, *, by: str | None = None) -> int:
 
 
 async def orders_of(context: AppContext, arrivals: Sequence[Arrival]) -> list[str]:
-    """Return the orders that the arrivals name, and the orders of their payments and sessions."""
+    """Return the orders that these deliveries name, and the orders of the payments and sessions
+    that they name."""
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
     named = {event.order for event in events if event.order is not None}
     references: list[Named] = []
@@ -75,7 +76,8 @@ async def orders_of(context: AppContext, arrivals: Sequence[Arrival]) -> list[st
 
 
 async def hold_orders(context: AppContext, one: inbox_store.Suspect, orders: Sequence[str]) -> None:
-    """Set a delivery aside, and hold its orders unless another delivery already holds them."""
+    """Set an unreadable delivery aside, and hold its orders. An order that is already held for
+    another such delivery gets no second hold."""
     name = None if one.item is None else one.item.delivery_id
     async with context.database.writing() as connection:
         await run(connection, take_lock, LINKING)  # what one reader holds, another may release
@@ -92,8 +94,8 @@ async def hold_orders(context: AppContext, one: inbox_store.Suspect, orders: Seq
 
 
 def _messages(context: AppContext, one: inbox_store.Suspect) -> list[unread_store.UnreadMessage]:
-    """Return one unread message for each value in the request. If an order with such a value
-    appears later, it then finds the message."""
+    """Return one unread message for each value in the request. An order that appears later with
+    such a value then finds the message."""
     item = one.item
     if not isinstance(item, Received):
         return []
@@ -107,7 +109,8 @@ def _messages(context: AppContext, one: inbox_store.Suspect) -> list[unread_stor
 
 
 async def release_orders(context: AppContext, orders: Collection[str]) -> None:
-    """Release these orders, except orders that another set-aside delivery still holds."""
+    """Release these orders from holds for unreadable deliveries. An order stays held while another
+    such delivery names it."""
     if not orders:
         return
     async with context.database.writing() as connection:
@@ -119,7 +122,7 @@ async def release_orders(context: AppContext, orders: Collection[str]) -> None:
 
 
 async def release_left(context: AppContext) -> None:
-    """Release orders held for deliveries that are no longer set aside."""
+    """Release all orders from holds for deliveries that are no longer set aside."""
     after, page = "", [""]
     while page:
         async with context.database.reading() as connection:
@@ -160,7 +163,8 @@ HOLDING: Final = Holding(
 async def judge_unread(
     context: AppContext, delivery: str, *, reason: str, by: str | None = None
 ) -> int:
-    """Record a person's judgement of an unreadable message. Return how many orders it set due.
+    """Record a person's judgement of an unreadable message. Return the number of orders that are
+    due because of it.
 
     Raises NotFoundError if no such message needs a judgement, and UsageError if the reason or the
     permission is missing.

@@ -1,13 +1,13 @@
-"""Times at which the shop canceled and fulfilled orders, according to its statements so far.
+"""Times at which the shop canceled and fulfilled orders, by the shop's statements so far.
 
-A time is null if the shop has stated none. It is "unknown" if a statement may be lost and the shop
-has not repeated it.
+A time is null if the shop has stated none. A time is "unknown" if a statement may be lost and the
+shop has not repeated it.
 
-Statements between a backup and its restore, or in a gap, are lost. So an order without statements
-may have been canceled or fulfilled, and an earlier denial may be out of date. An order is not
+Statements between a backup and its restore, or in a gap, are lost. An order without statements may
+therefore have been canceled or fulfilled, and an earlier denial may be out of date. An order is not
 affected if all its dates are later than the loss.
 
-Leaves out: recording statements (`order_facts`).
+`order_facts` records the statements.
 """
 
 from collections.abc import Collection, Sequence
@@ -25,8 +25,8 @@ from reconcile.ledger.correlate import Filed, file_records
 from reconcile.ledger.records import Record
 
 UNKNOWN: Final[Literal["unknown"]] = "unknown"
-"""Value for a time that the shop stated, if its statements were lost and it has not repeated them
-since."""
+"""Value for a time that the shop may have stated, if statements were lost and the shop has not
+stated the time since then."""
 
 Stated = Instant | Literal["unknown"] | None
 
@@ -47,8 +47,8 @@ class ShopFactsDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShopFacts:
-    """Times of an order's fulfillment and cancellation; None if the shop has not stated the
-    time."""
+    """Times at which the shop fulfilled and canceled an order, as the shop stated. None means that
+    the shop has stated no time."""
 
     fulfilled_at: Stated = None
     canceled_at: Stated = None
@@ -67,7 +67,8 @@ def _stated_text(at: Stated) -> StatedText:
 def shop_facts(
     connection: PlainConnection, orders: Collection[str], *, as_of: Instant | None = None
 ) -> dict[str, ShopFacts]:
-    """Return what the shop states about each order, as of now or `as_of`."""
+    """Return what the shop stated about the fulfillment and cancellation of each order, as of now
+    or of `as_of`."""
     known: dict[str, list[Record]] = {order: [] for order in orders}
     for row in select_rows(connection, sql=_RECORDS, values=known):
         record = record_of(row)
@@ -97,12 +98,16 @@ _RECORDS: Final = statement(
 async def facts_of_orders(
     connection: AsyncConnection, orders: Collection[str]
 ) -> dict[str, ShopFacts]:
-    """Return what the shop states about each order, as of now, like `shop_facts`."""
+    """Return what the shop stated about the fulfillment and cancellation of each order, as of
+    now."""
     return await run(connection, shop_facts, orders)
 
 
 def _facts(filed: Filed, *, lost_at: Instant | None) -> ShopFacts:
-    """Return the shop's facts from filed records. Statements before `lost_at` may be lost."""
+    """Return the shop's times of fulfillment and cancellation from an order's records.
+
+    lost_at  instant before which statements may be lost; None if none are lost
+    """
 
     def stated(said: Record | None, denied: Record | None) -> Stated:
         if said is not None:
@@ -133,7 +138,8 @@ _DATES: Final = (
 
 
 def last_loss(connection: PlainConnection) -> Instant | None:
-    """Return when the database was last restored or a gap was last accepted; None if never."""
+    """Return the instant at which statements of the shop were last lost, by a restore or in an
+    accepted gap. Return None if none were ever lost."""
     rows: Sequence[Any] = connection.ask("SELECT value FROM meta WHERE name='facts_lost_at'")
     return Instant(rows[0][0]) if rows else None
 

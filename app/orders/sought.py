@@ -1,6 +1,6 @@
-"""Interprets the text of a search: everything that it may mean.
+"""Interpret the text of a search: find everything that the text may mean.
 
-Leaves out: whether anything matches, and who may search (see `find_orders`).
+Whether anything matches, and who may search, is decided in `find_orders`.
 """
 
 import re
@@ -22,10 +22,10 @@ from reconcile.money import EXPONENTS, MoneyError, from_major
 from reconcile.periods import Calendar
 
 MAX_TEXT: Final = 256
-"""Maximum number of characters of a search text. No provider has longer references."""
+"""Maximum number of characters in a search text. No provider has longer references."""
 
 MAX_MESSAGE: Final = 1_000
-"""Maximum number of characters of a pasted message. Several joined SMS have no more."""
+"""Maximum number of characters in a pasted message. Several joined SMS are not longer."""
 
 GRAMMAR: Final = (
     "type a reference or its end, a payment, a refund, a session, an event id, a phone number "
@@ -39,8 +39,7 @@ _DAY: Final = re.compile(
     r"|(?P<first>\d{1,2})([-/.])(?P<second>\d{1,2})\6(?P<year>\d{4})",
     re.ASCII,
 )
-"""Pattern of a date. It is written as year, month and day, or as day and month in either order and
-then the year."""
+"""Pattern of a date: year, month and day, or day and month in either order and then the year."""
 
 _NUMBER: Final = re.compile(
     r"\d{1,15}(?:\.\d{1,4})?"
@@ -48,20 +47,21 @@ _NUMBER: Final = re.compile(
     r"|\d{1,2}(?:,\d{2}){1,4},\d{3}(?:\.\d{1,4})?",
     re.ASCII,
 )
-"""Pattern of an amount with a decimal point. Its thousands may be separated by commas, quotes or
-blanks, or as in India: `1,50,000`."""
+"""Pattern of an amount with a decimal point. Commas, quotes or blanks may separate thousands, also
+as in India: `1,50,000`."""
 _COMMA: Final = re.compile(
     r"(?:\d{1,15}|\d{1,3}([.'\u2019 ])\d{3}(?:\1\d{3}){0,3}),\d{1,2}", re.ASCII
 )
 """Pattern of an amount with a decimal comma, such as `1.500,00`. At most two digits follow the
-comma, because three digits after a comma are thousands."""
+comma, because three digits would be thousands."""
 _SIGN: Final = r"[^\d\s.,'\u2019+()#/_=-]{1,5}"
 _AMOUNT: Final = re.compile(
     rf"(?:(?P<before>{_SIGN})\.? ?)?(?P<number>\d(?:[\d.,'\u2019 ]*\d)?)"
     rf"(?:/[=-]| ?(?P<after>{_SIGN})\.?)?",
     re.ASCII,
 )
-"""Pattern of a number beside a currency's code or sign. `/=` and `/-` say that no cents follow."""
+"""Pattern of a number with a currency's code or sign beside it. `/=` and `/-` say that no cents
+follow."""
 
 _SIGNS: Final[dict[str, str]] = {
     "$": "USD CAD AUD NZD SGD HKD TWD MXN CLP COP ARS NAD LRD JMD TTD BBD BSD BZD FJD GYD XCD",
@@ -97,8 +97,8 @@ _RECEIPTS: Final = (
     ),
     re.compile(r"\b((?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{8,14})\b"),
 )
-"""Patterns of the receipt number in an SMS, the most reliable first. They are for M-PESA, for
-Airtel Money and for MTN MoMo."""
+"""Patterns of the receipt number in an SMS about a payment, the most reliable first. They are for
+M-PESA, Airtel Money and MTN MoMo."""
 
 _ACCOUNT: Final = re.compile(
     r"\b(?:for account|account(?: number)?|acc\.?(?: no\.?)?)[.: ]+(?=[\w#/-]*\d)([\w#/-]{1,40})",
@@ -111,7 +111,7 @@ _MONEY_AFTER: Final = re.compile(r"(?<![\w.,])\d(?:[\d.,]*\d)? ?[A-Z]{3}\b", re.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
-    """Possible meanings of a search text; a member is empty or None if the text cannot have its
+    """Possible meanings of a search text. A member is empty or None if the text cannot have its
     meaning.
 
     names                references or ids, or the beginning or end of an order's reference
@@ -121,9 +121,9 @@ class Sought:
     currencies           possible currencies of the amount; empty for any
     days                 begin and end of each possible day
     zone                 time zone of the days
-    national             whether it looks like a phone number without a country code, and no
+    national             whether the text looks like a phone number without a country code, and no
                          source's settings state the country
-    message              whether it is a pasted SMS, whose amount is searched for only if its
+    message              whether the text is a pasted SMS, whose amount is searched for only if its
                          receipt is not found
     """
 
@@ -141,8 +141,8 @@ class Sought:
 
     @property
     def of_a_person(self) -> str:
-        """Return the kind of personal identifier that is searched for, for the trail; empty if
-        there is none."""
+        """Return the kind of personal identifier in the search, such as `a phone number`, for the
+        audit trail. Return an empty text if there is none."""
         if self.phones:
             return "a phone number"
         if self.email is not None:
@@ -150,7 +150,7 @@ class Sought:
         return "" if self.person is None else "a name"
 
     def sentences(self) -> list[str]:
-        """Return a sentence for each searched meaning, with phone numbers masked."""
+        """Return a sentence for each meaning that is searched for. Phone numbers are masked."""
         sentences = []
         if self.names:
             sentences.append(
@@ -175,9 +175,9 @@ class Sought:
 
 
 def understood(text: str, *, countries: Iterable[str] = (), zone: tzinfo = UTC) -> Sought:
-    """Return the possible meanings of a text. Raises UsageError if there are none.
+    """Return the possible meanings of a search text. Raise UsageError if the text has none.
 
-    countries  calling codes of the sources' customers, for national numbers
+    countries  calling codes of the sources' customers, for national phone numbers
     zone       time zone of the days
     """
     calendar, text = Calendar(zone), composed(text)
@@ -244,8 +244,8 @@ def _message(text: str) -> Sought | None:
 
 
 def _priced(text: str) -> Iterator[tuple[tuple[str, ...], dict[int, int]]]:
-    """Yield the amounts with a currency in a text. In a payment's message, the paid amount comes
-    before the balance and the fees."""
+    """Yield the amounts of money in a text, with their possible currencies. In a payment's message,
+    the paid amount comes before the balance and the fees."""
     for each in (_PRICED, _MONEY_AFTER):
         for found in each.finditer(text):
             currencies, amounts = _amount(found[0])
@@ -259,8 +259,8 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _days(word: str, calendar: Calendar) -> dict[str, tuple[Instant, Instant]]:
-    """Return the days that a word may mean, by name. `05/11/2026` may be a day in November or in
-    May."""
+    """Return the days that a word may mean, with begin and end, by date. For example, `05/11/2026`
+    may be a day in November or in May."""
     found = _DAY.fullmatch(word)
     if found is None:
         return {}
@@ -277,9 +277,9 @@ def _days(word: str, calendar: Calendar) -> dict[str, tuple[Instant, Instant]]:
 
 
 def _amount(text: str) -> tuple[tuple[str, ...], dict[int, int] | None]:
-    """Return the possible currencies and minor units of an amount. Without a sign or code of a
-    currency, all currencies are possible and the first value is empty. The minor units are by
-    number of decimals, or None if the text is no amount."""
+    """Return the possible currencies of an amount, and its minor units by number of decimals.
+    Without a currency's sign or code, every currency is possible and the first value is empty. The
+    second value is None if the text is no amount."""
     found = _AMOUNT.fullmatch(text)
     if found is None:
         return (), None

@@ -4,8 +4,8 @@
     2 fold     each payment like an order's attempt, and apply people's last decisions about it
     3 answer   a page, one payment, or counts and sums
 
-Unsigned and unconfirmed messages never make an unallocated payment. Leaves out: assigning and
-dismissing.
+Unsigned and unconfirmed messages never make an unallocated payment. Other modules assign and
+dismiss payments.
 """
 
 from collections import Counter
@@ -61,8 +61,8 @@ WHY: Final[Mapping[Why, str]] = {
 
 State = Literal["open", "dismissed", "assigned", "named", "not_ours"]
 STATES: Final[tuple[State, ...]] = get_args(State)
-"""States of a payment that is or was unallocated. A `named` one has its order from its events or
-from the shop. One that is `not_ours` belongs to another shop."""
+"""States of a payment that is or was unallocated. A `named` payment has its order from its events
+or from the shop. A payment that is `not_ours` belongs to another shop."""
 
 Signed = Literal["signed", "fetched", "answered"]
 SIGNED: Final[Mapping[Standing, Signed]] = {
@@ -120,29 +120,29 @@ MONEYLESS: Final[frozenset[AttemptOutcome]] = frozenset(
 )
 
 AT_ONCE: Final = 500
-"""Maximum number of payments that are folded at a time."""
+"""Maximum number of payments that are computed from their events at a time."""
 
 MOST_COUNTED: Final = 20_000
-"""Maximum number of payments that a count reads, in about two seconds."""
+"""Maximum number of payments that a count reads, which takes about two seconds."""
 
 GREATEST: Final = 2**63 - 1
 
 READ_FOR_PHONE: Final = 3
-"""Maximum number of deliveries of one payment that are searched for the customer's number."""
+"""Maximum number of a payment's deliveries in which the customer's phone number is searched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unallocated:
-    """A payment that belongs to no order, or that a person assigned or dismissed.
+    """Payment that belongs to no order, or that a person assigned or dismissed.
 
     id           `source:reference`; the id never changes
     reference    reference of the payment; if unknown, of its session; else the id of its event
     payment, session
                  the references that the payment's events name
-    outcome      outcome of the customer's attempt
-    captured, refunded, held
-                 amounts in the currency of the first movement; `held` is what is left. They are
-                 None if no money moved, or if an amount is unclear
+    outcome      outcome of the customer's attempt to pay
+    captured, refunded
+                 amounts in the currency of the first movement; None if no money moved
+    held         amount that is left; None if no money moved, or if an amount is unclear
     amount_unclear
                  whether events disagree on an amount, or state none
     disputed     whether a dispute is open
@@ -153,14 +153,14 @@ class Unallocated:
     received_at  the first arrival
     changed_at   the last arrival, or the last decision of a person
     standing     `signed`, `fetched` or `answered`
-    why          why the payment belongs to no order
-    dismissed    the record by which a person dismissed the payment, while that record is valid
-    assigned_to  the order that a person assigned the payment to
-    suggested    the orders that the payment's events name but may not link it to
-    named        the orders that the payment's events name, or that the shop named for the payment;
+    why          reason why the payment belongs to no order
+    dismissed    record of a person's dismissal of the payment, while the dismissal is valid
+    assigned_to  the order to which a person assigned the payment
+    suggested    orders that the payment's events name, but to which the payment may not be linked
+    named        orders that the payment's events name, or that the shop named for the payment;
                  empty for an unallocated payment
-    aside        whether the payment belongs to another shop, or its shop is not known; None if the
-                 payment is ours
+    aside        `other` if the payment belongs to another shop, `unknown` if its shop is unknown;
+                 None if the payment is ours
     last_act     id of the last record by which a person assigned or dismissed the payment
     deliveries   ids of the deliveries that brought the payment's events, in order of arrival
     events       ids of the payment's events
@@ -197,12 +197,13 @@ class Unallocated:
 
     @property
     def key(self) -> store.PaymentKey:
-        """Return source and reference."""
+        """Return the source and the reference that identify the payment."""
         return store.PaymentKey(self.source, self.reference)
 
     @property
     def state(self) -> State:
-        """Return the payment's state: `open`, or what was decided."""
+        """Return the payment's state: `open`, or a word for the order, shop or decision that
+        settles it."""
         if self.assigned_to is not None:
             return "assigned"
         if self.named:
@@ -213,8 +214,8 @@ class Unallocated:
 
     @property
     def waits(self) -> bool:
-        """Return whether a person must still decide: the payment may have moved money, and nobody
-        has decided."""
+        """Return whether a person must still decide about the payment. The payment may then have
+        moved money, and nobody has decided yet."""
         moved = bool(self.entries) or self.amount_unclear or self.disputed
         if self.standalone:
             return False  # it is listed as returned money
@@ -222,7 +223,8 @@ class Unallocated:
 
     @property
     def went_back_of_unknown(self) -> bool:
-        """Return whether the payment is open, its shop is unknown, and money went back."""
+        """Return whether money of the open payment went back, and nobody knows to which shop the
+        payment belongs."""
         return self.state == "open" and self.why == "whose_shop_unknown" and self.went_back
 
     def document(self, *, now: Instant) -> UnallocatedDocument:
@@ -253,7 +255,7 @@ def folded(
     policy: Policy,
     as_of: Instant,
 ) -> list[Unallocated]:
-    """Fold events that share payments or sessions, and return a value for each payment.
+    """Return the payments to which these events belong, computed like an order's payment attempts.
 
     deliveries  events of one payment, and of payments that share a session with it
     acts        people's decisions about each payment, the earliest first
@@ -304,8 +306,8 @@ def _present(
     deliveries: Collection[Delivery],
     acts: Mapping[store.PaymentKey, Sequence[Record]],
 ) -> Instant:
-    """Return now, or the date of the latest arrival or decision if that is later because a clock
-    was ahead."""
+    """Return the present instant. If a fast clock dated the latest delivery or decision later than
+    now, return this later date."""
     heard = [each.received_at for each in deliveries]
     return max([now, *heard, *(each.recorded_at for some in acts.values() for each in some)])
 
@@ -393,8 +395,8 @@ def _sums(movements: Sequence[Movement]) -> tuple[Money | None, Money | None, Mo
 
 
 def _standing_dismissal(last: Record, evidence: AttemptEvidence) -> Record | None:
-    """Return the dismissal if it is still valid. Return None if money went back after it, except by
-    a refund that the dismissal asked for."""
+    """Return the record of a dismissal if the dismissal is still valid. Return None if money went
+    back afterwards, except by a refund that the dismissal asked for."""
     if last.kind != "payment_dismissed":
         return None
     awaited = {"refunded", "refund_pending"} if last.reason == "to_refund" else set[str]()
@@ -410,8 +412,8 @@ class UnallocatedRequest:
     """Filters of a list of unallocated payments.
 
     after       `next` of the previous page
-    everything  whether to include dismissed payments, and payments that ended without money
-    not_ours    whether to list only the payments of other shops on the same account
+    everything  whether dismissed payments, and payments that ended without money, are included
+    not_ours    whether only the payments of other shops on the account are listed
     """
 
     source: str | None = None
@@ -423,9 +425,9 @@ class UnallocatedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnallocatedPage:
-    """A page of unallocated payments. The payments that became known first come first.
+    """Page of unallocated payments. The payment that became known first comes first.
 
-    next  `after` of the next page; None if there is none
+    next  value of `after` for the next page; None if there is no next page
     """
 
     payments: list[Unallocated]
@@ -433,7 +435,7 @@ class UnallocatedPage:
 
 
 async def list_unallocated(context: AppContext, request: UnallocatedRequest) -> UnallocatedPage:
-    """Return a page of unallocated payments. Raises UsageError if `after` is no position in this
+    """Return a page of unallocated payments. Raise UsageError if `after` is no position in this
     list."""
     if request.after and not (request.after.isascii() and request.after.isdecimal()):
         raise UsageError(
@@ -463,7 +465,8 @@ async def list_unallocated(context: AppContext, request: UnallocatedRequest) -> 
 async def read_unallocated(context: AppContext, payment: str) -> Unallocated:
     """Return an unallocated, assigned or dismissed payment by its id or reference.
 
-    Raises NotFoundError for any other, and UsageError if several sources have the reference.
+    Raises NotFoundError if there is no such payment, and UsageError if several sources have the
+    reference.
     """
     async with context.database.reading() as connection:
         found = await run(connection, found_payment, context.policy, context.clock.now(), payment)
@@ -475,9 +478,9 @@ async def read_unallocated(context: AppContext, payment: str) -> Unallocated:
 
 
 def due_of(ledger: Ledger) -> Money | None:
-    """Return the amount still to be paid for an order.
+    """Return the amount that is still to be paid for an order.
 
-    None if the order has no price, is canceled, or has money in another currency.
+    Return None if the order has no price, is canceled, or has money in another currency.
     """
     price, held = ledger.expected, ledger.held_for_price
     if price is None or ledger.case.filed.canceled is not None:
@@ -492,8 +495,8 @@ def due_of(ledger: Ledger) -> Money | None:
 def fitting_payments(
     connection: PlainConnection, history: History, ledger: Ledger
 ) -> list[Unallocated]:
-    """Return unallocated payments that may be for this order: they name it, or have the amount due
-    and its customer's number."""
+    """Return the payments without an order that may be for this order. They name the order, or they
+    have the amount due and the customer's phone number."""
     suggesting = store.keys_suggesting(connection, history.order)
     due = due_of(ledger)
     keys = list(suggesting)
@@ -513,7 +516,8 @@ def fitting_payments(
 def waiting_among(
     connection: PlainConnection, policy: Policy, now: Instant, deliveries: Sequence[str]
 ) -> dict[str, Unallocated]:
-    """Return the payments in these deliveries that need a person's decision, by delivery."""
+    """Return, for each of these deliveries, the payment in it that needs a person's decision. Other
+    deliveries are left out."""
     keys = store.keys_brought(connection, deliveries)
     evidence, acts = store.evidence_of(connection, keys), store.acts_on(connection, keys)
     return {
@@ -529,9 +533,10 @@ def waiting_among(
 def found_payment(
     connection: PlainConnection, policy: Policy, now: Instant, payment: str
 ) -> Unallocated:
-    """Return any payment by its id or reference, without the customer's number.
+    """Return the payment with this id or reference, allocated or not, without the customer's
+    number.
 
-    Raises NotFoundError for an unknown payment, and UsageError for an ambiguous text.
+    Raises NotFoundError for an unknown payment, and UsageError if the text fits several payments.
     """
     source, _, reference = payment.partition(":")
     keys = [store.PaymentKey(source, reference)] if reference else []
@@ -567,16 +572,16 @@ def found_payment(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnallocatedTotals:
-    """Totals of the payments that need a person.
+    """Totals of the unallocated payments that need a person's decision.
 
     count      number of payments with money that nobody has decided about
     held       amount that is left of these payments, by currency
     unclear    number of these payments whose amount is not clear
-    oldest_at  when the oldest of these payments arrived; None if there are none
+    oldest_at  time at which the oldest of these payments arrived; None if there are none
     more       whether there are more payments than were counted
-    not_ours   number of payments of other shops on the same accounts; they need no decision. Only
-               the first MOST_COUNTED events are counted
-    back_of_unknown  the ids of payments whose money went back and whose shop is not known
+    not_ours   number of payments of other shops on the same accounts; they need no decision. Only a
+               limited number of events is counted
+    back_of_unknown  ids of payments whose money went back and whose shop is not known
     """
 
     count: int = 0
@@ -589,8 +594,8 @@ class UnallocatedTotals:
 
 
 async def unallocated_totals(context: AppContext) -> UnallocatedTotals:
-    """Return the totals of payments that a person must decide about, from about the first
-    MOST_COUNTED."""
+    """Return the totals of the unallocated payments that need a person's decision. Only about the
+    first 20,000 payments are read."""
     sums: Counter[str] = Counter()
     waiting: list[Unallocated] = []
     back: list[str] = []
@@ -625,8 +630,8 @@ async def _batches(
     after: int = 0,
     not_ours: bool = False,
 ) -> AsyncIterator[list[tuple[Unallocated, int]]]:
-    """Yield all unallocated payments with their positions. The batches are large, because each call
-    of `unplaced_keys` reads all events that have no order."""
+    """Yield all unallocated payments with their positions in the list. The batches are large,
+    because each query reads all events that have no order."""
     now = context.clock.now()
     keys, most = (
         (store.other_shops_keys, AT_ONCE) if not_ours else (store.unplaced_keys, MOST_COUNTED)
@@ -676,8 +681,8 @@ def _of_shop(
     payment: Unallocated,
     acts: Mapping[store.PaymentKey, Sequence[Record]],
 ) -> bool:
-    """Return whether a person withdrew the payment from an order to which the shop or an event
-    still links it."""
+    """Return whether the shop or an event still links the payment to an order from which a person
+    has withdrawn it."""
     past = {each.order for each in acts.get(payment.key, ())} - {NO_ORDER}
     if payment.aside is not None:
         past |= store.orders_linked_to(connection, {payment.key})

@@ -1,7 +1,7 @@
 """Stored events of payments that belong to no order, and the records by which people assigned or
 dismissed them.
 
-Rows become values of `reconcile` at once. Leaves out: folding (`unallocated`).
+Rows become values of `reconcile` at once. `unallocated` computes the payments.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ from reconcile.ledger.records import PLACINGS, Record
 
 
 class PaymentKey(NamedTuple):
-    """Key of a payment, and of an attempt in a fold: a source and a reference.
+    """Key of a payment: its source and a reference.
 
     The reference is the payment's, else the session's, else the id of the event or record.
     """
@@ -32,7 +32,7 @@ class PaymentKey(NamedTuple):
 
 
 def key_of(each: Event | Record) -> PaymentKey:
-    """Return the payment that an event or a record is about."""
+    """Return the key of the payment that an event or a record concerns."""
     own = each.event_id if isinstance(each, Event) else each.record_id
     return PaymentKey(each.source or "", each.payment or each.session or own)
 
@@ -59,7 +59,7 @@ _ALONE: Final = (
     "AND NOT EXISTS (SELECT 1 FROM events AS making WHERE making.order_key = events.order_key "
     "AND making.standing <> 'unconfirmed' AND making.standalone IS NULL)"
 )
-"""Condition that an event is a refund without a payment, and that nothing else proves that its
+"""SQL condition for an event that is a refund without a payment, if nothing else proves that its
 order exists."""
 
 _OF_NO_ORDER: Final = ("order_key IS NULL", _ALONE)
@@ -114,7 +114,7 @@ _INDEXES: Final = {
     "agreed": "ix_events_agreement",
     "standalone": "ix_events_standalone",
 }
-"""Indexes that the query must name on SQLite. SQLite would otherwise read the events of all
+"""Indexes that the query must name on SQLite. Otherwise SQLite would read the events of all
 orders."""
 
 
@@ -129,7 +129,8 @@ def _keys(of_source: str, *, dialect: str) -> str:
 def unplaced_keys(
     connection: PlainConnection, *, source: str | None, after: int, limit: int
 ) -> list[tuple[PaymentKey, int]]:
-    """Return payments without an order, by the number of their first event.
+    """Return the payments without an order, each with the number of its first event. The list is
+    sorted by this number.
 
     after  only payments whose first event has a larger number
     """
@@ -167,7 +168,11 @@ _FIRST_OF_KEY: Final = {
 def other_shops_keys(
     connection: PlainConnection, *, source: str | None, after: int, limit: int
 ) -> list[tuple[PaymentKey, int]]:
-    """Return payments with an event that states another shop, in the form of `unplaced_keys`."""
+    """Return the payments with an event that states another shop, each with the number of this
+    event. The list is sorted by this number.
+
+    after  only payments whose event has a larger number
+    """
     of_source = "1 = 1" if source is None else "source = ?"
     sql = statement(_OF_OTHER_SHOPS, **_FIRST_OF_KEY, of_source=of_source)
     values = (after, limit) if source is None else (after, source, limit)
@@ -183,7 +188,8 @@ _COUNT_OF_OTHERS: Final = (
 
 
 def count_of_other_shops(connection: PlainConnection, *, most: int) -> int:
-    """Count payments with an event that names another shop. Read at most `most` such events."""
+    """Return the number of payments with an event that names another shop. Only up to `most` such
+    events are read."""
     [(count,)] = connection.ask(_COUNT_OF_OTHERS, (most,))
     return int(count)
 
@@ -194,8 +200,8 @@ _NAMED_ORPHANS: Final = (
 
 
 def keys_named(connection: PlainConnection, name: str) -> list[PaymentKey]:
-    """Return the payments that a text may name by a payment's or session's reference, or an event's
-    id."""
+    """Return the payments that a text may name: by the reference of a payment or session, or by an
+    event's id."""
     sources = [
         row[0]
         for member in _MEMBERS
@@ -212,7 +218,7 @@ def keys_named(connection: PlainConnection, name: str) -> list[PaymentKey]:
 
 
 def placed_keys(connection: PlainConnection) -> list[PaymentKey]:
-    """Return every payment that a person ever assigned or dismissed."""
+    """Return all payments that a person ever assigned to an order or dismissed."""
     rows = connection.ask(
         "SELECT DISTINCT source, coalesce(payment, session) FROM records "
         "WHERE kind IN ('payment_assigned', 'payment_dismissed') ORDER BY 1, 2"
@@ -229,12 +235,13 @@ _ORPHANS_BROUGHT: Final = (
 )
 
 MOST_OF_NUMBERS: Final = 500
-"""Maximum number of deliveries, the newest first, that are read to find payments with a customer's
+"""Maximum number of deliveries, newest first, that are read to find payments with a customer's
 phone numbers."""
 
 
 def keys_of_numbers(connection: PlainConnection, things: Sequence[str]) -> list[PaymentKey]:
-    """Return payments without an order that share a payer's number with orders or deliveries."""
+    """Return the payments without an order whose payer's phone number also occurs in these orders
+    or deliveries."""
     notes = select_rows(connection, sql=NOTES_OF, values=things)
     digests = sorted({bytes(row[0]) for row in notes if is_of_a_number(bytes(row[0]))})
     if not digests:
@@ -251,8 +258,8 @@ def keys_brought(connection: PlainConnection, deliveries: Sequence[str]) -> list
 
 
 MOST_SUGGESTING: Final = 500
-"""Maximum number of payments, the earliest first, that are read because they name an order but may
-not be linked to it."""
+"""Maximum number of payments that are read because they name an order but may not be linked to
+it."""
 
 _SUGGESTING: Final = (
     "SELECT DISTINCT source, coalesce(payment, session, event_id) FROM events "
@@ -262,7 +269,7 @@ _SUGGESTING: Final = (
 
 
 def keys_suggesting(connection: PlainConnection, order: str) -> list[PaymentKey]:
-    """Return payments without an order that name this order but may not be linked to it."""
+    """Return the payments without an order that name this order but may not be linked to it."""
     rows = connection.ask(_SUGGESTING, (order, MOST_SUGGESTING))
     return [PaymentKey(row[0], row[1]) for row in rows]
 
@@ -278,7 +285,8 @@ NAMED_BY_OTHERS: Final = statement(
 def other_shops_key_naming(
     connection: PlainConnection, order: str, *, until: Instant
 ) -> PaymentKey | None:
-    """Return a payment that names this order and states another shop; None if there is none."""
+    """Return a payment that names this order but states another shop. Return None if there is
+    none."""
     rows = connection.ask(NAMED_BY_OTHERS, (order, until))
     return PaymentKey(rows[0][0], rows[0][1]) if rows else None
 
@@ -298,8 +306,8 @@ _ORPHANS_BY: Final = {
 def evidence_of(
     connection: PlainConnection, keys: Collection[PaymentKey]
 ) -> dict[PaymentKey, frozenset[Delivery]]:
-    """Return the first delivery of each event, by payment. Payments that share a session share one
-    set."""
+    """Return, for each payment, the first delivery of each of its events. Payments that share a
+    session share one set."""
     pool: dict[tuple[str, str, str], Delivery] = {}
     asked: dict[str, set[str]] = {member: set() for member in _ORPHANS_BY}
     wanted = {member: {key.reference for key in keys} for member in _ORPHANS_BY}
@@ -324,8 +332,8 @@ def evidence_of(
 
 
 def _suggesting(delivery: Delivery) -> Delivery:
-    """Return the delivery. If its event is a refund without a payment, the event's order is only a
-    suggestion in the result."""
+    """Return the delivery. If its event is a refund without a payment, the event's order becomes a
+    mere suggestion."""
     event = delivery.event
     if not event.standalone or event.order is None:
         return delivery
@@ -340,10 +348,10 @@ def renewals_among(
     as_of: Instant,
     cases: dict[str, frozenset[tuple[str, str]]],
 ) -> frozenset[tuple[str, str]]:
-    """Return the payments in these deliveries that renew an agreement, as (source, payment).
+    """Return those payments in the deliveries that renew an agreement, as (source, payment).
     People's decisions about payments are ignored.
 
-    cases  cache of results by order, which this reads and extends
+    cases  cache of results by order, which this function reads and extends
     """
     agreed = [each.event for each in deliveries if each.event.agreement is not None]
     orders = {event.order for event in agreed if event.order is not None}
@@ -355,7 +363,7 @@ def renewals_among(
 
 
 def orders_linked_to(connection: PlainConnection, keys: Collection[PaymentKey]) -> set[str]:
-    """Return the orders under which the events of these payments are stored."""
+    """Return the orders to which these payments are linked."""
     links = select_rows(
         connection,
         sql="SELECT source, reference, order_key FROM links WHERE reference IN ({})",
@@ -365,8 +373,8 @@ def orders_linked_to(connection: PlainConnection, keys: Collection[PaymentKey]) 
 
 
 def _marks(event: Event) -> list[PaymentKey]:
-    """Return the keys of an event's payment and session. If it has neither, return one key with the
-    event's id."""
+    """Return the keys of an event's payment and session. If the event has neither, return one key
+    with the event's id."""
     names = [name for name in (event.payment, event.session) if name is not None]
     return [PaymentKey(event.source, name) for name in names or [event.event_id]]
 
@@ -395,8 +403,8 @@ _ACTS: Final = statement(
 def acts_on(
     connection: PlainConnection, keys: Collection[PaymentKey]
 ) -> Mapping[PaymentKey, Sequence[Record]]:
-    """Return the records by which people assigned or dismissed these payments, the earliest
-    first."""
+    """Return, for each of these payments, the records by which people assigned or dismissed it,
+    earliest first."""
     found: dict[PaymentKey, list[Record]] = defaultdict(list)
     rows: Iterable[Sequence[Any]] = select_rows(
         connection, sql=_ACTS, values=sorted({key.reference for key in keys})
@@ -416,8 +424,8 @@ _NAMING: Final = (
 def orders_naming(
     connection: PlainConnection, key: PaymentKey, session: str | None, orders: Collection[str]
 ) -> list[str]:
-    """Return the orders that the shop named for the payment or its session, and the order for which
-    a session of the payment was opened.
+    """Return the orders for which the shop named the payment or its session, or for which a session
+    of the payment was opened.
 
     orders  orders to search, together with the orders that share evidence with them
     """

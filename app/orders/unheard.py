@@ -1,7 +1,5 @@
-"""Finds messages that may be about an order and are in no ledger.
-
-See `reconcile.ledger.unheard`. Leaves out: what to answer.
-"""
+"""Find messages that may be about an order and are in no ledger. `reconcile.ledger.unheard` decides
+how to answer then."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -31,8 +29,8 @@ def unheard_of(
     *,
     sources: "Mapping[str, Source]",
 ) -> Unheard:
-    """Return unread messages and gaps that may be about the order, as known at the ledger's
-    instant.
+    """Return the unreadable messages and the gaps that may concern the order, as known at the
+    ledger's instant.
 
     sources  all configured sources
     """

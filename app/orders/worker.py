@@ -1,7 +1,7 @@
-"""The fold worker: folds orders as they come due.
+"""Task that computes the ledgers of orders when they are due.
 
-It begins by setting every order due if the merchant has changed settings that folds use. Leaves
-out: the fold (`refold`).
+The task begins by marking every order as due if the merchant has changed settings that ledgers
+depend on. The module `refold` computes the ledgers.
 """
 
 import asyncio
@@ -18,12 +18,14 @@ from app.receiving.pace import Pace
 from reconcile.instants import SECOND, Duration
 
 IDLE_S: Final = 1.0
-"""Maximum sleep in seconds. Other processes, such as commands, set orders due without a signal."""
+"""Maximum pause of the worker in seconds. Other processes, such as commands, mark orders as due
+without a signal."""
 
 PAUSE_S: Final = 0.01
 
 TRY_AGAIN_S: Final = 1.0
-"""Seconds of pause if the database could not be written, because its disk is full or it is busy."""
+"""Seconds of pause after the database could not be written, because its disk is full or it is
+busy."""
 
 BACKLOG_S: Final = 0.25
 """Minimum seconds between two rounds while deliveries wait. Without a pause, an order would be
@@ -31,14 +33,15 @@ folded, published and sealed once for each of its deliveries."""
 
 LONG_BACKLOG_S: Final = 5.0
 """Maximum seconds between two rounds while deliveries wait. The pause is a quarter of the age of
-the oldest delivery, but not longer than this."""
+the oldest delivery, up to this maximum."""
 
 
 class FoldWorker:
-    """Task that folds orders until it is stopped. The readiness check reads `alive`."""
+    """Task that computes the ledgers of due orders until it is stopped. The readiness check reads
+    `alive`."""
 
     def __init__(self, context: AppContext, *, beside: bool = False) -> None:
-        """Set up the worker.
+        """Prepare the worker without starting it.
 
         beside  whether another process still reads the inbox, so that this worker pauses longer
         """
@@ -54,13 +57,14 @@ class FoldWorker:
         self.alive = False
 
     def stop(self) -> None:
-        """Stop after the current round. Cancelling the task could leave its transaction half
-        open."""
+        """Stop the worker after its current round. Canceling the task instead could leave its
+        transaction half open."""
         self._stopping = True
         self._signals.evidence_arrived.set()
 
     async def run(self) -> None:
-        """Compute the ledgers of due orders until stopped, or until a lasting error."""
+        """Compute the ledgers of due orders until the worker is stopped, or until a lasting error
+        occurs."""
         self.alive = True
         try:
             while not self._stopping:
@@ -114,7 +118,7 @@ async def _within(seconds: float, signal: asyncio.Event) -> None:
 
 
 def backlog_pause_s(behind: Duration) -> float:
-    """Return the pause in seconds between two rounds.
+    """Return the pause in seconds between two rounds while deliveries wait.
 
     behind  age of the oldest unread delivery
     """

@@ -1,9 +1,9 @@
-"""Forwards requests from a tunnel or a provider, unchanged, to another address.
+"""Forward requests from a tunnel or a provider, unchanged, to another address.
 
     request of limited size ─▶ optional recording ─▶ forwarding ─▶ answer to the sender
 
-Nothing is verified, stored or repeated. The sender gets the answer of that address, 502 if the
-address could not be reached, or 504 if the answer took too long.
+Nothing is verified, stored or repeated. The sender gets the answer of the other address, 502 if it
+could not be reached, or 504 if the answer took too long.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from app.core.http import Exchange
 from app.core.recorded import MAX_BODY_BYTES, Recorded, of_request, send_on
 
 MOST_AT_ONCE: Final = 64
-"""Maximum number of requests that are forwarded at the same time. Further requests wait."""
+"""Maximum number of requests that are forwarded at a time. Further requests wait."""
 
 METHODS: Final = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 STATUS_OF: Final = {"timed_out": 504}
@@ -31,7 +31,10 @@ OnExchange = Callable[[Recorded, Exchange], None]
 def build_listener(
     forward: str, *, client: httpx2.AsyncClient, on_exchange: OnExchange
 ) -> Starlette:
-    """Build the application that forwards to an address and reports each exchange."""
+    """Return an application that forwards requests to another address.
+
+    on_exchange  called with each request and its answer
+    """
     limiter = anyio.CapacityLimiter(MOST_AT_ONCE)
 
     async def hand_on(request: Request) -> Response:

@@ -1,5 +1,5 @@
-"""Plays scripts: sends the events of each step at its time, newly signed. Then compares the ledgers
-with the expected ones.
+"""Play scripts of events: send the events of each step at its time, newly signed. Then compare the
+ledgers with the expected ledgers.
 
 Time spans are divided by `speed`, and dates in events are shifted accordingly. The shop's records
 are sent to the API, which needs a token. Without a token, only the events are played.
@@ -27,12 +27,12 @@ from reconcile.money import major_text, to_json
 from reconcile.transparency.evidence import record_of
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
-"""Maximum bytes of a script. A script of a thousand bodies of 64 KiB fits."""
+"""Maximum size of a script in bytes. A script with a thousand bodies of 64 KiB fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptStep:
-    """Step of a script: an event from a provider, or a record of the shop for the API."""
+    """Step of a script: an event from a provider, or a record that the shop sends to the API."""
 
     at: Instant
     source: str = ""
@@ -42,9 +42,9 @@ class ScriptStep:
     record: Record | None = None
 
     def body(self, moved: Callable[[Instant], Instant]) -> bytes:
-        """Return the event's body.
+        """Return the event's body, with its dates shifted.
 
-        moved  function that maps a moment in the script to the moment at which it is played
+        moved  function that returns, for a moment in the script, the moment at which it is played
         """
         return "".join(
             each
@@ -56,7 +56,7 @@ class ScriptStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """One order's events and records to play, in time order, with the signers of the events.
+    """Events and records of one order to play, sorted by time, and the signers of the events.
 
     expected  ledger that the receiver must show at `ends_at`
     """
@@ -70,8 +70,11 @@ class Script:
 
 
 def read_script(path: Path, *, secret: str) -> Script:
-    """Read a script. Raises UsageError if the file is no script, and ConfigurationError if the
-    sandbox cannot sign for a source."""
+    """Read a script from a file. Raise UsageError if the file is no script, and ConfigurationError
+    if the sandbox cannot sign for a source.
+
+    secret  secret with which the events are signed
+    """
     try:
         with path.open("rb") as file:
             text = file.read(MAX_FILE_BYTES + 1)
@@ -138,7 +141,8 @@ _PASSING: Final = (
 class Stage:
     """Receiver to which a script is played.
 
-    token  token of its API; None to leave out the shop's records
+    speed  number by which time spans are divided
+    token  token of the receiver's API; None to leave out the shop's records
     """
 
     client: httpx2.AsyncClient
@@ -149,8 +153,10 @@ class Stage:
     token: str | None = field(default=None, repr=False)
 
     def target(self, source: str, *, several: bool) -> str:
-        """Return the address for a source's events. If the script has several sources, each has its
-        own path."""
+        """Return the address to which a source's events are sent.
+
+        several  whether the script has several sources; each source then has its own path
+        """
         base = self.webhook_url.rpartition("/")[0]
         return f"{base}/{quote(source)}" if several else self.webhook_url
 
@@ -162,7 +168,10 @@ class Stage:
 
 
 async def play_script(script: Script, stage: Stage, say: Callable[[str], None]) -> list[str]:
-    """Play a script to its end. Return the differences from the expected ledger.
+    """Play a script to its end. Return the differences between the receiver's ledger and the
+    expected ledger.
+
+    say  called with a sentence about each step
 
     Raises UnreachableError if the receiver does not answer, and UsageError for a wrong token.
     """
@@ -258,7 +267,7 @@ class _Player:
 
 
 def comparable(value: Any) -> Any:
-    """Return the value without record ids, moments and durations, which differ between runs."""
+    """Return a value without its record ids, moments and durations, which differ between runs."""
     if isinstance(value, str):
         for pattern in _PASSING:
             value = pattern.sub("…", value)

@@ -1,4 +1,4 @@
-"""The simulated provider, which opens sessions and plays their scenarios to the end.
+"""The simulated provider, which opens payment sessions and plays their scenarios to the end.
 
 A session is opened once for each idempotency key. Its timeline then runs by the clock, even if the
 answer was lost. This module does not serve HTTP.
@@ -33,8 +33,8 @@ _RANKS: Final = (
     ("payment.timed_out", "timed_out"),
     ("payment.pending", "timed_out"),
 )
-"""Pairs of a kind of event and the outcome of a payment that has such an event. The first pair that
-applies decides. A payment that is only pending is counted as timed out."""
+"""Pairs of a kind of event and a payment's outcome. The first pair whose kind occurs among the
+payment's events decides. A payment that is only pending counts as timed out."""
 
 _CAPTURED: Final = frozenset({"payment.succeeded"})
 _REFUNDED: Final = frozenset({"payment.refunded"})
@@ -44,8 +44,9 @@ _CLOSES: Final = frozenset({"payment.dispute_won", "payment.dispute_lost"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """Event of a payment.
+    """Event that really happened to a payment at the simulated provider.
 
+    movement      reference of a refund or dispute; None for payments
     contradicted  whether the provider states the event in two contradictory ways
     """
 
@@ -59,7 +60,7 @@ class Happening:
 
 @dataclass(slots=True)
 class OrderTruth:
-    """Events of one order that really happened at the simulated provider.
+    """Events that really happened to one order at the simulated provider.
 
     money       money of the order as first requested
     session     latest session of the order
@@ -71,7 +72,7 @@ class OrderTruth:
     happenings: list[Happening] = field(default_factory=list)
 
     def entry(self) -> dict[str, Any]:
-        """Build the order's entry of the truth file."""
+        """Return the order's entry for the file of true outcomes."""
         asked = self.session.asked
         return {
             "order": asked.order,
@@ -99,14 +100,16 @@ def _total(happenings: list[Happening], kinds: frozenset[str]) -> int:
 
 
 def payment_outcome(happenings: list[Happening], payment: str) -> str:
-    """Return the outcome of a payment. If the payment has several events, the kind that ranks first
-    decides."""
+    """Return the true outcome of a payment. If the payment has several events, the kind that ranks
+    first decides."""
     kinds = {h.kind for h in happenings if h.payment == payment}
     return next(outcome for kind, outcome in _RANKS if kind in kinds)
 
 
 def outcome_of(order: Money, happenings: list[Happening]) -> str:
-    """Return the outcome that a correct receiver states after all deliveries and deadlines.
+    """Return the order's outcome that a correct receiver states after all deliveries and deadlines.
+
+    order  the order's price
 
     The money of payments with contradictory events is not compared with the price.
     """
@@ -148,8 +151,8 @@ def _outcome_unpaid(happenings: list[Happening]) -> str:
 
 
 class TruthBook:
-    """Truth about all orders at the simulated provider. `changes` counts changes: the file is only
-    written if something has changed."""
+    """True outcomes of all orders at the simulated provider. `changes` counts changes, so that the
+    file is written only after a change."""
 
     def __init__(self) -> None:
         self.changes = 0
@@ -157,14 +160,14 @@ class TruthBook:
         self._texts: dict[str, str] = {}
 
     def opened(self, session: sessions.CheckoutSession) -> None:
-        """Add an open session to the truth."""
+        """Record that a session was opened for its order."""
         order = session.asked.order
         truth = self._orders.setdefault(order, OrderTruth(session.asked.money, session))
         truth.session = session
         self._changed(order)
 
     def happened(self, session: sessions.CheckoutSession, happening: Happening) -> None:
-        """Add an event of an open session to the truth."""
+        """Record an event that really happened in a session."""
         order = session.asked.order
         self._orders[order].happenings.append(happening)
         self._changed(order)
@@ -175,7 +178,7 @@ class TruthBook:
         self.changes += 1
 
     def to_json(self) -> bytes:
-        """Return a JSON list sorted by order, with one entry on each line."""
+        """Return the true outcomes as a JSON list, sorted by order, with one entry on each line."""
         lines = ",\n".join(self._texts[order] for order in sorted(self._texts))
         return f"[{lines}]\n".encode()
 
@@ -190,7 +193,10 @@ def event_body(
     event_id: str,
     copy: scenarios.Copy = "true",
 ) -> bytes:
-    """Build an event's body. A `copy` other than `true` states another amount for the payment."""
+    """Return the body of a scenario's event.
+
+    copy  kind of the delivered copy; any kind except `true` states a wrong amount for the payment
+    """
     asked = session.asked
     paid = session.paid_by(step) if copy == "true" else session.amount("other")
     data: dict[str, Any] = {
@@ -220,7 +226,8 @@ def _figures(money: Money) -> dict[str, Any]:
 
 
 def exact_json(value: Any) -> str:
-    """Return JSON in which a Decimal keeps its exact digits. Raises TypeError for floats."""
+    """Return a value as JSON in which a Decimal keeps its exact digits. Raise TypeError for
+    floats."""
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, dict):
@@ -232,7 +239,7 @@ def exact_json(value: Any) -> str:
 
 
 class TruthFile:
-    """File to which the truth about all orders is written. Without a path, nothing is written."""
+    """File with the true outcomes of all orders. Without a path, nothing is written."""
 
     def __init__(self, book: TruthBook, path: Path | None) -> None:
         self._book = book
@@ -241,7 +248,8 @@ class TruthFile:
         self._lock = anyio.Lock()
 
     async def flush(self) -> None:
-        """Write the file unless it is up to date. Raises OSError if it cannot be written."""
+        """Write the file of true outcomes unless it is up to date. Raise OSError if it cannot be
+        written."""
         async with self._lock:
             if self._path is None or self._written == self._book.changes:
                 return
@@ -261,7 +269,8 @@ class TruthFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderAct:
-    """Action of the provider: money moves (`happening`), or deliveries are sent (`parcels`)."""
+    """Action of the simulated provider: money moves (`happening`), or deliveries are sent
+    (`parcels`)."""
 
     at: Instant
     happening: Happening | None = None
@@ -269,10 +278,10 @@ class ProviderAct:
 
 
 def acts_of(session: sessions.CheckoutSession) -> list[ProviderAct]:
-    """Return all actions of a session, in time order, events before deliveries.
+    """Return all actions of a session, sorted by time. At equal times, events come before
+    deliveries.
 
-    Steps with an amount of zero are left out. An example is a refund of the rest if nothing is
-    left.
+    A step with an amount of zero is left out, such as a refund of the rest if nothing is left.
     """
     moved, sent = [], []
     for step, event_id in zip(session.scenario.steps, session.events, strict=True):
@@ -309,10 +318,10 @@ TRUTH_PAUSE_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxAnswer:
-    """Answer with status 201.
+    """Answer to a session request, with status 201.
 
     body      body of the answer
-    replayed  whether it repeats an earlier answer
+    replayed  whether this answer repeats an earlier answer
     dropped   whether the connection is closed without sending the answer
     """
 
@@ -323,7 +332,8 @@ class SandboxAnswer:
 
 @dataclass(slots=True)
 class Counts:
-    """Deliveries that are not sent yet (pending) or not acknowledged yet (undelivered)."""
+    """Numbers of deliveries that are not sent yet (pending) or not acknowledged yet
+    (undelivered)."""
 
     pending: int = 0
     undelivered: int = 0
@@ -332,7 +342,7 @@ class Counts:
 class Provider:
     """The simulated provider, with all checkout sessions of a run.
 
-    `fault` is why it plays no more scenarios; None if there is no fault.
+    `fault` is the reason why no more scenarios are played; None if there is no fault.
     """
 
     def __init__(
@@ -357,20 +367,22 @@ class Provider:
         self._tasks: TaskGroup | None = None
 
     async def run(self, tasks: TaskGroup) -> None:
-        """Play the scenarios of sessions in this task group. Raises OSError if the truth file
-        cannot be written."""
+        """Begin to play the scenarios of sessions in this task group. Raise OSError if the file of
+        true outcomes cannot be written."""
         await self.truth_file.flush()
         self._tasks = tasks
         tasks.start_soon(self._keep_truth)
 
     def check(self) -> None:
-        """Raise RefusalError 503 if something has failed permanently."""
+        """Raise RefusalError with status 503 if the simulated provider has failed for good."""
         if self.fault is not None:
             raise sessions.RefusalError(503, "sandbox_failed", detail=self.fault)
 
     async def open(self, asked: sessions.SessionRequest, *, key: str, digest: str) -> SandboxAnswer:
-        """Open a session, or repeat the first answer to this key. Raises RefusalError (409, 422,
-        503)."""
+        """Open a session, or repeat the first answer to this idempotency key.
+
+        Raises RefusalError with status 409, 422 or 503.
+        """
         self.check()
         assert self._tasks is not None, "the application's lifespan has not begun"
         scenario, settings = scenarios.scenario_for(asked.phone), self._settings
@@ -440,7 +452,8 @@ class Provider:
             self.counts.undelivered -= 1
 
     async def settle_truth(self) -> None:
-        """Write the truth file if it is out of date. If that fails, set `fault`."""
+        """Write the file of true outcomes if it is out of date. If the writing fails, set
+        `fault`."""
         try:
             await self.truth_file.flush()
         except OSError as error:

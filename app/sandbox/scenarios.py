@@ -1,4 +1,4 @@
-"""The sixteen scenarios as one table: what the simulated customer and the network do.
+"""Table of the sixteen scenarios: what the simulated customer and the network do.
 
 A scenario is a row of data, and no code depends on its number. Times are in units after the session
 is opened.
@@ -12,7 +12,7 @@ from typing import Final, Literal
 from reconcile.money import Money
 
 AmountRule = Literal["order", "other", "third", "rest"]
-"""Rule for an amount.
+"""Rule that derives an amount from the order's amount.
 
 order  the order's amount
 other  an amount that differs from the order's by 1 or 100 minor units
@@ -21,18 +21,19 @@ rest   the order's amount less a third
 """
 
 Copy = Literal["true", "other_amount", "tampered"]
-"""Kind of a delivered copy: unchanged, signed with another amount, or changed after signing."""
+"""Kind of a delivered copy of an event: unchanged, signed with another amount, or changed after
+signing."""
 
 Start = Literal["opening", "expiry"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioStep:
-    """Event of a scenario.
+    """Event in a scenario.
 
-    at        when it happens (`occurred_at`), in units after the opening
-    sent      when it is first delivered, in units after `sent_after`; None to deliver it when it
-              happens
+    at        time at which the event happens (`occurred_at`), in units after the opening
+    sent      time of the first delivery, in units after `sent_after`; None to deliver the event
+              when it happens
     attempt   number of the customer's attempt to pay, from 1
     amount    rule for the amount
     movement  name that all steps of one refund or dispute share; None for payments
@@ -53,7 +54,7 @@ class ScenarioStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One scenario of the sandbox.
+    """Scenario that the simulated provider can play.
 
     ending        last two digits of the phone numbers that select the scenario
     story         text of the customer's page
@@ -231,5 +232,6 @@ SCENARIOS: Final[Mapping[str, Scenario]] = MappingProxyType({row.ending: row for
 
 
 def scenario_for(phone: str | None) -> Scenario:
-    """Return the scenario for a phone number's last two digits, by default 01."""
+    """Return the scenario that a phone number's last two digits select. Without a known ending, the
+    scenario is 01."""
     return SCENARIOS.get((phone or "")[-2:], SCENARIOS["01"])

@@ -54,7 +54,7 @@ _PAGE = """<!doctype html>
 
 
 def checkout_page(session: sessions.CheckoutSession) -> str:
-    """Render the page of a session without the phone number."""
+    """Return the HTML page of a session. The page does not show the phone number."""
     asked, scenario = session.asked, session.scenario
     texts = {
         "reference": session.reference,
@@ -75,11 +75,10 @@ EXTENSION: Final = "tallyhook.sandbox.drop"
 
 
 class DroppingProtocol(HttpToolsProtocol):
-    """Uvicorn protocol that adds a function to the scope of each request. The function closes the
-    connection."""
+    """Uvicorn protocol that gives each request a function for closing its connection."""
 
     def on_message_begin(self) -> None:
-        """Begin a request, and add the function that closes the connection to its scope."""
+        """Begin a request, and store the function that closes its connection."""
         super().on_message_begin()
         self.scope["extensions"] = {EXTENSION: {"close": self.transport.close}}
 
@@ -87,8 +86,8 @@ class DroppingProtocol(HttpToolsProtocol):
 class DroppedConnection(Response):
     """Response that closes the connection without an answer.
 
-    A server that runs in the client's process cannot close a connection. The response then raises
-    ConnectionAbortedError.
+    A server that runs in the client's process cannot close a connection. In this case, the response
+    raises ConnectionAbortedError.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -102,7 +101,7 @@ class DroppedConnection(Response):
 
 
 MAX_BODY_BYTES: Final = 64 * 1024
-"""Largest body in bytes. A session request has about 300 bytes."""
+"""Maximum size of a request's body in bytes. A session request has about 300 bytes."""
 
 GRACEFUL_SHUTDOWN_S: Final = 2
 
@@ -115,7 +114,7 @@ def build_sandbox(
     sleep: webhook_sender.Sleep = anyio.sleep,
     transport: httpx2.AsyncBaseTransport | None = None,
 ) -> Starlette:
-    """Build the application, which plays scenarios during its lifespan.
+    """Return the simulated provider's web application, which plays scenarios while it runs.
 
     clock, sleep  time source and waiting function; both must use the same time
     transport     receives the deliveries instead of the network
@@ -154,7 +153,8 @@ def build_sandbox(
 
 
 class _Server(uvicorn.Server):
-    """Server that stops normally on SIGTERM and SIGINT. Uvicorn's own raises the signals again."""
+    """Server that stops normally on SIGTERM and SIGINT. Uvicorn's own server raises the signals
+    again."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -174,7 +174,7 @@ async def serve_sandbox(
     port: int = DEFAULT_PORT,
     listener: socket | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. Raises PortTaken if the port is in use.
+    """Serve the application until SIGTERM or SIGINT. Raise PortTaken if the port is in use.
 
     listener  socket that is already bound to host and port
     """

@@ -1,7 +1,8 @@
-"""Checkout sessions: idempotency keys, validation of requests, and the session itself.
+"""Checkout sessions of the simulated provider: idempotency keys, checks of requests, and the
+session itself.
 
 All references of a session are computed from the run's seed and the idempotency key when the
-session is opened. They therefore do not depend on concurrency or the clock.
+session is opened. The references therefore do not depend on concurrency or the clock.
 """
 
 import json
@@ -29,11 +30,13 @@ from reconcile.money import Money, MoneyError, from_major, is_currency
 
 
 FieldProblem = tuple[str, str]
-"""Path of a field, such as `order.amount`, and a sentence that states a valid value."""
+"""Problem with a field of a request: the field's path, such as `order.amount`, and a sentence that
+states a valid value."""
 
 
 class RefusalError(Exception):
-    """Error for a request that the provider refuses. `status` and `code` are for programs."""
+    """Error for a request that the simulated provider refuses. `status` and `code` are for
+    programs."""
 
     def __init__(
         self,
@@ -53,8 +56,8 @@ class RefusalError(Exception):
 
 
 def answer_refusal(_: Request, refusal: Exception) -> Response:
-    """Return the response to a RefusalError.
-    Its body is `{"type", "title", "status", "code", "detail", "problems"?}`."""
+    """Return the response to a RefusalError. Its body is `{"type", "title", "status", "code",
+    "detail", "problems"?}`."""
     assert isinstance(refusal, RefusalError)
     document: dict[str, object] = {
         "type": "about:blank",
@@ -87,7 +90,7 @@ def answer_http_error(request: Request, error: Exception) -> Response:
 
 
 def answer_fault(request: Request, _: Exception) -> Response:
-    """Return the response to an internal error, which the server logs."""
+    """Return the response to an internal error. The server logs the error."""
     detail = "The sandbox had an internal error: see its log."
     return answer_refusal(request, RefusalError(500, "sandbox_failed", detail=detail))
 
@@ -102,8 +105,10 @@ FULL: Final = "This sandbox cannot keep more sessions: restart it."
 
 @dataclass(slots=True)
 class IdempotencyEntry:
-    """State of an idempotency key. `answer` is the body of the answer 201; None until there is
-    one."""
+    """State of an idempotency key.
+
+    answer  body of the 201 answer; None until there is an answer
+    """
 
     digest: str
     running: bool = False
@@ -112,7 +117,7 @@ class IdempotencyEntry:
 
 
 class IdempotencyKeys:
-    """The idempotency keys used so far, at most `limit`."""
+    """The idempotency keys that were used so far. `limit` is the maximum number of keys."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -120,10 +125,10 @@ class IdempotencyKeys:
 
     @contextmanager
     def admit(self, key: str, digest: str) -> Iterator[IdempotencyEntry]:
-        """Reserve the key's entry while its request runs.
+        """Reserve an idempotency key while its request runs, and yield the key's state.
 
         Raises RefusalError: 422 for another body, 409 while another request uses the key, 503 if
-        there is no room.
+        there is no room for more keys.
         """
         entry = self._entries.get(key)
         if entry is None:
@@ -142,7 +147,7 @@ class IdempotencyKeys:
 
 
 def check_key(key: str | None) -> str:
-    """Return a valid key. Raises RefusalError 400."""
+    """Return the idempotency key if it is valid. Raise RefusalError with status 400 otherwise."""
     if key is None or _KEY.fullmatch(key) is None:
         raise RefusalError(400, "idempotency_key_missing", detail=MISSING)
     return key
@@ -152,7 +157,7 @@ def check_key(key: str | None) -> str:
 
 
 MAX_DEPTH: Final = 16
-"""Maximum number of levels of nesting. A real request has two."""
+"""Maximum depth of nesting in a request's JSON. A real request has two levels."""
 
 _AMOUNT = re.compile(r"\d{1,19}(\.\d{1,4})?", re.ASCII)
 _PHONE = re.compile(r"\+?\d{8,15}", re.ASCII)
@@ -160,10 +165,10 @@ _PHONE = re.compile(r"\+?\d{8,15}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRequest:
-    """A merchant's request for a session.
+    """A merchant's request for a payment session.
 
     money  money of the whole order
-    phone  8 to 15 digits, or None
+    phone  the customer's phone number with 8 to 15 digits, or None
     """
 
     order: str
@@ -174,11 +179,10 @@ class SessionRequest:
 
 
 def read_json(body: bytes) -> Any:
-    """Parse JSON, with all numbers as Decimal. Raises ValueError, whose message is a sentence, for
-    invalid JSON.
+    """Return the content of a JSON document, with all numbers as Decimal. Raise ValueError with a
+    sentence for invalid JSON.
 
-    Repeated names, NaN, text that is not UTF-8, lone surrogates, and nesting beyond MAX_DEPTH are
-    refused.
+    Repeated names, NaN, text that is not UTF-8, lone surrogates, and deep nesting are refused.
     """
     try:
         document = json.loads(
@@ -209,7 +213,7 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def request_digest(document: Any) -> str:
     """Return a digest of a JSON document. Spaces, the order of names and the notation of numbers do
-    not change it."""
+    not change the digest."""
     return fingerprint(_without_numbers(document, 0))
 
 
@@ -224,8 +228,8 @@ def _without_numbers(value: Any, depth: int) -> Any:
 
 
 def _number_text(value: Decimal) -> str:
-    """Return the same text for equal numbers, such as 1500 and 15e2. It is fast even for a number
-    such as 1e999999999."""
+    """Return a text for a number. Equal numbers, such as 1500 and 15e2, give equal texts. The
+    function is fast even for a number such as 1e999999999."""
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     written = "".join(map(str, digits)).lstrip("0")
@@ -236,8 +240,8 @@ def _number_text(value: Decimal) -> str:
 
 
 def check_request(document: Any) -> SessionRequest | list[FieldProblem]:
-    """Return the request. If it has problems, return a list of all of them: `[("order.amount",
-    "…"), …]`."""
+    """Return a session request from a JSON document. If the document has problems, return a list of
+    all problems, such as `[("order.amount", "…"), …]`."""
     problems = [
         (path, sentence) for path, right, sentence in _FIELDS if not right(_at(document, path))
     ]
@@ -294,7 +298,7 @@ _FIELDS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutSession:
-    """An open session.
+    """Open payment session at the simulated provider.
 
     unit       length of a scenario unit, in microseconds
     payments   payment references, by number of the attempt
@@ -313,19 +317,20 @@ class CheckoutSession:
     events: tuple[str, ...]
 
     def happens_at(self, step: ScenarioStep) -> Instant:
-        """Return when a step happens, in whole milliseconds, as the provider writes them."""
+        """Return the instant at which a step happens, in whole milliseconds, as the provider writes
+        dates."""
         return self.opened_at + _milliseconds(step.at * self.unit)
 
     def sent_at(self, step: ScenarioStep) -> Instant:
-        """Return when a step's first delivery is sent."""
+        """Return the instant at which a step's first delivery is sent."""
         if step.sent is None:
             return self.happens_at(step)
         start = self.expires_at if step.sent_after == "expiry" else self.opened_at
         return start + _milliseconds(step.sent * self.unit)
 
     def paid_by(self, step: ScenarioStep) -> Money:
-        """Return the amount of the payment that a step is about. The step may also refund or
-        dispute the payment."""
+        """Return the amount of the payment that a step concerns, even if the step refunds or
+        disputes the payment."""
         if step.movement is None:
             return self.amount(step.amount)
         captures = (
@@ -349,7 +354,7 @@ def open_session(
     unit_s: float,
     lifetime_units: float,
 ) -> CheckoutSession:
-    """Open a session at `now`, with the scenario of its phone number."""
+    """Return a new session that opens at `now`. The phone number decides its scenario."""
     chance = random.Random(f"{seed}:{key}")  # noqa: S311  # a simulation that must repeat itself
     scenario = scenario_for(asked.phone)
     unit = Duration(round(unit_s * SECOND))

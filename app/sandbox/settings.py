@@ -1,4 +1,5 @@
-"""Settings of a sandbox. Nothing here reads the environment."""
+"""Settings of a sandbox, which simulates a provider. Nothing in this module reads the
+environment."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,10 +14,10 @@ DEFAULT_PORT: Final = 8090
 DEFAULT_WEBHOOK_URL: Final = "http://127.0.0.1:8080/webhooks/checkout"
 
 SANDBOX_TOKEN: Final = "sandbox_token_0001"  # noqa: S105  # no secret: it opens a simulator only
-"""Default bearer token of a sandbox. It is public in the documentation."""
+"""Default bearer token of a sandbox. The token is public, because the documentation shows it."""
 
 SANDBOX_SECRET: Final = "whsec_dGFsbHlob29rLXNhbmRib3gtbm90LWEtc2VjcmV0IQ=="  # noqa: S105
-"""Default signing secret of a sandbox. Its decoded text says that it is not a secret."""
+"""Default signing secret of a sandbox. Its decoded text says that it is no secret."""
 
 SHORTEST_LIFETIME_UNITS: Final = 10.0
 """Number of time units within which all money of every scenario has moved. Sessions must not expire
@@ -25,8 +26,7 @@ earlier."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSettings:
-    """Settings of one sandbox. Wrong settings raise a ConfigurationError that lists
-    all problems.
+    """Settings of one sandbox. Wrong settings raise a ConfigurationError that lists all problems.
 
     token                   bearer token that opens sessions; must not be a live token
     secrets                 signing secrets, newest first
@@ -34,13 +34,13 @@ class SandboxSettings:
     public_url              address of this sandbox for customers; every `checkout_url` begins with
                             it
     seed                    seed from which references, ids and bodies are computed; equal seeds
-                            give equal ones
+                            give equal results
     unit_s                  seconds of a scenario unit
     session_lifetime_units  units from a session's opening to its `expires_at`
     answer_delay_units      units that a session request takes; until then its key gets 409
     retry_schedule_units    units before the 2nd, 3rd, … try of a delivery; the last value repeats
     retry_after_s           seconds in the Retry-After of a 503
-    truth_path              file of the truth; None if only GET /sandbox/truth shows it
+    truth_path              file of the true outcomes; None if only GET /sandbox/truth shows them
     max_sessions            maximum number of sessions in memory; further requests get 503
     max_concurrent          maximum number of deliveries at a time
     delivery_timeout_s      seconds in which a receiver must answer a delivery
@@ -89,12 +89,14 @@ class SandboxSettings:
 
 
 def is_live_token(token: str) -> bool:
-    """Return whether a token looks like a token of the live service, ignoring case."""
+    """Return whether a token looks like a token of the live service. Upper and lower case make no
+    difference."""
     return SessionApi().refuses(token, environment="sandbox")
 
 
 def is_absolute_http(url: str) -> bool:
-    """Return whether a text is an absolute http or https URL of at most 2,048 ASCII characters."""
+    """Return whether a text is an absolute http or https URL with at most 2,048 ASCII
+    characters."""
     # urlsplit drops tabs and line ends, so they are refused first.
     if not (len(url) <= 2048 and url.isascii() and url.isprintable() and " " not in url):
         return False

@@ -1,6 +1,6 @@
-"""Delivers signed events to the receiver, and repeats them until it acknowledges them.
+"""Deliver signed events to the receiver, and repeat them until the receiver acknowledges them.
 
-Each try is signed anew, with one event id and a new timestamp. A redirect is not followed and does
+Each try is signed again, with one event id and a new timestamp. A redirect is not followed and does
 not count as an acknowledgement. First tries are sent in order; failed tries are repeated in the
 background.
 """
@@ -22,19 +22,20 @@ USER_AGENT: Final = "tallyhook-sandbox/1"
 
 
 class WebhookSigner(Protocol):
-    """Interface of a signer. A source implements it, and is the only code that the sandbox shares
-    with the receiver."""
+    """Interface of an object that signs events. A source implements this interface, and is the only
+    code that the sandbox shares with the receiver."""
 
     def sign(self, body: bytes, *, event_id: str, now: Instant) -> list[tuple[str, str]]:
-        """Return the headers that sign `body` as event `event_id` at `now`."""
+        """Return the headers that sign a body as the event `event_id` at the instant `now`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parcel:
-    """A delivery: the body that was signed, and the body that is sent.
+    """Delivery of the simulated provider: the body that was signed, and the body that is sent.
 
-    If the two bodies differ, the receiver should refuse the delivery (4xx), and a refusal ends it.
+    If the two bodies differ, the receiver should refuse the delivery (4xx). Such a refusal then
+    ends the delivery.
     """
 
     event_id: str
@@ -43,7 +44,7 @@ class Parcel:
 
     @property
     def tampered(self) -> bool:
-        """Return whether the body was changed after signing."""
+        """Return whether the sent body was changed after signing."""
         return self.signed != self.sent
 
     def is_settled_by(self, status: int | None) -> bool:
@@ -55,7 +56,8 @@ class Parcel:
 
 
 class WebhookSender:
-    """Sender of parcels to one webhook URL, a limited number at a time."""
+    """Sender of deliveries to one webhook URL. Only a limited number of deliveries are sent at a
+    time."""
 
     def __init__(
         self,
@@ -74,12 +76,12 @@ class WebhookSender:
         self._limiter = anyio.CapacityLimiter(settings.max_concurrent)
 
     async def deliver_once(self, parcel: Parcel) -> bool:
-        """Send a delivery once. Return whether the answer ends it."""
+        """Send a delivery once. Return whether the answer ends the delivery."""
         async with self._limiter:
             return parcel.is_settled_by(await self._post(parcel))
 
     async def deliver_again(self, parcel: Parcel) -> None:
-        """Repeat a delivery, with growing pauses, until an answer ends it."""
+        """Repeat a delivery, with growing pauses, until an answer ends the delivery."""
         tries = 0
         schedule = self._settings.retry_schedule_units
         while True:
@@ -105,7 +107,7 @@ class WebhookSender:
 def webhook_client(
     settings: SandboxSettings, transport: httpx2.AsyncBaseTransport | None
 ) -> httpx2.AsyncClient:
-    """Build the HTTP client for deliveries, without a proxy, so that only the receiver is
+    """Return the HTTP client for deliveries. The client uses no proxy, so that only the receiver is
     tested."""
     return httpx2.AsyncClient(
         timeout=settings.delivery_timeout_s,
