@@ -1,8 +1,8 @@
-"""Headers of a delivery as stored: `name: value` lines.
+"""The stored form of a delivery's headers: lines `name: value`.
 
-They are in Latin-1, which keeps every byte. Values that hold credentials are left out. If the
-method and the address may be signed or needed for reading, they come first, under names that no
-header can have.
+The lines are in Latin-1, which preserves every byte. Values that contain credentials are left out.
+If the method and the address may be signed or needed for reading, they come first, under names that
+no header can have.
 """
 
 import re
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from app.receiving.delivery_log_store import RawDelivery
 
 _LEFT_OUT: Final = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
-"""Headers that may hold credentials. Their values are never stored."""
+"""Headers that may contain credentials. Their values are never stored."""
 
 
 _PLACE_OF = re.compile(rb"\(left out(?:, sha256 [0-9a-f]{64})?\)")
@@ -31,8 +31,10 @@ def write_headers(
 ) -> str:
     """Return the header lines to store.
 
-    private  names of headers that may hold a token of a source. The SHA-256 of the token is stored
-             instead, so that the token can be checked later
+    method  HTTP method of the request
+    url  path of the request with its query
+    private  names of headers that may contain a token of a source. The SHA-256 of the token is
+             stored instead, so that the token can be checked later
     """
     before = "" if method == "POST" else f"{METHOD}: {method}\n"
     if "?" in url:
@@ -49,7 +51,7 @@ def write_headers(
 
 
 def read_request(text: str, body: bytes = b"") -> Incoming:
-    """Rebuild a request from its stored lines and body."""
+    """Return a request as it was received, rebuilt from its stored header lines and its body."""
     method, url = "POST", ""
     headers = []
     for line in text.split("\n"):
@@ -69,8 +71,8 @@ def is_left_out(value: bytes) -> bool:
 
 
 def restored(headers: Headers, tokens: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
-    """Return the headers. Tokens that were left out are inserted again if they are among
-    `tokens`."""
+    """Return the headers with their tokens inserted again, as far as the tokens that were left out
+    are among `tokens`."""
     known = {left_out(each): each for each in tokens}
     return [(name, known.get(value, value)) for name, value in headers]
 
@@ -78,8 +80,8 @@ def restored(headers: Headers, tokens: Iterable[bytes]) -> list[tuple[bytes, byt
 def phones_in(delivery: "RawDelivery", sources: "Mapping[str, Source]") -> list[str]:
     """Return the phone numbers that a delivery names, as E.164 digits.
 
-    The result is empty if the body is deleted or unreadable, the source is unknown, or the profile
-    does not define where a number is.
+    The list is empty if the body is deleted or unreadable, if the source is unknown, or if the
+    profile does not say where a number is.
     """
     source = sources.get(delivery.source)
     if source is None or delivery.body is None:

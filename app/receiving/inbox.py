@@ -1,10 +1,11 @@
-"""The running inbox, which accepts deliveries and later appends them to the database.
+"""The running inbox, which accepts deliveries and later stores them in the database.
 
     async with open_inbox(settings, purpose="serving") as inbox:
         await inbox.queue.submit(received)               # a delivery enters the inbox
         await inbox.append(ready)                        # and leaves it
 
-On PostgreSQL the inbox rows are in a table of the database, on SQLite in a file beside it.
+On PostgreSQL, the inbox rows are in a table of the database. On SQLite, they are in a file beside
+the database.
 """
 
 import asyncio
@@ -48,11 +49,13 @@ from reconcile.instants import SECOND, Duration
 from reconcile.ledger.policy import Policy
 
 TIDY_S: Final = 5.0
-"""Seconds for which an erasure waits until the receiver has deleted the rows that were read."""
+"""Seconds for which an erasure waits until the receiver has deleted the inbox rows that were
+read."""
 
 
 class Intake(NamedTuple):
-    """Queue of accepted deliveries, and the writer that moves them from the queue to the inbox."""
+    """Queue of accepted deliveries, and the writer that moves deliveries from the queue to the
+    inbox."""
 
     queue: InboxQueue
     writer: InboxWriter
@@ -94,7 +97,7 @@ class Inbox(inbox_store.InboxRows):
     def context(self, *, clock: Clock, policy: Policy | None = None) -> AppContext:
         """Build a context with this inbox and its database.
 
-        policy  policy to use; None to use the settings
+        policy  policy to use; None to take the policy from the settings
         """
         return AppContext(
             settings=self.settings,
@@ -107,24 +110,25 @@ class Inbox(inbox_store.InboxRows):
 
     @property
     def queue(self) -> InboxQueue:
-        """Return the queue from which a receiver's inbox is filled."""
+        """Return the queue through which a receiver's deliveries enter the inbox."""
         assert self._intake is not None
         return self._intake.queue
 
     @property
     def writer(self) -> InboxWriter:
-        """Return the writer that empties a receiver's queue."""
+        """Return the writer that moves a receiver's deliveries from the queue to the inbox."""
         assert self._intake is not None
         return self._intake.writer
 
     async def append(
         self, ready: Sequence[append_store.Ready]
     ) -> list[tuple[append_store.Arrival, append_store.StoredVerdict]]:
-        """Append the content of read rows and delete the rows, in one transaction. Return the
-        appended deliveries with their verdicts.
+        """Store what was read from inbox rows and delete these rows, in one transaction. Return the
+        stored deliveries with their verdicts.
 
-        Rows that another reader has taken meanwhile, and deliveries that are stored already, are
-        left out. Raises the errors of `Writer.commit`.
+        Rows that another reader has taken in the meantime are left out. Deliveries that are stored
+        already are left out, too. Raise StoreUnavailable if the database cannot be written now, and
+        StorePoisoned if it can never be written again.
         """
         try:
             if self.database.spread:
@@ -144,8 +148,9 @@ class Inbox(inbox_store.InboxRows):
         return list(zip(appended.arrivals, appended.verdicts, strict=True))
 
     async def _append_ahead(self, ready: Sequence[append_store.Ready]) -> Links:
-        """Append rows with `append_store.append_ahead`. Raises StoreUnavailable if they conflict
-        with a commit that is not visible on all nodes yet."""
+        """Store what was read from inbox rows in a database of several nodes, before the rows are
+        deleted. Raise StoreUnavailable if this conflicts with a commit that is not visible on all
+        nodes yet."""
         try:
             return await self.database.writer.commit(
                 append_store.append_ahead, ready, memory=self._memory
@@ -158,8 +163,8 @@ class Inbox(inbox_store.InboxRows):
             ) from error
 
     async def cannot_append(self) -> str | None:
-        """Return a sentence on why no delivery can be appended at present; None if deliveries can
-        be appended.
+        """Return a sentence that says why no delivery can be stored at present; None if deliveries
+        can be stored.
 
         This is tried with a trial delivery, in a transaction that is rolled back.
         """
@@ -180,8 +185,8 @@ class Inbox(inbox_store.InboxRows):
             )
 
     async def tidy(self) -> bool:
-        """Delete read rows from the inbox file of an SQLite database, or let a running receiver do
-        so. Return False if this was not finished in time."""
+        """Delete all read rows from the inbox file of an SQLite database, or let a running receiver
+        delete them. Return False if this was not finished in time."""
         file, lock = self.file, self.database.service
         if file is None or lock is None or not file.is_there():
             return True
@@ -203,20 +208,21 @@ class Inbox(inbox_store.InboxRows):
         return False
 
     async def damage(self) -> list[str]:
-        """Return a sentence for each damage found in the inbox file; empty if there is no file."""
+        """Return a sentence for each damage found in the inbox file. The list is empty if there is
+        no file."""
         there = self.file is not None and self.file.is_there()
         return await self.file.damage() if self.file is not None and there else []
 
     async def rewrite(self) -> None:
-        """Rewrite the inbox file, if there is one."""
+        """Rewrite the inbox file without its deleted rows, if there is a file."""
         if self.file is not None and self.file.is_there():
             await self.file.writer.rewrite()
 
     # --- opening and closing ---------------------------------------------------------------------
 
     async def open(self, purpose: Purpose) -> None:
-        """Open the database, and those parts of the inbox that the purpose needs. Raises the errors
-        of `Database.open`."""
+        """Open the database, and the parts of the inbox that the purpose needs. Raise
+        ConfigurationError or StoreUnavailable if this is not possible."""
         with system_errors_explained():
             if purpose in ("serving", "working"):
                 await once_there(self.database, partial(self._open, purpose))
@@ -243,8 +249,8 @@ class Inbox(inbox_store.InboxRows):
             await self._open_intake()
 
     async def gap(self) -> FoundGap | None:
-        """Return the gap if the database or its server may have lost commits; None if no commit is
-        lost, or if there is no inbox file."""
+        """Return the time span in which the database or its server may have lost commits. Return
+        None if no commit is lost."""
         return await self.database.on_snapshot(self._found_gap)
 
     def _found_gap(self, connection: PlainConnection) -> FoundGap | None:
@@ -254,8 +260,8 @@ class Inbox(inbox_store.InboxRows):
         return inbox_store.found_gap(connection, facts_at(path), now=now)
 
     def _check_gap(self, connection: PlainConnection) -> None:
-        """Raise ConfigurationError if the database has lost commits. New commits would hide the
-        loss."""
+        """Raise ConfigurationError if the database has lost commits, because new commits would hide
+        the loss."""
         found = self._found_gap(connection)
         if found is not None:
             what = (
@@ -338,9 +344,10 @@ class Inbox(inbox_store.InboxRows):
     async def loss(self) -> FoundGap | None:
         """Return the loss of the inbox file; None if the file is intact.
 
-        This is a loss that is already stored, or else a loss that is found now. A file counts as
-        lost if it is missing or damaged, or lacks rows that were read from it. The gap is empty if
-        no delivery was lost with the file. Only the holder of the serving lock may call this.
+        This is a loss that was recorded before, or else a loss that is found now. A file counts as
+        lost if it is missing or damaged, or if it lacks rows that were read from it. The returned
+        gap states no deliveries if none was lost with the file. Only the holder of the serving lock
+        may call this.
         """
         file, state = self.file, await self.database.on_snapshot(inbox_loss_store.left)
         if state.lost is not None or file is None or state.known is None:
@@ -392,8 +399,9 @@ class Inbox(inbox_store.InboxRows):
 
     async def _conclude(self, file: InboxFile, kept: InboxWriter) -> None:
         """Record in the database how the service of an inbox file ended: the file was closed
-        properly, or it was lost. If it was lost, store its readable unread rows in the database. If
-        the database has lost its own write-ahead log, record only that, in the inbox file."""
+        properly, or it was lost. If it was lost, its readable unread rows are stored in the
+        database. If the database has lost its own write-ahead log, only this is recorded, in the
+        inbox file."""
         if kept.writer.poison is None:
             last = await file.on_snapshot(inbox_store.last_number)
             await self.database.writer.commit(inbox_loss_store.note_closed, last)
@@ -425,7 +433,7 @@ class Inbox(inbox_store.InboxRows):
         log.error("the inbox was lost", problem=found.sentence(), count=saved)
 
     async def close(self) -> None:
-        """Close the inbox and its database. Does nothing if nothing was opened."""
+        """Close the inbox and its database. Do nothing if nothing was opened."""
         try:
             if self.turn is not None:
                 self.turn.release()
@@ -448,14 +456,18 @@ def inbox_of(context: AppContext) -> Inbox:
 
 
 class _RolledBack(Exception):
-    """Error that makes a trial transaction roll back."""
+    """Error that rolls back a trial transaction."""
 
 
 @asynccontextmanager
 async def open_inbox(
     settings: Settings, *, purpose: Purpose = "serving", refuses_gap: bool = True
 ) -> AsyncIterator[Inbox]:
-    """Open a database with its inbox, as `Database.open` does. `Inbox` explains `refuses_gap`."""
+    """Open a database with its inbox, and close both at the end of the block. Raise
+    ConfigurationError or StoreUnavailable if this is not possible.
+
+    refuses_gap  whether to refuse to open the inbox for writing if the database has lost commits
+    """
     inbox = Inbox(settings, purpose=purpose, refuses_gap=refuses_gap)
     try:
         await inbox.open(purpose)

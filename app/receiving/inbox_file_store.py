@@ -1,9 +1,9 @@
-"""Inbox of an SQLite database: a file beside it, with one writer.
+"""The inbox of an SQLite database: a file beside the database, with one writer.
 
 The file is created, checked and synced like the database, before any delivery is acknowledged. The
-database stores the file's id together with the position up to which it has read, so another file
-cannot be mistaken for it. A file that was emptied or restored counts as lost, because it would use
-row numbers again. Leaves out: loss of the file (`inbox_loss_store`).
+database stores the file's id together with the position up to which it has read, so that no other
+file is mistaken for it. A file that was emptied or restored counts as lost, because it would use
+row numbers again. The loss of the file is handled in `inbox_loss_store`.
 """
 
 import hashlib
@@ -47,9 +47,9 @@ from app.receiving.inbox_store import (
 from reconcile.instants import EARLIEST
 
 CHECKPOINT_PAGES: Final = 1_000
-"""Number of 4 KiB pages in the inbox file's write-ahead log from which it is checkpointed. A
-checkpoint hardly delays senders, because few pages change: read rows are deleted within a
-second."""
+"""Number of 4 KiB pages in the inbox file's write-ahead log at which the log is checkpointed. A
+checkpoint hardly delays senders, because read rows are deleted within a second, so few pages
+change."""
 
 SUFFIX: Final = ".inbox"
 
@@ -70,7 +70,7 @@ _OBJECTS: Final = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE
 
 
 class InboxFile:
-    """Inbox file of an SQLite database. It is opened only when needed."""
+    """Inbox file of an SQLite database. It is opened only when it is needed."""
 
     def __init__(self, database: Path, *, low_water_mib: int) -> None:
         self.database = database
@@ -88,7 +88,8 @@ class InboxFile:
 
     @cached_property
     def writer(self) -> Writer:
-        """Return the only writing connection. Only the holder of the serving lock may use it."""
+        """Return the only connection that writes to the file. Only the holder of the serving lock
+        may use it."""
         return Writer(
             writing_engine(self._url),
             lock=None,
@@ -112,7 +113,8 @@ class InboxFile:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """Open a connection with one consistent snapshot. Raises StoreUnavailable if that fails."""
+        """Open a connection that sees one consistent snapshot of the file. Raise StoreUnavailable
+        if this fails."""
         try:
             async with self._reader.connect() as connection, connection.begin():
                 yield connection
@@ -122,10 +124,11 @@ class InboxFile:
     async def on_snapshot(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain, read-only function on a snapshot. Raises StoreUnavailable if it cannot run.
+        """Run a plain, read-only function on a snapshot of the file, and return its result. Raise
+        StoreUnavailable if it cannot run.
 
-        Raises StorePoisoned if the file was lost meanwhile, because SQLite may then have read empty
-        pages.
+        Raise StorePoisoned if the file was lost in the meantime, because SQLite may then have read
+        empty pages.
         """
         try:
             async with self._reader.connect() as connection:
@@ -144,9 +147,9 @@ class InboxFile:
         id.
 
         environment  environment with which the database is marked
-        known        id of the inbox file that the database has read from; None if there is none
+        known  id of the inbox file that the database has read from; None if there is none
 
-        Only the holder of the serving lock may call this. Raises ConfigurationError if the file
+        Only the holder of the serving lock may call this. Raise ConfigurationError if the file
         belongs to another database.
         """
         if not self.path.exists():
@@ -191,8 +194,8 @@ class InboxFile:
         return self.path.stat().st_size <= CHECKED_BEFORE_SERVING
 
     async def empty(self, position: int) -> bool:
-        """Delete the rows up to a position from the file, and checkpoint its write-ahead log.
-        Return whether the log is empty. Only the holder of the serving lock may call this."""
+        """Delete the file's rows up to a position, and checkpoint its write-ahead log. Return
+        whether the log is empty. Only the holder of the serving lock may call this."""
         await self.writer.commit(delete_up_to, position)
         return await self.writer.checkpoint()
 
@@ -201,7 +204,7 @@ class InboxFile:
             return await damage(connection)
 
     async def close(self) -> None:
-        """Close all connections. Does nothing if none was opened."""
+        """Close all connections to the file. Do nothing if none was opened."""
         made = vars(self)
         closing: list[Callable[[], Awaitable[None]]] = []
         if "_reader" in made:
@@ -215,7 +218,8 @@ class InboxFile:
 
 
 def facts_at(database: Path) -> FileFacts | None:
-    """Read the facts of a database's inbox file; None if the file is missing or unreadable."""
+    """Return what a database's inbox file stores about itself; None if the file is missing or
+    unreadable."""
     path = path_of(database)
     if not path.exists() or not path.stat().st_size:  # opening an empty file would delete its log
         return None
@@ -230,7 +234,7 @@ def facts_at(database: Path) -> FileFacts | None:
 
 
 def _is_bare(path: Path) -> bool:
-    """Return whether the file has no tables. Return False if that cannot be found out."""
+    """Return whether the file has no tables. Return False if this cannot be found out."""
     if not path.stat().st_size:
         return True
     try:
@@ -242,7 +246,7 @@ def _is_bare(path: Path) -> bool:
 
 def mend_emptied(path: Path) -> None:
     """Fill an emptied or removed file with the pages of a new file. Otherwise SQLite would delete
-    the write-ahead log of the file without reading it.
+    the file's write-ahead log without reading it.
 
     Call this only while no process has the file open.
     """

@@ -1,4 +1,4 @@
-"""Loss of an SQLite database's inbox file: which rows it held, and which can be saved.
+"""The loss of an SQLite database's inbox file: which rows it contained, and which can be saved.
 
     1 notice  a running service sees that the file is gone, replaced or truncated, and stops. Or a
               starting service finds that the file is gone, damaged or incomplete
@@ -9,7 +9,7 @@
     4 resume  at once if nothing is lost, or else after a person has accepted the gap. The damaged
               file is renamed
 
-Read rows are in the database, so they cannot be lost with the file.
+Rows that were read are in the database, so they cannot be lost with the file.
 """
 
 import json
@@ -32,19 +32,19 @@ from app.receiving.framing import DamagedRow, Item, Received, items_in
 from reconcile.instants import EARLIEST, Duration, Instant
 
 LOST: Final = "inbox lost"
-"""Name of the fact that a service has noticed the loss of its inbox. The fact is deleted when a
-service starts without the lost inbox."""
+"""Name of the fact which records that a service has noticed the loss of its inbox. The fact is
+deleted when a service starts without the lost inbox."""
 
 AT_ONCE: Final = 8
-"""Number of rows that are saved in one transaction. A row has up to 8 MiB."""
+"""Number of inbox rows that are saved in one transaction. A row has up to 8 MiB."""
 
 UNWRITTEN: Final = bytes(32)
 """Zero bytes that are found in a row whose pages were not completely written. Neither a head nor a
-JSON body contains so many in sequence."""
+JSON body contains this many zero bytes in sequence."""
 
 
 class Kept(NamedTuple):
-    """Deliveries of a row: their number, and their first and last arrival."""
+    """Deliveries of an inbox row: their number, and the times of the first and the last arrival."""
 
     deliveries: int
     since: Instant
@@ -52,7 +52,8 @@ class Kept(NamedTuple):
 
 
 def kept_of(items: Sequence[Item]) -> Kept:
-    """Return the number and arrival times of the deliveries in a row."""
+    """Return the number of deliveries in an inbox row, and when the first and the last one
+    arrived."""
     arrivals = [item.received_at for item in items]
     count = sum(isinstance(item, Received) for item in items)
     return Kept(count, min(arrivals), max(arrivals))
@@ -71,8 +72,8 @@ def refusal(lost: FoundGap) -> ConfigurationError:
 # --- beside both ---------------------------------------------------------------------------------
 
 NOTE_BYTES: Final = 256
-"""Length of a note in bytes. All notes have the same length, so that a new note completely
-overwrites an old one."""
+"""Length of a note in bytes. All notes have this length, so that a new note completely overwrites
+the old note."""
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -86,20 +87,23 @@ def _this_boot() -> str:
 
 
 def note_of(identity: str, last: int) -> bytes:
-    """Return the bytes of the note of the file's last row number.
+    """Return the bytes of the note about the inbox file's last row number.
 
-    The receiver writes the note to its lock file with each commit. So the number is still known if
-    the receiver is killed and the write-ahead log is lost.
+    The receiver writes the note to its lock file with each commit. The number is therefore known
+    even if the receiver is killed and the file's write-ahead log is lost.
+
+    identity  id of the inbox file
+    last  number of the last row
     """
     note = json.dumps({"inbox": identity, "last": last, "boot": _this_boot()})
     return note.ljust(NOTE_BYTES - 1).encode() + b"\n"
 
 
 class Noted(NamedTuple):
-    """Last row number in a note.
+    """Last row number that a note states.
 
-    complete  whether this is certainly the last number. After a restart of the machine, later
-              numbers may be missing from the note
+    complete  whether this is certainly the last number. After a restart of the machine, the note
+              may lack later numbers
     """
 
     last: int
@@ -107,7 +111,8 @@ class Noted(NamedTuple):
 
 
 def noted_in(content: bytes, identity: str) -> Noted | None:
-    """Parse the note for the file with this id; None if there is none."""
+    """Return what a note states about the inbox file with this id; None if there is no such
+    note."""
     try:
         note = json.loads(content)
         if note["inbox"] != identity:
@@ -121,15 +126,15 @@ def noted_in(content: bytes, identity: str) -> Noted | None:
 
 
 class Left(NamedTuple):
-    """State of the inbox as last stored in the database.
+    """State of the inbox, as last stored in the database.
 
-    known     id of the file that the database has read from; None if there is none
+    known  id of the file that the database has read from; None if there is none
     position  number of the last row that the database has read
-    closed    number of the last row when the file was closed properly; None if it was not
-    lost      loss of the file that a service has recorded; None if there was none
-    since     instant up to which every delivery was read; None if unknown. It is the arrival of the
-              newest delivery that was read, or the time when the file was later opened and had no
-              unread rows
+    closed  number of the last row when the file was closed properly; None if it was not
+    lost  loss of the file that a service has recorded; None if there was none
+    since  time up to which every delivery was read; None if unknown. It is the arrival of the
+           newest delivery that was read, or the later time at which the file was opened without
+           unread rows
     """
 
     known: str | None
@@ -140,7 +145,7 @@ class Left(NamedTuple):
 
 
 def left(connection: PlainConnection) -> Left:
-    """Load the stored state of the inbox."""
+    """Return the state of the inbox that the database stores."""
     noted, newest = inbox_store.fact(connection, LOST), connection.ask(inbox_store.LAST_ARRIVAL)
     since = max(inbox_store.counter(connection, inbox_store.OPENED), newest[0][0] if newest else 0)
     return Left(
@@ -155,7 +160,7 @@ def left(connection: PlainConnection) -> Left:
 
 
 def note_closed(connection: PlainConnection, last: int) -> None:
-    """Record that the file was closed properly.
+    """Record that the inbox file was closed properly.
 
     last  number of the last row in the file
     """
@@ -163,7 +168,7 @@ def note_closed(connection: PlainConnection, last: int) -> None:
 
 
 def note_open(connection: PlainConnection, *, last: int, now: Instant) -> None:
-    """Record that the file is open for writing from now on.
+    """Record that the inbox file is open for writing from now on.
 
     last  number of the last row in the file
     """
@@ -173,15 +178,15 @@ def note_open(connection: PlainConnection, *, last: int, now: Instant) -> None:
 
 
 def note_lost(connection: PlainConnection, lost: FoundGap, *, now: Instant) -> FoundGap:
-    """Record a loss for the next start, and return it. Its end is limited to `now`."""
+    """Record a loss for the next start, and return it. Its end is not later than `now`."""
     found = inbox_store.until_now(connection, lost, now=now)
     inbox_store.put_fact(connection, LOST, json.dumps(asdict(found)))
     return found
 
 
 def save(connection: PlainConnection, rows: Sequence[Sequence[Any]], up_to: int) -> None:
-    """Copy these rows of the file to the table, and record that every row up to `up_to` was
-    read."""
+    """Copy these rows of the inbox file to the database's inbox table, and record that every row of
+    the file up to `up_to` was read."""
     for _, *row in rows:
         connection.ask(inbox_store.KEEP, row)
     inbox_store.put_counter(
@@ -200,8 +205,8 @@ def go_on_without(connection: PlainConnection) -> None:
 
 
 def numbers_in(connection: PlainConnection, after: int) -> set[int]:
-    """Return the readable row numbers above `after` in a damaged file. The file is read from both
-    ends, each time up to the damage."""
+    """Return the row numbers above `after` that can be read in a damaged file. The file is read
+    from both ends, each time up to the damage."""
     found = set[int]()
     for sql in (_FORWARD, _BACKWARD):
         least, most = after, LAST_NUMBER
@@ -223,7 +228,8 @@ _BACKWARD: Final = "SELECT seq FROM inbox WHERE seq > ? AND seq < ? ORDER BY seq
 
 
 def readable(connection: PlainConnection, numbers: Iterable[int]) -> list[tuple[Any, ...]]:
-    """Return the intact rows with these numbers: number, count, arrival, size and records."""
+    """Return the intact rows with these numbers. Each has its number, count, arrival, size and
+    records."""
     found = []
     for number in numbers:
         try:
@@ -240,9 +246,9 @@ _WHOLE: Final = "SELECT seq, count, received_at, size, records FROM inbox WHERE 
 
 
 def wrong_with(path: Path, *, look: Callable[[], bool]) -> str | None:
-    """Return what is wrong with a file that existed before; None if nothing wrong is found.
+    """Return what is wrong with a file that existed before; None if nothing is found.
 
-    look  returns whether to check the whole file
+    look  function that returns whether to check the whole file
     """
     if not path.exists():
         return "is gone"
@@ -276,8 +282,9 @@ def loss_among(
 ) -> FoundGap:
     """Return the gap that the loss of these rows leaves.
 
-    kept  for each row number, how many deliveries the row has and when they arrived. Only a
-          running process knows this
+    lost  numbers of the lost rows
+    kept  number and arrival times of each row's deliveries. The keys are row numbers. Only a
+          running process knows these facts
     """
     known = [kept[number] for number in lost if number in kept]
     exact = len(known) == len(lost)
@@ -295,7 +302,7 @@ def loss_after(
 ) -> FoundGap:
     """Return the loss that a service finds when it starts.
 
-    found       numbers of those unread rows that can be read
+    found  numbers of the unread rows that can be read
     on_its_way  longest time from a delivery's arrival to its storage
     """
     if state.closed is not None and all(
@@ -309,8 +316,8 @@ def loss_after(
 
 _MAGIC: Final = b"SQLite format 3\0"
 _SIZES: Final = struct.Struct(">H10xI")
-"""Format of two numbers in the header of an SQLite file: the page size in bytes, and the number of
-pages. They come after the first 16 bytes."""
+"""Format of two numbers in the header of an SQLite file, after its first 16 bytes: the page size in
+bytes, and the number of pages."""
 
 
 def mend_length(path: Path) -> None:
@@ -330,8 +337,8 @@ LOST_AS: Final = ".lost-"
 
 
 def move_aside(path: Path) -> Path | None:
-    """Rename what is left of the file and its write-ahead log. Return the new name; None if nothing
-    is left."""
+    """Rename what is left of a file and of its write-ahead log. Return the new name; None if
+    nothing is left."""
     suffixes = ("-shm", "-wal", "")
     left = [suffix for suffix in suffixes if Path(f"{path}{suffix}").exists()]
     for number in count(1):

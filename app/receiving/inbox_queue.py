@@ -1,11 +1,9 @@
 """Group commit: many requests share an inbox row, and none is answered before the row is durable.
 
 A request submits its delivery and waits. One task writes all submitted items in one transaction,
-and then answers their requests. Meanwhile the next batch collects, so batches grow with the load.
-Under load, commits are spaced slightly, because each costs as much processor time as receiving two
-or three deliveries.
-
-Leaves out: the rows (`inbox_writer_store`).
+and then answers their requests. The next batch collects in the meantime, so batches grow with the
+load. Under load, commits are spaced slightly, because each costs as much processor time as
+receiving two or three deliveries. The rows are written by `inbox_writer_store`.
 """
 
 import asyncio
@@ -22,21 +20,21 @@ from app.receiving.inbox_writer_store import InboxWriter
 from reconcile.instants import EARLIEST
 
 PATIENCE_S: Final = 2.5
-"""Seconds that a batch may take. Some providers wait five seconds for the answer, and a delivery
-may have to wait for two batches."""
+"""Maximum seconds that writing a batch may take. Some providers wait five seconds for the answer,
+and a delivery may have to wait for two batches."""
 
 FAULTS: Final = 3
-"""Number of consecutive failed batches after which the store counts as faulty. A single batch may
+"""Number of successive failed batches after which the store counts as faulty. A single batch may
 fail because of its content."""
 
 SPACING_S: Final = 0.005
 """Minimum seconds between two commits while several deliveries wait. At 1,000 deliveries a second,
-it saves a third of the receiver's processor time. If only one sender is active, its deliveries are
-not delayed."""
+this saves a third of the receiver's processor time. If only one sender is active, its deliveries
+are not delayed."""
 
 ROW_BYTES: Final = 8 * 1024 * 1024
-"""Maximum bytes of bodies in a row of several deliveries. It is limited because a reader has
-several rows in memory."""
+"""Maximum bytes of bodies in an inbox row with several deliveries. It is limited because a reader
+has several rows in memory."""
 
 _SLOW: Final = "the store has not finished a write for some seconds; try again"
 
@@ -58,8 +56,9 @@ class InboxQueue:
         """Create a queue without items.
 
         queue_limit  maximum number of waiting arrivals; further arrivals are refused
-        batch_limit  maximum number of arrivals in one transaction, because others wait for it
-        on_commit    called after each commit with the number of its arrivals
+        batch_limit  maximum number of arrivals in one transaction, because other arrivals wait for
+                     it
+        on_commit  function that is called after each commit with the number of its arrivals
         """
         self._inbox = inbox
         self._queue_limit = queue_limit
@@ -85,9 +84,9 @@ class InboxQueue:
     async def submit(self, item: Item) -> None:
         """Wait until the item is durably committed.
 
-        Raises StoreUnavailable if the queue is full or the store cannot be written to now. Raises
-        StorePoisoned if it can never be written to again. In both cases, the item may have been
-        stored nevertheless.
+        Raise StoreUnavailable if the queue is full, or if the store cannot be written now. Raise
+        StorePoisoned if it can never be written again. In both cases, the item may nevertheless
+        have been stored.
         """
         if self.stalled is not None:
             raise StoreUnavailable(self.stalled, reason="slow")
@@ -106,7 +105,7 @@ class InboxQueue:
         await answer
 
     async def run(self) -> None:
-        """Write batches until `close` is called and no item is waiting."""
+        """Write batches until `close` was called and no item is waiting."""
         while not (self._closing and not self._waiting):
             await self._wake.wait()
             self._wake.clear()
@@ -127,7 +126,7 @@ class InboxQueue:
         self._wake.set()
 
     def abandon(self) -> None:
-        """Accept no more items, and refuse the waiting items, because there is no writer any
+        """Accept no more items, and refuse the waiting items. Call this when nothing writes any
         more."""
         self.close()
         while self._waiting:
@@ -201,10 +200,11 @@ class InboxQueue:
         self.faults = 0
 
     async def still_faulty(self) -> str | None:
-        """Return a sentence on why deliveries cannot be written; None if they can be.
+        """Return a sentence that says why deliveries cannot be written; None if they can be
+        written.
 
-        After FAULTS failed batches, this is tried with a trial row, in a transaction that is rolled
-        back.
+        After several failed batches, this is tried with a trial row, in a transaction that is
+        rolled back.
         """
         if self.faults < FAULTS:
             return None
@@ -238,7 +238,7 @@ class InboxQueue:
 
 
 class _TakenBack(Exception):
-    """Error that makes a trial transaction roll back."""
+    """Error that rolls back a trial transaction."""
 
 
 _TRIAL: Final = Received(
@@ -247,13 +247,13 @@ _TRIAL: Final = Received(
 
 
 def _class_of(error: Exception) -> str:
-    """Return the class name of the driver's error. Its message is not used, because it may quote a
-    row."""
+    """Return the class name of the database driver's error. Its message is not used, because it may
+    quote a row."""
     return type(error.__cause__ or error).__name__
 
 
 def _brings_deliveries(batch: Sequence[_Waiting]) -> bool:
-    """Return whether a batch has a delivery. A batch that has only rejections does not show whether
+    """Return whether a batch has a delivery. A batch with only rejections does not show whether
     deliveries can be stored."""
     return any(isinstance(item, Received) for item, _ in batch)
 

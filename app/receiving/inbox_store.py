@@ -1,23 +1,24 @@
-"""Inbox: accepted deliveries that are not read yet.
+"""The inbox: accepted deliveries that are not read yet.
 
     receiver ──keep──▶ one row for each commit ──next rows──▶ reader ──take out, append──▶ order
 
-A row is durable before its senders are answered. The transaction that appends the row's content
-also deletes the row. So nothing is lost or appended twice, even if a process dies.
+A row is durable before its senders are answered. The transaction that stores the row's content in
+the database's other tables also deletes the row. Nothing is therefore lost or stored twice, even if
+a process dies.
 
-On PostgreSQL the inbox is a table of the database. If there are several receivers, rows are not
-committed in the order of their numbers. So each reader first claims rows (`claim_store`), and later
-deletes the rows that it has read and whose claim is still its own.
+On PostgreSQL, the inbox is a table of the database. If there are several receivers, rows are not
+committed in the order of their numbers. Each reader therefore first claims rows (`claim_store`). It
+later deletes the rows that it has read and whose claim is still its own.
 
-On SQLite the inbox is a separate file (`inbox_file_store`), so that no import, fold or backup
+On SQLite, the inbox is a separate file (`inbox_file_store`), so that no import, fold or backup
 delays a sender. The receiver is its only writer, so row numbers increase with each commit. The
-database stores the reader's position, and rows up to it count as read. They are deleted only when
-the position is in the database's file itself. So no delivery is lost if the database's write-ahead
-log is lost. A backup stores the unread rows in the inbox table of its copy.
+database stores the reader's position, and rows up to this position count as read. They are deleted
+only when the position is in the database's file itself, so that no delivery is lost with the
+database's write-ahead log. A backup stores the unread rows in the inbox table of its copy.
 
 If readers died while they read a row, or if the database rejected its content, the row is split
-into suspects. Each of its records becomes a suspect, which is claimed and read alone. A suspect
-that has failed three times is set aside.
+into suspects. A suspect is a single record, which is claimed and read alone. A suspect that has
+failed three times is set aside.
 """
 
 from collections.abc import Sequence
@@ -40,14 +41,14 @@ from app.receiving.framing import DamagedRow, Item, framed, items_in
 from reconcile.instants import EARLIEST, Instant
 
 MOST_TRIES: Final = 3
-"""Number of failed readings after which a suspect is set aside."""
+"""Number of failed readings after which a record that is read alone is set aside."""
 
 POSITION: Final = "inbox position"
-"""Counter in the database: number of the last row of the file that was read."""
+"""Name of a counter in the database: number of the inbox file's last row that was read."""
 
 COVERED: Final = "inbox covered"
-"""Counter in the database: number of the last inbox row whose content is in the database's file
-itself, and not only in its write-ahead log."""
+"""Name of a counter in the database: number of the last inbox row whose content is in the
+database's file itself, and not only in its write-ahead log."""
 
 RECORDS_READ: Final = "inbox records"
 
@@ -56,41 +57,43 @@ DELETED: Final = "deleted"
 RECORDS_DELETED: Final = "records deleted"
 
 TIDY: Final = "inbox tidy"
-"""Counter in the database: number of the row up to which an erasure asked the receiver to delete
-all traces from the inbox file."""
+"""Name of a counter in the database: number of the row up to which an erasure asked the receiver to
+delete all traces from the inbox file."""
 
 TIDIED: Final = "tidied"
-"""Counter in the inbox file: number of the row up to which all traces were deleted."""
+"""Name of a counter in the inbox file: number of the row up to which all traces were deleted."""
 
 BEAT: Final = "reader beat"
-"""Counter in the database: time of the last heartbeat of a reader. A receiver that has no reader in
-its own process uses it."""
+"""Name of a counter in the database: time of the last heartbeat of a reader process. A receiver
+without a reader in its own process uses it."""
 
 CLOSED: Final = "inbox closed"
-"""Counter in the database: number of the last row when the inbox file was closed properly, plus
-one. It is 0 while the file is open."""
+"""Name of a counter in the database: number of the last row when the inbox file was closed
+properly, plus one. It is 0 while the file is open."""
 
 OPENED: Final = "inbox opened"
-"""Counter in the database: time when the inbox file was last opened and had no unread rows."""
+"""Name of a counter in the database: last time at which the inbox file was opened without unread
+rows."""
 
 LAST_BACKUP: Final = "last backup"
-"""Counter in the database: time of the last backup, in microseconds since 1970. The backup service
-in compose.yaml sets it, too."""
+"""Name of a counter in the database: time of the last backup, in microseconds since 1970. The
+backup service in compose.yaml sets it, too."""
 
 IDENTITY: Final = "inbox"
-"""Fact with the id of the inbox file to which POSITION refers. The inbox file contains this id,
-too."""
+"""Name of a fact in the database: id of the inbox file to which the reader's position refers. The
+inbox file contains this id, too."""
 
 _NEW_SUSPECT: Final = ("received_at", "tries", "aside", "orders", "record")
 
 
 class Unread(NamedTuple):
-    """One unread row with its number of records.
+    """One unread row of the inbox.
 
-    items     content of the row; None if its bytes are damaged
-    in_file   whether the row is in the inbox file and not in the table
+    holds  number of records in the row
+    items  content of the row; None if its bytes are damaged
+    in_file  whether the row is in the inbox file and not in the table
     taken_by  id of the claim on the row; None if it is unclaimed
-    tries     number of claims on the row that have expired
+    tries  number of claims on the row that have expired
     """
 
     seq: int
@@ -104,11 +107,12 @@ class Unread(NamedTuple):
 
 
 class Suspect(NamedTuple):
-    """One record that is read alone.
+    """One record of the inbox that is read alone, because reading it together with other records
+    has failed.
 
-    tries     number of failed readings
-    orders    known orders that the record mentions. They are held while the suspect is set aside
-    taken_by  claim under which the record is read
+    tries  number of failed readings
+    orders  known orders that the record mentions. They are held while the record is set aside
+    taken_by  id of the claim under which the record is read; None if it is unclaimed
     """
 
     seq: int
@@ -120,22 +124,23 @@ class Suspect(NamedTuple):
 
 
 def ask_to_tidy(connection: PlainConnection, up_to: int) -> None:
-    """Ask the receiver to delete the file's rows up to a number as soon as they are read."""
+    """Ask the receiver to delete the inbox file's rows up to this number as soon as they are
+    read."""
     put_counter(connection, TIDY, max(up_to, counter(connection, TIDY)))
 
 
 def tidied(connection: PlainConnection) -> int:
-    """Return the row number up to which all traces of the file's rows are deleted."""
+    """Return the row number up to which all traces of the inbox file's rows are deleted."""
     return counter(connection, TIDIED)
 
 
 class Progress(NamedTuple):
-    """Progress of reading the file, as stored in the database.
+    """How far the inbox file was read, as stored in the database.
 
-    position     number of the last row that was read
-    tidy_up_to   number of the last row whose traces an erasure wants deleted
-    covered      number of the last row that may be deleted
-    last_commit  value of the counter LAST_COMMIT
+    position  number of the last row that was read
+    tidy_up_to  number of the last row whose traces an erasure wants deleted
+    covered  number of the last row that may be deleted
+    last_commit  time of the database's last commit
     """
 
     position: int
@@ -148,14 +153,15 @@ class Progress(NamedTuple):
 
 
 def keep_row(connection: PlainConnection, items: Sequence[Item]) -> tuple[int, int]:
-    """Insert one row with these items. Return its number and size in bytes."""
+    """Insert one inbox row with these items. Return its number and its size in bytes."""
     row = inbox_row(items)
     ((seq,),) = connection.ask(KEEP, row)
     return seq, len(row[-1])
 
 
 def inbox_row(items: Sequence[Item]) -> tuple[int, Instant, int, bytes]:
-    """Return the parameters of the statement KEEP for a row with these items."""
+    """Return the values to insert for an inbox row with these items: count, arrival, size and
+    records."""
     records = framed(items)
     return len(items), min(item.received_at for item in items), len(records), records
 
@@ -169,15 +175,18 @@ KEEP_HELD: Final = statement(
     "SELECT ?::bigint, ?::bigint, ?::bigint, ?::bytea FROM held RETURNING (SELECT ctid FROM held)",
     held=HELD,
 )
-"""SQL that inserts a row on PostgreSQL in a transaction of its own. It needs only one round trip to
-the server."""
+"""SQL statement that inserts an inbox row on PostgreSQL in a transaction of its own. It needs only
+one round trip to the server."""
 
 
 def rows_after(
     connection: PlainConnection, after: int, *, limit: int, most_bytes: int, in_file: bool
 ) -> list[Unread]:
-    """Return the next rows with a number above `after`. The first row is always returned. Further
-    rows are returned up to `limit` records and `most_bytes` in total."""
+    """Return the next inbox rows whose number is above `after`. The first row is always returned.
+    Further rows follow until the total reaches `limit` records or `most_bytes`.
+
+    in_file  whether the connection reads the inbox file and not the table
+    """
     heads = connection.ask(_HEADS, (after, limit))
     last, records, size = after, 0, 0
     for seq, holds, its_size in heads:
@@ -199,7 +208,7 @@ _ROWS: Final = (
 
 
 def items_of(records: bytes) -> list[Item] | None:
-    """Return the items of a row; None if its bytes are damaged."""
+    """Return the items of an inbox row; None if its bytes are damaged."""
     try:
         return list(items_in(records))
     except DamagedRow:
@@ -207,7 +216,8 @@ def items_of(records: bytes) -> list[Item] | None:
 
 
 def delete_up_to(connection: PlainConnection, last: int) -> None:
-    """Delete the file's read rows up to a number, and store the number of the last deleted row."""
+    """Delete the inbox file's rows up to this number, which must have been read. Store the number
+    of the last deleted row."""
     rows = connection.ask("DELETE FROM inbox WHERE seq <= ? RETURNING seq, count", (last,))
     if rows:
         put_counter(connection, DELETED, max(seq for seq, _ in rows))
@@ -223,11 +233,12 @@ def cover(connection: PlainConnection) -> None:
 
 
 def take_out(connection: PlainConnection, rows: Sequence[Unread]) -> list[Unread]:
-    """Delete these rows from the inbox, in the transaction that appends their content. Return the
+    """Delete these rows from the inbox, in the transaction that stores their content. Return the
     rows that were still there.
 
-    All rows must have the same claim, or no claim. A row that another reader has claimed meanwhile
-    is not deleted. A reader that now tries to claim one of these rows waits for the commit.
+    All rows must have the same claim, or no claim. A row that another reader has claimed in the
+    meantime is not deleted. A reader that now tries to claim one of these rows waits for the
+    commit.
     """
     in_file = [row for row in rows if row.in_file]
     table = [row for row in rows if not row.in_file]
@@ -252,12 +263,12 @@ _DELETE: Final = "DELETE FROM inbox WHERE coalesce(taken_by, '') = ? AND seq IN 
 
 
 def position_of(connection: PlainConnection) -> int:
-    """Return the number of the last row of the file that was read."""
+    """Return the number of the inbox file's last row that was read."""
     return counter(connection, POSITION)
 
 
 def counter(connection: PlainConnection, name: str) -> int:
-    """Return a counter; 0 if it was never written."""
+    """Return the value of a counter; 0 if it was never written."""
     rows = connection.ask("SELECT value FROM counters WHERE name=?", (name,))
     return int(rows[0][0]) if rows else 0
 
@@ -289,7 +300,7 @@ _ADD_TO_COUNTER: Final = (
 
 
 def fact(connection: PlainConnection, name: str) -> str | None:
-    """Return one fact about the database itself; None if it is not stored."""
+    """Return one stored fact about the database itself; None if it is not stored."""
     rows = connection.ask("SELECT value FROM meta WHERE name=?", (name,))
     return str(rows[0][0]) if rows else None
 
@@ -303,8 +314,13 @@ def put_fact(connection: PlainConnection, name: str, value: str) -> None:
 
 
 class FileFacts(NamedTuple):
-    """Facts that the inbox file stores: its id, LAST_COMMIT, the number of the last deleted row,
-    and the number of records in all deleted rows."""
+    """What the inbox file stores about itself.
+
+    identity  id of the file
+    last_commit  time of the newest commit of the database that the file has recorded
+    deleted  number of the last deleted row
+    records_deleted  number of records in all deleted rows
+    """
 
     identity: str
     last_commit: int
@@ -315,7 +331,7 @@ class FileFacts(NamedTuple):
 def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
     """Make this file the inbox file of the database. Only its deleted rows then count as read.
 
-    file  facts of the file; None if a file will be created later
+    file  what the file stores about itself; None if a file will be created later
     """
     if file is None:
         connection.ask("DELETE FROM meta WHERE name=?", (IDENTITY,))
@@ -327,8 +343,8 @@ def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
 
 
 def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
-    """Record that all rows up to the last one deleted from the file were read. Store the file's
-    LAST_COMMIT if it is later."""
+    """Record that all rows up to the last row deleted from the file were read. Store the file's
+    time of the last commit if it is later."""
     for name, value in (
         (POSITION, file.deleted),
         (RECORDS_READ, file.records_deleted),
@@ -340,10 +356,11 @@ def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
 def found_gap(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return the gap if the inbox file has recorded commits that the database lacks; else None.
+    """Return the gap if the inbox file has recorded commits that the database lacks; None if
+    nothing is missing.
 
-    This is checked even if the database has no id of an inbox file, because the commit that stored
-    the id may be lost.
+    This is checked even if the database knows no id of an inbox file, because the commit that
+    stored the id may be lost.
     """
     if file is None or fact(connection, IDENTITY) not in (None, file.identity):
         return None
@@ -370,7 +387,7 @@ def found_gap(
 
 
 def until_now(connection: PlainConnection, found: FoundGap, *, now: Instant) -> FoundGap:
-    """Return the gap with its end limited to `now`.
+    """Return the gap with its end not later than `now`.
 
     If a fast clock dated the gap's beginning in the future, the gap begins at the latest arrival up
     to `now`.
@@ -388,12 +405,12 @@ _ARRIVED_BY: Final = "SELECT max(received_at) FROM deliveries WHERE received_at 
 def gap_since_backup(
     connection: PlainConnection, file: FileFacts | None, *, last: int | None, now: Instant
 ) -> FoundGap | None:
-    """Return the gap of commits that are missing since a backup replaced the database; None if
-    there is none.
+    """Return the gap of commits that are missing since a backup replaced the database; None if none
+    is missing.
 
-    file  facts of the present inbox file
-    last  LAST_COMMIT of the replaced database; None if unreadable. The gap then extends to `now`,
-          because the value in the file may be outdated
+    file  what the present inbox file stores about itself; None if there is none
+    last  time of the replaced database's last commit; None if unreadable. The gap then extends to
+          `now`, because the value in the file may be outdated
     """
     has = Instant(counter(connection, LAST_COMMIT))
     if file is not None and fact(connection, IDENTITY) == file.identity:
@@ -414,8 +431,8 @@ _SINCE_BACKUP: Final = "the backup lacks everything since it was made"
 def gap_of_inbox(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return a gap if the file that the database has read from is missing or replaced; else
-    None."""
+    """Return a gap if the inbox file that the database has read from is missing or was replaced;
+    None if it is there."""
     known = fact(connection, IDENTITY)
     if known is None or (file is not None and file.identity == known):
         return None
@@ -439,7 +456,7 @@ LAST_ARRIVAL: Final = "SELECT received_at FROM deliveries ORDER BY id DESC LIMIT
 
 
 def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
-    """Make each record of these rows a suspect. A damaged row becomes a single suspect."""
+    """Split these rows into single records that are read alone. A damaged row stays one record."""
     alone: list[tuple[Any, ...]] = []
     for row in take_out(connection, rows):
         if row.items is None:
@@ -450,9 +467,9 @@ def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
 
 
 def next_suspects(connection: PlainConnection, *, aside: bool, limit: int) -> list[Suspect]:
-    """Return the suspects to read, oldest first.
+    """Return records that are to be read alone, oldest first, at most `limit`.
 
-    aside  whether to return only suspects that are set aside; if False, all others
+    aside  whether to return only records that are set aside; if False, only the other records
     """
     rows = connection.ask(_SUSPECTS, (int(aside), limit))
     return [suspect_of(row) for row in rows]
@@ -473,8 +490,8 @@ def suspect_of(row: Sequence[Any]) -> Suspect:
 
 
 def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> None:
-    """Store which orders a suspect mentions. They are held if it is set aside. Does nothing if
-    another reader has claimed the suspect."""
+    """Store which orders a record mentions that is read alone. They are held if the record is set
+    aside. Do nothing if another reader has claimed the record."""
     connection.ask(
         "UPDATE suspects SET orders=? WHERE seq=? AND aside=0 AND coalesce(taken_by, '')=?",
         ("\n".join(orders), one.seq, one.taken_by or ""),
@@ -482,10 +499,10 @@ def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[s
 
 
 def set_aside(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> bool:
-    """Stop reading a suspect until a person requests it. Return False if another reader has claimed
-    it.
+    """Set a record aside, so that it is not read until a person requests this. Return False if
+    another reader has claimed it.
 
-    orders  orders that are held until the suspect is read
+    orders  orders that are held until the record is read
     """
     found = connection.ask(
         "UPDATE suspects SET aside=1, taken_by=NULL, orders=? "
@@ -496,8 +513,8 @@ def set_aside(connection: PlainConnection, one: Suspect, *, orders: Sequence[str
 
 
 def take_suspect_out(connection: PlainConnection, one: Suspect) -> bool:
-    """Delete a suspect, in the transaction that appends its content. Return False if another reader
-    has claimed it."""
+    """Delete a record that was read alone, in the transaction that stores its content. Return False
+    if another reader has claimed it."""
     found = connection.ask(
         "DELETE FROM suspects WHERE seq=? AND coalesce(taken_by, '')=? RETURNING seq",
         (one.seq, one.taken_by or ""),
@@ -506,13 +523,13 @@ def take_suspect_out(connection: PlainConnection, one: Suspect) -> bool:
 
 
 def orders_waiting(connection: PlainConnection) -> set[str]:
-    """Return the orders that an unread message may concern. They are held, or may soon be."""
+    """Return the orders that an unread record may concern. They are held, or may soon be held."""
     rows = connection.ask("SELECT orders FROM suspects WHERE orders <> ''")
     return {order for (orders,) in rows for order in orders.split("\n")}
 
 
 def try_again(connection: PlainConnection) -> int:
-    """Make all suspects that are set aside readable again. Return their number."""
+    """Make all records that were set aside readable again. Return their number."""
     return len(connection.ask("UPDATE suspects SET aside=0, tries=0 WHERE aside=1 RETURNING seq"))
 
 
@@ -546,15 +563,16 @@ class InboxRows:
 
     @property
     def _file(self) -> Lender | None:
-        """Return the inbox file; None if there is none because the database was never served."""
+        """Return the inbox file; None if there is none, because the database was never served."""
         lender = self._lender
         return None if lender is None or not lender.is_there() else lender
 
     async def next_rows(
         self, *, limit: int, most_bytes: int, brought: bool = False
     ) -> list[Unread]:
-        """Return unread rows, oldest first, as `rows_after` does. Rows that a backup has brought
-        come first.
+        """Return unread rows, oldest first. The first row is always returned. Further rows follow
+        until the total reaches `limit` records or `most_bytes`. Rows that a backup has brought come
+        first.
 
         brought  whether to return only rows that a backup has brought
         """
@@ -567,29 +585,33 @@ class InboxRows:
         )
 
     async def progress(self) -> Progress:
-        """Return how far the file has been read."""
+        """Return how far the inbox file was read."""
         return await self._database.on_snapshot(_progress)
 
     async def kept_bytes(self) -> int:
-        """Return the size in bytes of those rows of the file that were read but not deleted yet."""
+        """Return the size in bytes of the inbox file's rows that were read but are not deleted
+        yet."""
         file = self._file
         if file is None:
             return 0
         return await file.on_snapshot(_kept_bytes, (await self.progress()).position)
 
     async def rows_of_file(self) -> tuple[list[tuple[int, int, int, Instant]], int, int]:
-        """Return number, records, size and arrival of the file's rows. Also return the number up to
-        which all traces of read rows are deleted, and the recorded LAST_COMMIT."""
+        """Return number, records, size and arrival of each row in the inbox file. Also return the
+        row number up to which all traces are deleted, and the recorded time of the database's last
+        commit."""
         file = self._file
         assert file is not None
         return await file.on_snapshot(_rows_of_file)
 
     async def backlog(self, *, up_to: InboxEnd = EVERYTHING) -> Backlog:
-        """Count the unread rows up to these row numbers, and all suspects."""
+        """Return how many records are unread, with their size and arrivals, in rows up to the given
+        numbers. Records that are read alone are included, except if set aside."""
         return (await self.backlog_and_end(up_to=up_to))[0]
 
     async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:
-        """Count like `backlog`. Also return the last row numbers, which may be beyond `up_to`."""
+        """Return how many records are unread, as `backlog` does, and the numbers of the last rows.
+        These numbers may be beyond `up_to`."""
         file, asked_before = self._file, -1
         while True:
             # The position first, so that rows read meanwhile are still counted.
@@ -634,13 +656,14 @@ def _kept_bytes(connection: PlainConnection, position: int) -> int:
 
 
 def last_number(connection: PlainConnection) -> int:
-    """Return the highest row number that the file has ever assigned."""
+    """Return the highest row number that the inbox file has ever assigned."""
     rows = connection.ask("SELECT seq FROM sqlite_sequence WHERE name='inbox'")
     return int(rows[0][0]) if rows else 0
 
 
 def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Backlog:
-    """Return count, size and arrivals of the rows with numbers above `after` and up to `up_to`."""
+    """Return the number of records, the size and the arrivals of the rows whose number is above
+    `after` and at most `up_to`."""
     ((records, size, oldest, newest),) = connection.ask(
         "SELECT sum(count), sum(size), min(received_at), max(received_at) FROM inbox "
         "WHERE seq > ? AND seq <= ?",
@@ -650,8 +673,8 @@ def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Bac
 
 
 def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backlog, int, bool]:
-    """Count unread rows with numbers above `after`. Return the counts, the last number in the file,
-    and whether no number is missing after `after`."""
+    """Return the counts of the unread rows above `after`, the last row number in the file, and
+    whether no row number after `after` is missing."""
     last = last_number(connection)
     ((first,),) = connection.ask("SELECT min(seq) FROM inbox WHERE seq > ?", (after,))
     complete = (last if first is None else first - 1) <= after
@@ -683,5 +706,5 @@ SELECT coalesce(max(seq), 0), CASE WHEN pg_is_in_recovery() THEN CAST(1000000 * 
     epoch FROM coalesce(pg_last_xact_replay_timestamp(), pg_postmaster_start_time())
 ) AS bigint) END FROM inbox
 """
-"""SQL for the number of the last row in the inbox table. On a standby, it also returns the time up
-to which the standby has its primary's data."""
+"""SQL statement for the number of the last row in the inbox table. On a standby, it also returns
+the time up to which the standby has its primary's data."""

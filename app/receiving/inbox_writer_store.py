@@ -1,13 +1,12 @@
-"""The receiver's side of the inbox: writes its rows, and on SQLite deletes read rows.
+"""The receiver's side of the inbox, which writes rows, and on SQLite deletes rows that were read.
 
 The writer regularly checks how far the database has read, and deletes only rows that were read.
-Their content must be in the database's file, and not only in its write-ahead log. So the log is
-checkpointed when the database has been quiet for some seconds. After a reader has crashed, nothing
-is deleted until the next reader has checked the disk. The writer also records the newest
-LAST_COMMIT that it has seen in the inbox file. If the database later has an older LAST_COMMIT, it
-has lost commits.
+Their content must be in the database's file, and not only in its write-ahead log. The log is
+therefore checkpointed when the database has been quiet for some seconds. After a reader has
+crashed, nothing is deleted until the next reader has checked the disk.
 
-Leaves out: reading.
+The writer also records in the inbox file the time of the newest commit of the database that it has
+seen. If the database later has an older time, it has lost commits. Other modules read the rows.
 """
 
 import asyncio
@@ -31,7 +30,7 @@ from reconcile.instants import Instant
 LOOK_S: Final = 0.1
 
 LOOK_SHARED_S: Final = 1.0
-"""Seconds between two checks on PostgreSQL, which has no inbox file. A check only measures there
+"""Seconds between two checks on PostgreSQL, which has no inbox file. There a check only measures
 how many deliveries are unread."""
 
 IDLE_S: Final = 1.0
@@ -39,24 +38,24 @@ IDLE_S: Final = 1.0
 Otherwise they are deleted together with a delivery's commit."""
 
 NOTE_S: Final = 1.0
-"""Minimum seconds between two transactions that only record a new LAST_COMMIT. If deliveries are
-written, it is recorded with them."""
+"""Minimum seconds between two transactions that only record the time of a new commit. If deliveries
+are written, the time is recorded with them."""
 
 QUIET_S: Final = 5.0
-"""Seconds without a commit until the database's write-ahead log is checkpointed."""
+"""Seconds without a commit after which the database's write-ahead log is checkpointed."""
 
 ROOM_TIMES: Final = 3
 """Factor for the disk space that is reserved for unread deliveries. Their bytes will be in the
 write-ahead log, in the database's file and in its indexes."""
 
 ROOM_FLOOR: Final = 4_096
-"""Minimum bytes of disk space that are reserved for each unread record: its rows, its leaf, and the
-ledger of its order."""
+"""Minimum bytes of disk space that are reserved for each unread record. They are for its rows, its
+leaf in the sealed log, and its order's ledger."""
 
 DELETED_BYTES: Final = 256 * 1024
 """Maximum bytes of read rows that are deleted in the transaction that writes a new row. If the new
-row is larger than this, as many bytes as it has may be deleted. The limit is low, because the
-sender waits for the transaction."""
+row is larger, its size is the limit. The limit is low, because the sender waits for the
+transaction."""
 
 DELETED_IDLE_BYTES: Final = 4 * 1024 * 1024
 """Maximum bytes of read rows that are deleted in a transaction for which no sender waits."""
@@ -76,9 +75,9 @@ class InboxWriter:
     ) -> None:
         """Prepare a writer. It does not know yet how many rows are stored.
 
-        database   writer of the main database, whose files are checked like the inbox file
-        shared     whether the database is PostgreSQL, where the reader deletes the rows
-        max_bytes  maximum size of all unread rows, beyond which deliveries are refused
+        database  writer of the main database, whose files are checked like the inbox file
+        shared  whether the database is PostgreSQL, where the reader deletes the rows
+        max_bytes  maximum bytes of all unread rows; beyond this, deliveries are refused
         """
         self.writer = writer
         self._database = database
@@ -114,7 +113,7 @@ class InboxWriter:
         writer.space.reserved = lambda: max(ROOM_TIMES * self.size, ROOM_FLOOR * self.records)
 
     async def load(self) -> None:
-        """Load the numbers and sizes of the stored rows."""
+        """Load the numbers and sizes of the rows that are stored."""
         if self._shared:
             await self._look()
             return
@@ -126,11 +125,11 @@ class InboxWriter:
         self._read_up_to(progress.position)
 
     async def keep(self, items: Sequence[Item]) -> None:
-        """Write a row with these items. Return when it is durable, and the main database was found
-        to exist.
+        """Write a row with these items. Return when the row is durable, and when the main
+        database's files were found in place.
 
-        Raises the errors of `Writer.commit`. Raises StoreUnavailable while too many bytes are
-        unread.
+        Raise StoreUnavailable if the inbox cannot be written now, or while too many bytes are
+        unread. Raise StorePoisoned if it can never be written again.
         """
         if self.size > self._max_bytes:
             raise StoreUnavailable(
@@ -175,8 +174,8 @@ class InboxWriter:
         self.oldest = self._unread[0][-1] if self._unread else None
 
     def _next_deleted(self, size: int) -> int | None:
-        """Return the number up to which rows are deleted next; None if no row may be deleted. These
-        rows have at most `size` bytes in total, unless the first row alone is larger."""
+        """Return the number up to which rows may be deleted next; None if no row may be deleted.
+        These rows have at most `size` bytes in total, unless the first row alone is larger."""
         last = None
         for seq, its_size in self._read:
             if seq > self._covered or (last is not None and its_size > size):
@@ -194,7 +193,7 @@ class InboxWriter:
             self.kept_size -= self._read.popleft()[1]
 
     async def watch(self, closing: asyncio.Event) -> None:
-        """Follow the reader's progress until `closing` is set."""
+        """Follow the reader's progress until `closing` is set, and delete rows that were read."""
         failing = Repeating()
         while not closing.is_set():
             try:
@@ -250,8 +249,9 @@ class InboxWriter:
             self._tidied = up_to
 
     async def note_lost_commits(self) -> None:
-        """Record, when the service ends, that the database's write-ahead log was lost. A commit
-        newer than any real one is stored in the inbox file, so that the next start finds a gap."""
+        """Record, when the service ends, that the database's write-ahead log was lost. A time of a
+        commit later than any real one is stored in the inbox file, so that the next start finds a
+        gap."""
         newer = max(SystemClock().now(), self._seen + 1)
         with self.writer.though_poisoned():
             await self.writer.commit(_keep, (), None, newer)

@@ -1,7 +1,5 @@
 """State of the journal of erasures: which of its lines are not carried out in this database yet.
-
-Leaves out: the journal itself (`privacy/erasure_journal.py`).
-"""
+The journal itself is in `privacy/erasure_journal.py`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,15 +29,15 @@ WAITS: Final[Mapping[str, str]] = {
 class JournalState:
     """State of the journal of erasures.
 
-    path     the file; None if no setting names one
-    begun    whether this database has a journal
-    problem  why the journal cannot be used, and what to do
+    path  file of the journal; None if no setting names one
+    begun  whether this database has a journal
+    problem  reason why the journal cannot be used, and what to do; None if it can be used
     pending  number of lines that are not carried out in this database yet
-    waits    why these lines wait, and what to do
-    torn     whether the last line was cut short
-    restricted  number of things that an erasure could not delete yet, so that access to them is
-                restricted
-    next_end    when the next restriction ends; None if unknown
+    waits  reasons why these lines wait, and what to do
+    torn  whether the last line was cut short
+    restricted  number of deliveries or files that an erasure could not delete yet, so that access
+                is restricted
+    next_end  time at which the next restriction ends; None if unknown
     """
 
     path: Path | None
@@ -53,8 +51,8 @@ class JournalState:
 
 
 async def long_pending(context: AppContext) -> tuple[int, Sequence[str], Instant | None]:
-    """Return how many lines are pending for longer than PATIENCE or have a reason to wait. Also
-    return these reasons, and when the oldest line was written."""
+    """Return how many lines of the journal have been pending for too long or have a reason to wait.
+    Also return these reasons, and when the oldest line was written."""
     now = context.clock.now()
     waiting = await context.database.on_snapshot(pending_lines)
     long = [each for each in waiting if each.why or each.since <= now - PATIENCE]

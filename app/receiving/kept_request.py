@@ -1,7 +1,7 @@
-"""Rebuilds the request of a stored delivery, so that it can be sent to another address. Also limits
-how many unmasked phone numbers and request bodies one person can read.
+"""The request of a stored delivery, rebuilt so that it can be sent to another address. The module
+also limits how many unmasked phone numbers and request bodies one person can read.
 
-Leaves out: sending, and whether the request was genuine.
+Other modules send the request. Whether it was genuine is not checked here.
 """
 
 from typing import Final, NamedTuple
@@ -22,7 +22,8 @@ from reconcile.instants import HOUR
 
 
 class Kept(NamedTuple):
-    """Request, and the names of those headers whose values were not stored, such as credentials."""
+    """A rebuilt request, and the names of the headers whose values were not stored, such as
+    credentials."""
 
     request: Recorded
     left_out: list[str]
@@ -30,7 +31,7 @@ class Kept(NamedTuple):
 
 def no_delivery(delivery_id: str) -> NotFoundError:
     """Return the error for a delivery that does not exist or may not be seen. The text does not
-    reveal which of the two is true."""
+    reveal which is true."""
     return NotFoundError(
         f"there is no delivery {delivery_id!r}: `tallyhook deliveries list` shows the newest, and "
         "old refused ones are deleted"
@@ -43,11 +44,13 @@ SHOWN_WITHIN: Final = HOUR
 async def refuse_too_many(
     context: AppContext, connection: Connection, who: Operator, *, more: int
 ) -> None:
-    """Raise UsageError if a person would see more phone numbers within SHOWN_WITHIN than allowed.
+    """Raise UsageError if a person would see more phone numbers within an hour than allowed.
 
     A body, or a bundle with all personal data, counts as one number. Numbers seen under an approved
     proposal do not count. The owner of the machine has no limit, because the owner can read the
     database directly.
+
+    more  number of phone numbers that the person is about to see
     """
     if not proved(who):
         return
@@ -65,13 +68,13 @@ async def refuse_too_many(
 
 
 async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: str | None) -> Kept:
-    """Return the request of a delivery, so that it can be sent to another address. The person and
-    the address are recorded in the audit trail.
+    """Return the request of a delivery, so that it can be sent to another address. The audit trail
+    records the person and the address.
 
     to  address to which the person sends the request
 
-    Raises NotFoundError if there is no such delivery. Raises UsageError if its body is restricted
-    or not stored completely, or if the person may not see it or has seen too many.
+    Raise NotFoundError if there is no such delivery. Raise UsageError if its body is restricted or
+    not stored completely, or if the person may not see it or has seen too many.
     """
     async with context.database.reading() as connection:
         await refuse_restricted(connection, delivery=delivery_id)
