@@ -35,8 +35,8 @@ class JournalState:
     pending  number of lines that are not carried out in this database yet
     waits  reasons why these lines wait, and what to do
     torn  whether the last line was cut short
-    restricted  number of deliveries or files that an erasure could not delete yet, so that access
-                is restricted
+    restricted  number of items, such as orders or deliveries, that an erasure could not delete yet,
+                so that access to their data is restricted
     next_end  time at which the next restriction ends; None if unknown
     """
 

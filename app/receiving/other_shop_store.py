@@ -1,13 +1,11 @@
-"""Holds orders whose payment may belong to another shop on the same provider account.
+"""Holds on orders whose payment may belong to another shop on the same provider account.
 
 Suppose that a payment exceeds the price of an order, and only the order number links it to the
 order. The number may then belong to another shop's order. This is likely if the account also brings
 payments for orders that nobody placed here. The order is then held until a person releases it.
 
-The reader decides this once, when it reads the payment, with the data stored then. It does so only
-in a live environment, and only if orders must be placed with a price.
-
-Leaves out: the release.
+The inbox's reader decides this once, when it reads the payment, with the data stored then. It does
+so only in a live environment, and only if orders must be placed with a price.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,8 +49,7 @@ _NOBODYS: Final = (
 
 
 def hold_for_others(connection: PlainConnection, events: Sequence[Event], *, at: Instant) -> None:
-    """Hold the orders of these newly stored payments, if the payments may belong to another
-    shop."""
+    """Hold the orders of these newly stored payments if the payments may belong to another shop."""
     paying = [
         event
         for event in events

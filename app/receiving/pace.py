@@ -1,8 +1,9 @@
-"""Size of a short transaction, learned from the durations of earlier ones.
+"""Learning how many pieces of work fit into a short transaction, from the durations of earlier
+transactions.
 
-Only one transaction at a time writes to an SQLite database, in any process. Meanwhile deliveries
-and API calls wait. The time that a row takes depends on the row, the disk and the load. So work on
-many pieces is limited by time, not by the number of rows.
+Only one transaction at a time writes to an SQLite database, in any process. Deliveries and API
+calls wait in the meantime. The time that a row takes depends on the row, the disk and the load.
+Work on many pieces is therefore limited by time, not by the number of rows.
 """
 
 from collections.abc import AsyncIterator
@@ -16,7 +17,7 @@ from app.database.database import Database
 from app.database.engine import Connection
 
 SHORT_S: Final = 0.025
-"""Seconds that a transaction and its commit should take. It is half of the 50 ms that other
+"""Seconds that a transaction with its commit should take. It is half of the 50 ms that other
 transactions may have to wait, because the time varies."""
 
 _GROWTH: Final = 2
@@ -29,7 +30,7 @@ class Pace:
     they take.
 
     first  number of pieces in the first transaction
-    most   maximum number of pieces in a transaction
+    most  maximum number of pieces in a transaction
     """
 
     def __init__(self, *, first: int, most: int) -> None:
@@ -38,10 +39,11 @@ class Pace:
 
     @asynccontextmanager
     async def writing(self, database: Database, *, pieces: int) -> AsyncIterator[Connection]:
-        """Run one transaction with this many pieces. Raises the errors of `Database.writing`.
+        """Run one transaction with this many pieces, and learn from its duration. Raise
+        StoreUnavailable if the database cannot be written now.
 
-        If another process is waiting, pause afterwards for as long as the transaction took. The
-        other process then gets half of the time.
+        If another process is waiting, pause afterwards for as long as the transaction took, so that
+        the other process gets half of the time.
         """
         async with database.writing() as connection:
             began = perf_counter()
@@ -53,13 +55,13 @@ class Pace:
             await anyio.sleep(worked)
 
     def fitting(self, database: Database) -> int:
-        """Return the number of pieces for the next transaction of an endless series: a small number
-        if another process is waiting, and otherwise the maximum."""
+        """Return the number of pieces for the next transaction of an endless series. It is small if
+        another process is waiting, and otherwise the maximum."""
         return self.size if database.writer.was_wanted else self._most
 
     def learn(self, pieces: int, *, seconds: float) -> None:
-        """Adapt the number of pieces to the time that a transaction took. Ignore transactions with
-        at most half of the pieces, because their commit took most of the time."""
+        """Adapt the number of pieces to the time that a transaction took. A transaction with at
+        most half of the pieces is ignored, because its commit took most of the time."""
         if pieces > self.size // 2 or seconds > SHORT_S:
             fitting = int(pieces * SHORT_S / max(seconds, 1e-6))
             self.size = max(1, min(fitting, self.size * _GROWTH, self._most))

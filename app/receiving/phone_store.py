@@ -1,4 +1,4 @@
-"""Orders by phone number, found through keyed digests. The numbers themselves are not stored.
+"""Orders found by phone number, through keyed digests. The numbers themselves are not stored.
 
 A digest refers to an order. If an event names no order, its digest refers to the delivery instead,
 because the event may be linked to an order later.
@@ -15,16 +15,17 @@ from app.receiving.inbox_store import fact, put_fact
 from reconcile.instants import Instant
 
 PhoneNote = tuple[bytes, str, str, Instant]
-"""Note on a phone number: its digest, a kind, a subject, and when the note was first stored. The
-kind is `order`, `delivery` or RECIPIENT. The subject is in the column `thing`. It is the order's
-reference, the delivery's id, or the payment of the recipient."""
+"""Note about a phone number: its digest, a kind, a subject, and the time at which the note was
+first stored. The kind is `order`, `delivery` or `recipient`. The subject is the order's reference,
+the delivery's id, or the payment to the recipient."""
 
 RECIPIENT: Final = "recipient"
-"""Kind of a note on the recipient of a payment in a statement. The subject is `stm:`, followed by
-the payment's reference."""
+"""Kind of a note about the recipient of a payment in a statement. The note's subject is `stm:`,
+followed by the payment's reference."""
 
 NOTES_OF: Final = "SELECT digest, kind, thing, noted_at FROM phones WHERE thing IN ({})"
-"""SQL for the notes of orders and deliveries. Retention uses it for every deleted order."""
+"""SQL statement for the notes about orders and deliveries. Retention uses it for every deleted
+order."""
 
 KEY: Final = "phone key"
 
@@ -41,8 +42,8 @@ _ORDERS: Final = (
 
 
 def phone_note(digest: bytes, order: str | None, delivery_id: str, now: Instant) -> PhoneNote:
-    """Return a note that links the digest of a phone number with the order. If no order is known,
-    it links the digest with the delivery."""
+    """Return a note that links the digest of a phone number with the order, or with the delivery if
+    no order is known."""
     kind, thing = ("delivery", delivery_id) if order is None else ("order", order)
     return digest, kind, thing, now
 
@@ -61,14 +62,15 @@ def write_phone_notes(connection: PlainConnection, notes: Iterable[PhoneNote]) -
 
 
 async def orders_by_phone(connection: AsyncConnection, digest: bytes, *, limit: int) -> list[str]:
-    """Return the references of the orders for which this digest of a phone number is stored."""
+    """Return the references of the orders for which this digest of a phone number is stored, at
+    most `limit`."""
     rows = await connection.execute(text(_ORDERS), {"digest": digest, "limit": limit})
     return [row[0] for row in rows]
 
 
 async def deliveries_by_phone(connection: AsyncConnection, digest: bytes) -> list[str]:
-    """Return the deliveries with this phone digest whose events named no order when they
-    arrived."""
+    """Return the deliveries for which this digest of a phone number is stored, and whose events
+    named no order when they arrived."""
     rows = await connection.execute(
         text("SELECT thing FROM phones WHERE digest = :digest AND kind = 'delivery'"),
         {"digest": digest},
@@ -100,8 +102,8 @@ _OF_RECIPIENTS: Final = (
 async def orders_of_recipients(
     connection: AsyncConnection, *, as_of: Instant
 ) -> dict[str, set[str]]:
-    """Return, for each payment in a statement, the orders that have the phone number of its
-    recipient."""
+    """Return the orders that have the phone number of a payment's recipient. The keys are payments
+    in statements."""
     found: dict[str, set[str]] = {}
     for thing, order in await connection.execute(text(_OF_RECIPIENTS), {"as_of": as_of}):
         found.setdefault(thing.partition(":")[2], set()).add(order)
@@ -109,8 +111,8 @@ async def orders_of_recipients(
 
 
 async def recipient_notes(connection: AsyncConnection, digests: Iterable[bytes]) -> list[PhoneNote]:
-    """Return the notes on recipients of payments in statements, if the digest of the note is one of
-    these."""
+    """Return the notes about recipients of payments in statements that have one of these
+    digests."""
     rows = await select_in(
         connection,
         sql="SELECT digest, kind, thing, noted_at FROM phones WHERE kind = 'recipient' "
@@ -121,33 +123,34 @@ async def recipient_notes(connection: AsyncConnection, digests: Iterable[bytes])
 
 
 async def key_in_use(connection: AsyncConnection) -> str | None:
-    """Return the name of the key that the database uses, in hex; None before the first start."""
+    """Return the name of the phone key that the database uses, in hex; None before the first
+    start."""
     return await run(connection, fact, KEY)
 
 
 async def use_key(connection: AsyncConnection, name: bytes) -> None:
-    """Store the name of the key that the database uses from now on."""
+    """Store the name of the phone key that the database uses from now on."""
     await run(connection, put_fact, KEY, name.hex())
 
 
 async def claim_key(connection: AsyncConnection, name: bytes) -> bool:
-    """Store this key as the key in use, unless there is one already. Return whether this key is now
-    in use; False if another host was first."""
+    """Store this phone key as the key in use, unless there is one already. Return whether this key
+    is now in use; False means that another host was first."""
     sql = "INSERT INTO meta (name, value) VALUES (:name, :value) ON CONFLICT DO NOTHING"
     await connection.execute(text(sql), {"name": KEY, "value": name.hex()})
     return await key_in_use(connection) == name.hex()
 
 
 async def is_other_key(connection: AsyncConnection, used: str | None, name: bytes) -> bool:
-    """Return whether the database uses another key than the key with this name.
+    """Return whether the database uses another phone key than the key with this name.
 
-    used  name of the key in use (`key_in_use`). If it is None, the stored digests decide
+    used  name of the key in use; None if unknown, so that the stored digests decide
     """
     return await has_other_keys(connection, name) if used is None else used != name.hex()
 
 
 async def has_other_keys(connection: AsyncConnection, name: bytes) -> bool:
-    """Return whether the database has digests made with another key."""
+    """Return whether the database has digests that were made with another phone key."""
     # One key's digests are adjacent, so two index lookups show whether there are others.
     beyond = (int.from_bytes(name) + 1).to_bytes(len(name) + 1)[-len(name) :]
     for sql, bound in (
@@ -171,7 +174,10 @@ async def notes_of(connection: AsyncConnection, things: Iterable[str]) -> list[P
 async def old_notes(
     connection: AsyncConnection, *, before: Instant, after: PhoneNote | None, limit: int
 ) -> list[PhoneNote]:
-    """Return notes older than `before`, in the order of their keys, after the note `after`."""
+    """Return notes older than `before`, sorted by their keys, at most `limit`.
+
+    after  note after which to begin; None to begin with the first
+    """
     digest, kind, thing, _ = after or (b"", "", "", 0)
     rows = await connection.execute(
         text(
@@ -193,7 +199,8 @@ async def drop_notes(connection: AsyncConnection, notes: Iterable[PhoneNote]) ->
 
 
 async def drop_other_keys(connection: AsyncConnection, name: bytes) -> None:
-    """Delete the digests made with other keys, because no search can find them any more."""
+    """Delete the digests that were made with other phone keys, because no search can find them any
+    more."""
     await connection.execute(
         text("DELETE FROM phones WHERE substr(digest, 1, :length) <> :name"),
         {"length": len(name), "name": name},

@@ -1,4 +1,4 @@
-"""Path of a delivery from the inbox to its order, in the background.
+"""The path of a delivery from the inbox to its order, in the background.
 
     1 take     rows of the inbox, the oldest first; on PostgreSQL claim
                them first, because there are several readers           receiving/claim_store.py
@@ -15,7 +15,8 @@ times is set aside, stored and reported, and the known orders that it mentions a
 
 On PostgreSQL, claims show that a reader has died. SQLite has no claims, because only one reader
 runs, and it does not write to the inbox file. Instead each reader increments a counter when it
-starts, and an append resets the counter. So the next reader sees whether the one before it died.
+starts, and resets the counter when it stores something. The next reader therefore sees whether the
+previous reader died.
 """
 
 import asyncio
@@ -45,30 +46,31 @@ _log_delivery = LogLine(
 )
 
 AT_ONCE: Final = 512
-"""Maximum number of records that are appended in one transaction. It takes 15 ms on an idle
-machine, and ten times that on a busy one. If another process waits, fewer are appended (see
-`Pace`)."""
+"""Maximum number of records that are stored in one transaction on SQLite. It takes 15 ms on an idle
+machine, and ten times as long on a busy one. If another process waits, fewer are stored."""
 
 AT_ONCE_SHARED: Final = 1_024
-"""AT_ONCE for PostgreSQL, where readers append one after the other, and each commit may wait 10 ms
-for a standby. A `PUT` waits about 50 ms for each reader whose turn is before it."""
+"""Maximum number of records that are stored in one transaction on PostgreSQL. Readers store one
+after another there, and each commit may wait 10 ms for a standby. An API call `PUT` waits about 50
+ms for each reader before it."""
 
 AT_ONCE_BYTES: Final = 4 * 1024 * 1024
-"""Maximum bytes of bodies that are appended in one transaction. It is limited because the
-transaction writes the bodies a second time."""
+"""Maximum bytes of bodies that are stored in one transaction. It is limited because the transaction
+writes the bodies a second time."""
 
 LOOK_S: Final = 1.0
-"""Maximum seconds between checks on SQLite, where the receiver also signals new deliveries."""
+"""Maximum seconds between two checks for new deliveries on SQLite, where the receiver also signals
+them."""
 
 LOOK_SHARED_S: Final = 0.05
-"""Maximum seconds between checks on PostgreSQL, where receivers on other machines fill the inbox
-and cannot signal new deliveries."""
+"""Maximum seconds between two checks for new deliveries on PostgreSQL. Receivers on other machines
+fill the inbox there, and cannot signal."""
 
 TURN_S: Final = 0.5
 
 TRY_AGAIN_S: Final = 0.5
-"""Seconds until another try if the store could not append, because the disk is full or the database
-is busy."""
+"""Seconds until another try if deliveries could not be stored, because the disk is full or the
+database is busy."""
 
 LEFT_S: Final = 60.0
 """Seconds between two checks for orders that are still held by a reader that has ended. Such checks
@@ -78,13 +80,13 @@ BEAT_S: Final = 5.0
 
 
 class Holding(NamedTuple):
-    """Functions that hold and release the orders of an unreadable delivery.
+    """Functions that hold and release the orders of a delivery that cannot be read.
 
-    orders_of     returns the orders that arrivals mention
-    hold          sets the delivery aside, and holds these orders
-    release       releases these orders when the delivery was read, unless another set-aside
-                  delivery mentions them
-    release_left  releases orders that a dead reader left held
+    orders_of  function that returns the orders which arrivals mention
+    hold  function that sets the delivery aside and holds these orders
+    release  function that releases these orders once the delivery was read, unless another delivery
+             set aside mentions them
+    release_left  function that releases orders which a dead reader left held
     """
 
     orders_of: Callable[[AppContext, Sequence[Arrival]], Awaitable[list[str]]]
@@ -95,8 +97,14 @@ class Holding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
-    """Everything needed to read the inbox: sources, functions that hold orders, failed appends, and
-    the claims of readers."""
+    """Everything that is needed to read the inbox.
+
+    sources  configured sources. The keys are their names
+    environment  environment of this instance
+    holding  functions that hold and release orders
+    failed  counter of failed tries to store, so that each is not logged
+    claimant  this reader's claims on inbox rows
+    """
 
     context: AppContext
     inbox: Inbox
@@ -109,7 +117,7 @@ class ReaderContext:
 
 class Reader:
     """Reader that reads the inbox until it is stopped. The readiness probe checks `alive`. On
-    SQLite only one reader reads at a time, on PostgreSQL several."""
+    SQLite only one reader reads at a time; on PostgreSQL there may be several."""
 
     def __init__(self, reading: ReaderContext) -> None:
         # The holder of an SQLite file's lock is the only reader.
@@ -139,7 +147,7 @@ class Reader:
         self._signals.accepted.set()
 
     async def run(self) -> None:
-        """Read until stopped, or until a permanent error."""
+        """Read the inbox until the reader is stopped, or until a permanent error."""
         self.alive = True
         try:
             while not (self._stopping and not self._draining):
@@ -171,11 +179,11 @@ class Reader:
                 self._turn.release()
 
     async def read_brought(self) -> None:
-        """Read all rows in the database's own inbox table, such as rows from a backup, but not the
-        inbox file.
+        """Read all rows in the database's own inbox table, such as rows from a backup. The inbox
+        file is not read.
 
-        Call this only while no service runs on the database. Raises StoreUnavailable if the
-        database cannot be written to.
+        Call this only while no service runs on the database. Raise StoreUnavailable if the database
+        cannot be written.
         """
         self._reading.claimant.alone = True
         while await self._read_suspect() or await read_some(self._reading, brought=True):
@@ -216,7 +224,8 @@ class Reader:
                 await self._database.writer.commit(inbox_store.suspect, rows)
 
     async def _end(self) -> None:
-        """Record a normal end, so that the reader's claimed rows do not become suspects."""
+        """Record a normal end, so that the rows that this reader has claimed are not suspected of
+        having killed it."""
         if self._began:
             try:
                 await self._database.writer.commit(_end, self._reading.claimant)
@@ -275,9 +284,10 @@ class Reader:
 async def read_some(
     reading: ReaderContext, *, pace: Pace | None = None, brought: bool = False
 ) -> int:
-    """Read the next rows and append them. Return their number.
+    """Read the next rows of the inbox and store their content. Return the number of rows.
 
-    brought  whether to read only rows in the database itself
+    pace  learned size of a transaction; None to begin anew
+    brought  whether to read only rows in the database itself, such as rows from a backup
     """
     inbox, writer = reading.inbox, reading.context.database.writer
     drained = reading.context.signals.drained

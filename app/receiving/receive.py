@@ -1,4 +1,4 @@
-"""Path of a delivery from the socket to a durable row of the inbox.
+"""The path of a delivery from the socket to a durable row of the inbox.
 
     1 source
     2 size
@@ -9,10 +9,8 @@
     7 acknowledgement
 
 Each step either continues or ends with a verdict. A rejection is stored with its reason, and with
-its bytes up to a limit (`RejectionRing`). A signed request that cannot be read is stored completely
-and acknowledged.
-
-Leaves out: folding, and reading requests and events.
+its bytes up to a limit. A signed request that cannot be read is stored completely and acknowledged.
+Events are read later, by the inbox's reader.
 """
 
 from collections.abc import Mapping
@@ -36,8 +34,8 @@ from app.receiving.unsigned import UnsignedAllowance
 from reconcile.instants import Instant
 
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
-"""HTTP statuses of rejections. Verdicts that are not listed get 401, so that a sender cannot tell
-them apart."""
+"""HTTP statuses of rejections. The keys are verdicts. A verdict that is not listed gets 401, so
+that a sender cannot tell such verdicts apart."""
 
 
 _log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest", "peer")
@@ -52,10 +50,12 @@ RETRY_AFTER_S: Final = 5
 
 
 class ReceiverAnswer(NamedTuple):
-    """Answer to the sender. `verdict` is None if nothing was decided (503).
+    """Answer to the sender of a delivery.
 
-    reply   answer in the provider's own format, instead of the usual one
-    reason  why a delivery was not stored, for a 503
+    verdict  what was decided; None if nothing was decided (503)
+    reply  answer in the provider's own format, instead of the usual answer; None for the usual
+           answer
+    reason  reason why the delivery was not stored, for a 503
     """
 
     status: int
@@ -69,8 +69,8 @@ class Unstored:
     """Log of the reasons for 503 answers. A reason is logged at once, then once a minute, and once
     more when the problem is over.
 
-    The problem is over when no delivery was refused for RETRY_AFTER_S, the time that senders are
-    asked to wait. So scattered refusals, as from a full queue, count as one problem.
+    The problem is over when no delivery was refused for five seconds, which is how long senders are
+    asked to wait. Scattered refusals, as from a full queue, therefore count as one problem.
     """
 
     def __init__(self) -> None:
@@ -93,20 +93,20 @@ class Unstored:
 
 
 LEAST_SECRET_END: Final = 16
-"""Minimum length in characters of a secret address. An unknown address that is as long is masked,
-because it may be a secret one that was mistyped or is no longer valid."""
+"""Minimum length in characters of a secret address. An unknown address of this length or more is
+masked, because it may be a secret address that was mistyped or is no longer valid."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Receiver:
-    """Everything needed to receive deliveries.
+    """Everything that is needed to receive deliveries.
 
-    rejected_body_bytes  maximum number of bytes of a rejected body that are stored, within
-                         `rejection_rate`
-    unsigned             limits on unsigned requests, each of which is stored and leads to a
-                         question to its provider
-    ages                 counts of deliveries rejected for their age. A source's count is reset when
-                         one of its deliveries is accepted
+    rejected_body_bytes  maximum bytes of a rejected body that are stored
+    rejection_rate  limits on storing rejections
+    unsigned  limits on unsigned requests, each of which is stored and leads to a question to its
+              provider
+    ages  counts of deliveries rejected for their age. A source's count is reset when one of its
+          deliveries is accepted
     """
 
     sources: Mapping[str, Source]
@@ -129,10 +129,10 @@ class Receiver:
         }
 
     def source_of(self, end: str) -> str:
-        """Return the source that accepts deliveries at this last path segment. If there is none,
-        return the segment itself.
+        """Return the source that accepts deliveries at this last part of a path. If there is none,
+        return the part itself.
 
-        Return UNSHOWN for an unknown segment that may be part of a secret address, or that is the
+        Return `(secret)` for an unknown part that may belong to a secret address, or that is the
         name of a source.
         """
         name, until = self._ends.get(end, ("", None))
@@ -144,13 +144,14 @@ class Receiver:
 
     @property
     def private_headers(self) -> frozenset[bytes]:
-        """Return the private headers of all sources, because a token may arrive in a header of
-        another source."""
+        """Names of the headers in which a source may send a token, for all sources. A token may
+        also arrive in a header of another source."""
         return frozenset().union(*(source.private_headers for source in self.sources.values()))
 
 
 class Rejected(NamedTuple):
-    """A rejected request: verdict, sentence for the log, arrival and delivery id."""
+    """A rejected request: the verdict, a sentence for the log, the arrival, and the delivery's
+    id."""
 
     verdict: str
     problem: str
@@ -159,8 +160,8 @@ class Rejected(NamedTuple):
 
 
 async def receive_delivery(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer:
-    """Decide whether one request is accepted, and store it. Returns after the commit, and never
-    raises."""
+    """Decide whether one request is accepted, and store it. Return the answer after the commit. No
+    error is raised."""
     decided = _decide(receiver, incoming)
     if isinstance(decided, Rejected):
         return await _reject(receiver, incoming, decided)
@@ -176,7 +177,8 @@ async def receive_delivery(receiver: Receiver, incoming: Incoming) -> ReceiverAn
 
 
 def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected | Received:
-    """Do steps 1 to 5 of the module's docstring. Return a delivery, a rejection or an answer."""
+    """Do the steps 1 to 5 of the module's docstring. Return a delivery to store, a rejection, or an
+    answer."""
     now = receiver.clock.now()
     delivery_id = new_id("dlv_", now)
     source = receiver.sources.get(incoming.source)

@@ -1,7 +1,7 @@
-"""Stores rejected arrivals with their reason and bytes. Leaves out: deciding verdicts.
+"""Stored rejections: refused deliveries with their reason and bytes.
 
-The size of the store is limited, so that a flood cannot fill the disk. The oldest arrivals are
-deleted first.
+The size of the store is limited, so that a flood cannot fill the disk. The oldest rejections are
+deleted first. The verdicts are decided elsewhere.
 """
 
 from collections.abc import Sequence
@@ -30,8 +30,8 @@ _COLUMNS = (
 _REJECTIONS = table("rejections", *map(column, _COLUMNS))
 
 _SLACK = 0.9
-"""Share of its limits to which the table of rejections is reduced when it is full. So much is
-deleted at once that this rarely happens."""
+"""Share of its limits to which the table of rejections is reduced when it is full. It is small
+enough that this rarely happens."""
 
 _ROW_OVERHEAD = 400
 """Bytes added to the length of a rejection's body and headers when its size is estimated. They
@@ -45,7 +45,7 @@ stored, rejections that can be verified again would have to be deleted for them.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """One rejected arrival, or several that are only counted.
+    """One rejected request, or several that are only counted.
 
     `body` is truncated to the stored length. `size` and `digest` are those of the whole body. A
     body that is too large is not read, and counts as empty.
@@ -85,7 +85,7 @@ class RejectionRing:
         self._bytes = _kept(int(bodies or 0), int(headers or 0), rows=self._count)
 
     def append(self, connection: PlainConnection, rejections: Sequence[Rejection]) -> None:
-        """Insert rejections, then delete the oldest until the ring is within its limits."""
+        """Store rejections, then delete the oldest until the store is within its limits."""
         if connection.dialect != "sqlite":  # other processes write to it, too
             take_lock(connection, REFUSING)
             self._count_kept(connection)
@@ -128,8 +128,8 @@ class RejectionRing:
 
 
 def newest_refusal_ahead(connection: PlainConnection, now: Instant) -> Instant:
-    """Return the latest arrival among the rejections dated in the future; `now` if there is
-    none."""
+    """Return the latest arrival among the rejections that are dated in the future; `now` if there
+    is none."""
     ((newest,),) = connection.ask(
         "SELECT max(received_at) FROM rejections WHERE id >= ? AND received_at > ?",
         (first_id("dlv_", now), now),
@@ -157,7 +157,7 @@ async def find_rejection(connection: AsyncConnection, delivery_id: str) -> Rejec
 
 
 async def newest_rejections(connection: AsyncConnection, source: str, *, limit: int) -> list[str]:
-    """Return the ids of the latest stored rejections of a source, newest first."""
+    """Return the ids of the latest stored rejections of a source, newest first, at most `limit`."""
     rows = await connection.scalars(
         select(_REJECTIONS.c.id)
         .where(_REJECTIONS.c.source == source)
@@ -170,15 +170,15 @@ async def newest_rejections(connection: AsyncConnection, source: str, *, limit: 
 async def kept_rejections(
     connection: AsyncConnection, *, after: str, at_once: int
 ) -> list[Rejection]:
-    """Return the next stored rejections after an id, with their bytes. They are in the order of
-    arrival."""
+    """Return the next stored rejections after an id, with their bytes, sorted by arrival, at most
+    `at_once`."""
     listing = select(_REJECTIONS).where(_REJECTIONS.c.id > after)
     rows = await connection.execute(listing.order_by(_REJECTIONS.c.id).limit(at_once))
     return [_rejection(row) for row in rows]
 
 
 async def delete_rejections(connection: AsyncConnection, delivery_ids: Sequence[str]) -> set[str]:
-    """Delete these rejections. Return the ids of those that were still stored."""
+    """Delete these rejections. Return the ids of the rejections that were still stored."""
     # Taken before any row lock, like in the reader, which may be deleting the same rows.
     for lock in (LINKING, REFUSING):
         await run(connection, take_lock, lock)

@@ -4,8 +4,8 @@ deliveries are rejected for their age, and none is accepted.
 The age is checked after the signature, so the sender knows the secret. A wrong age then means that
 the two clocks differ, or that an old request was sent again.
 
-The receiver keeps its verdicts in memory, in the order in which it made them. Stored times could
-not show this order, because the clock may be wrong and each receiver has its own clock.
+The receiver remembers its verdicts in memory, in the order in which it made them. Stored times
+could not show this order, because the clock may be wrong and each receiver has its own clock.
 """
 
 import ipaddress
@@ -22,16 +22,16 @@ from app.core.text import counted
 from reconcile.instants import EARLIEST, MINUTE, Duration, Instant
 
 MAX_ADDRESSES: Final = 4096
-"""Maximum number of addresses that are remembered, which are the latest and take about 1 MiB. An
-address that was forgotten starts with its full allowance again. For this reason there is also an
-allowance for all addresses together."""
+"""Maximum number of addresses that are remembered, which take about 1 MiB. The latest are
+remembered. An address that was forgotten has its full allowance again, so all addresses together
+have an allowance, too."""
 
 Decision = Literal["kept", "counted", "too_many"]
-"""Decision on a rejected request.
+"""Decision about a rejected request.
 
-kept      it is stored and logged
-counted   it is only counted
-too_many  its address is told to wait
+kept  the request is stored and logged
+counted  the request is only counted
+too_many  the request's address is told to wait
 """
 
 
@@ -46,8 +46,10 @@ class Allowance:
         self._at = now
 
     def take(self, now: float, amount: int = 1) -> bool:
-        """Use up an amount of the allowance, and return whether that much was left. `now` is in
-        seconds."""
+        """Use up an amount of the allowance, and return whether this amount was left.
+
+        now  present time in seconds of a monotonic clock
+        """
         refilled = self._left + (now - self._at) * self._per_minute / 60
         self._left, self._at = min(refilled, float(self._per_minute)), now
         if self._left < amount:
@@ -57,7 +59,8 @@ class Allowance:
 
 
 class RejectionRate:
-    """The rejection allowances of one receiver. Times are those of a monotonic clock."""
+    """Limits on how many rejections one receiver stores, in total and for each address. Times are
+    those of a monotonic clock."""
 
     def __init__(
         self, *, in_all: int, per_address: int, clock: Callable[[], float] = monotonic
@@ -68,7 +71,8 @@ class RejectionRate:
         self._addresses: OrderedDict[str, Allowance] = OrderedDict()
 
     def decide(self, address: str) -> Decision:
-        """Decide whether to store one more rejection from this address."""
+        """Decide whether to store one more rejection from this address, and use up its
+        allowance."""
         now = self._clock()
         if not self._of(network_of(address), now).take(now):
             return "too_many"
@@ -86,8 +90,8 @@ class RejectionRate:
 
 
 def network_of(address: str) -> str:
-    """Return the network whose allowance an address uses: the IPv4 address, or the /64 network of
-    IPv6, which belongs to one subscriber.
+    """Return the network whose allowance an address uses. It is the IPv4 address, or the /64
+    network of IPv6, which belongs to one subscriber.
 
     A proxy may pass on texts that are not addresses. All these texts share one allowance.
     """
@@ -102,19 +106,20 @@ def network_of(address: str) -> str:
 
 
 LANES: Final = 4_096
-"""Number of lanes. Questions to a provider alternate between the lanes of the senders' networks.
-There are too few lanes to identify one of all IPv4 addresses."""
+"""Number of groups into which senders' networks are divided. Questions to a provider alternate
+between the groups. There are too few groups to identify one of all IPv4 addresses."""
 
 
 def lane_of(address: str) -> int:
-    """Return the lane of an address's network, a number from 0 to LANES - 1."""
+    """Return the number of the group to which an address's network belongs. Questions to a provider
+    alternate between these groups."""
     return zlib.crc32(network_of(address).encode()) % LANES
 
 
 @lru_cache(maxsize=1_024)  # called for each delivery; most come from few addresses
 def kind_of(address: str) -> str:
-    """Return the kind of an address: `loopback`, `private` or `public`; `none` for other texts,
-    such as a Unix socket's."""
+    """Return the kind of an address: `loopback`, `private` or `public`. Return `none` for any other
+    text, such as a Unix socket's."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -131,24 +136,24 @@ WINDOW: Final[Duration] = 15 * MINUTE
 now."""
 
 REFUSALS: Final = 3
-"""Minimum number of rejections for an alarm, without an accepted delivery between them. Fewer may
-be deliveries that arrived late."""
+"""Minimum number of rejections that raise the alarm, without an accepted delivery between them.
+Fewer may be deliveries that arrived late."""
 
 BODIES: Final = 2
-"""Minimum number of different bodies among the rejections for an alarm. One request that is sent
-repeatedly proves nothing about the clock."""
+"""Minimum number of different bodies among the rejections that raise the alarm. One request that is
+sent repeatedly proves nothing about the clock."""
 
 KEPT: Final = 100
-"""Maximum number of rejected bodies that are remembered for each source. They are those that were
-rejected last."""
+"""Maximum number of rejected bodies that are remembered for each source. The bodies that were
+rejected last are remembered."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RefusedBody:
     """One body that was rejected for its age.
 
-    times    number of rejections
-    last     time of the last rejection
+    times  number of rejections
+    last  time of the last rejection
     problem  reason of the last rejection
     """
 
@@ -158,8 +163,8 @@ class RefusedBody:
 
 
 class RefusedAges:
-    """Deliveries that one receiver rejected for their age, by source. They are cleared when a
-    delivery of the source is accepted.
+    """Deliveries that one receiver has rejected for their age, for each source. A source's
+    rejections are cleared when one of its deliveries is accepted.
 
     Only configured sources are included, so the memory is limited.
     """
@@ -168,7 +173,7 @@ class RefusedAges:
         self._sources: dict[str, OrderedDict[str, RefusedBody]] = {}
 
     def taken(self, source: str) -> None:
-        """Clear the rejections of a source, because it sent a genuine delivery with a valid
+        """Clear the rejections of a source, because it has sent a genuine delivery with a valid
         timestamp."""
         self._sources.pop(source, None)
 
@@ -180,7 +185,10 @@ class RefusedAges:
         at: Instant,
         problem: str,
     ) -> None:
-        """Count a genuine delivery with an invalid timestamp. `problem` explains the timestamp."""
+        """Count a genuine delivery whose timestamp is too old or too new.
+
+        problem  explanation of what is wrong with the timestamp
+        """
         bodies = self._sources.setdefault(source, OrderedDict())
         body = bodies.setdefault(digest, RefusedBody())
         body.times, body.last, body.problem = body.times + 1, at, problem
@@ -189,7 +197,8 @@ class RefusedAges:
             bodies.popitem(last=False)
 
     def alarm(self, now: Instant) -> Alarm | None:
-        """Return an alarm if enough deliveries were rejected to suspect that a clock is wrong."""
+        """Return an alarm if enough deliveries were rejected for their age to suspect a wrong
+        clock, or None."""
         suspect = {}
         for source, bodies in self._sources.items():
             # Refusals with a future time were made before the clock was set back.

@@ -1,8 +1,5 @@
-"""Database queries for restrictions: data that an erasure may not delete yet. Also for unfinished
-erasures.
-
-Leaves out: when restrictions end.
-"""
+"""Database queries for restrictions, and for unfinished erasures. A restriction is on data that an
+erasure may not delete yet. Other modules decide when it ends."""
 
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
@@ -12,9 +9,9 @@ from reconcile.instants import Instant
 
 
 class RestrictionRow(NamedTuple):
-    """One restriction.
+    """One restriction, as stored.
 
-    look_at  when to check again whether the restriction is needed
+    look_at  time at which to check again whether the restriction is needed
     erasure  time of the last erasure that needed the restriction
     """
 
@@ -51,8 +48,8 @@ _AGAIN: Final = (
     "look_at = excluded.look_at, erasure = excluded.erasure "
     "WHERE excluded.erasure > restrictions.erasure"
 )
-"""SQL clause for a restriction that is stored already. If the erasure is not later, nothing
-changes. Otherwise the restriction keeps only its `since`."""
+"""SQL clause for storing a restriction that exists already. If the erasure is not later, nothing
+changes. Otherwise only the stored `since` stays."""
 _BESIDE: Final = (
     "SELECT min(thing) FROM restrictions WHERE kind = 'order' AND erasure = ? "
     "AND why NOT IN ('accounts', 'in_the_reference')"
@@ -73,8 +70,8 @@ def restrictions_of(
 def restrictions_of_deliveries(
     connection: PlainConnection, deliveries: Collection[str]
 ) -> list[tuple[str, RestrictionRow]]:
-    """Return the restrictions of these deliveries, of their bodies and of their orders, each with
-    the id of the delivery."""
+    """Return the restrictions of these deliveries, of their bodies and of their orders. Each comes
+    with the id of its delivery."""
     rows = [
         row
         for sql in (_OF_THEIR_ORDERS, _OF_DELIVERIES)
@@ -86,16 +83,16 @@ def restrictions_of_deliveries(
 def due_restrictions(
     connection: PlainConnection, now: Instant, *, limit: int
 ) -> list[RestrictionRow]:
-    """Return the restrictions that must be checked again. Those that have waited longest come
-    first."""
+    """Return the restrictions that must be checked again, at most `limit`. Those that have waited
+    longest come first."""
     return [RestrictionRow(*row) for row in connection.ask(_DUE, (now, limit))]
 
 
 def restriction_totals(
     connection: PlainConnection,
 ) -> tuple[int, Instant | None, Instant | None]:
-    """Return the number of restrictions, their earliest end, and the time of the next check of a
-    restriction."""
+    """Return the number of restrictions, the time at which the first ends, and the time of the next
+    check."""
     [row] = connection.ask("SELECT count(*), min(until), min(look_at) FROM restrictions")
     return row[0], row[1], row[2]
 
@@ -118,8 +115,8 @@ def end_restriction(connection: PlainConnection, kind: str, thing: str) -> None:
 
 
 def order_beside(connection: PlainConnection, erasure: Instant) -> str | None:
-    """Return one order that this erasure restricted for another reason than keeping the books; None
-    if there is none."""
+    """Return one order that this erasure has restricted for another reason than keeping the books;
+    None if there is none."""
     found: str | None = connection.ask(_BESIDE, (erasure,))[0][0]
     return found
 
@@ -127,7 +124,7 @@ def order_beside(connection: PlainConnection, erasure: Instant) -> str | None:
 class PendingLine(NamedTuple):
     """Line of the journal of erasures that is not carried out yet.
 
-    why  code of the reason why the line must wait, or empty
+    why  code for the reason why the line must wait; "" if there is none
     """
 
     number: int

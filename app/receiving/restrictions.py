@@ -1,8 +1,8 @@
-"""Restricted data: an erasure may not delete it yet, and it may be used only for finance and
+"""Restricted data: an erasure may not delete them yet, and they may be used only for finance and
 claims.
 
 A restriction is stored with the erasure that created it, and ends automatically
-(`app/privacy/pending_erasures.py`). Leaves out: when data must be kept (`erase_rules`).
+(`app/privacy/pending_erasures.py`). The module `erase_rules` decides when data must be kept.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,18 +19,18 @@ from reconcile.documents import InstantText
 from reconcile.instants import Instant, format_instant, format_known
 
 Kind = Literal["order", "delivery", "whole", "attachment", "bank_line"]
-"""Kinds of restricted things.
+"""Kinds of restricted data.
 
-order       an order by its reference, with all that belongs to it
-delivery    a delivery without an order, or a rejected delivery
-whole       body of a request that brought several deliveries
+order  an order by its reference, with everything that belongs to it
+delivery  a delivery without an order, or a rejected delivery
+whole  the body of a request that brought several deliveries
 attachment  a file of another order that names the customer
-bank_line   a version of a bank's line, as `subject.ordinal.since`
+bank_line  a version of a bank's line, as `subject.ordinal.since`
 """
 
 
 class Reason(NamedTuple):
-    """Reason and legal ground of a restriction."""
+    """Reason of a restriction, and its legal ground."""
 
     because: str
     ground: Ground
@@ -70,10 +70,10 @@ class RestrictionDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restriction:
-    """One restricted item, such as an order, a delivery or a bank line.
+    """One restriction, such as of an order, a delivery or a bank line.
 
     until  end of the restriction; None if it ends when a daily check finds that its reason is over
-    why    a key of REASONS
+    why  a key of REASONS
     """
 
     kind: Kind
@@ -108,8 +108,8 @@ def restricted_orders(
 def restricted_deliveries(
     connection: PlainConnection, deliveries: Collection[str]
 ) -> dict[str, Restriction]:
-    """Return the restriction of each restricted delivery. A delivery is restricted if its order
-    is."""
+    """Return the restrictions of the deliveries that are restricted. The keys are delivery ids. A
+    delivery is restricted if its order is."""
     rows = restriction_store.restrictions_of_deliveries(connection, deliveries)
     return {delivery: restriction_of(row) for delivery, row in rows}
 

@@ -1,11 +1,11 @@
-"""Verifies stored rejections again after a secret, a profile or the clock was corrected. Each is
+"""Verify stored rejections again after a secret, a profile or the clock was corrected. Each is
 verified as of its arrival.
 
-The clock that dated an arrival may have been wrong, so a rejection is verified for all instants at
-which it may really have arrived. The earliest is CLOCKS_DIFFER before the stored arrival, or the
-start of a recorded time in which the clock was ahead. The latest is now. A rejection is genuine if
-it is valid at one of these instants. Accepting a replay is harmless, because it has no second
-effect.
+The clock that dated an arrival may have been wrong. A rejection is therefore verified for all times
+at which it may really have arrived. The earliest is a tolerance before the stored arrival, or the
+start of a recorded period in which the clock was ahead. The latest is now. A rejection is genuine
+if it is valid at one of these times. Accepting a replayed request is harmless, because it has no
+second effect.
 
 A genuine rejection becomes a delivery with its own id and arrival, in the transaction that deletes
 the rejection. All other rejections stay.
@@ -45,10 +45,10 @@ FIRST_ACCEPTED: Final = 20
 class Reverified:
     """Result of verifying stored rejections again.
 
-    judged    number of rejections that were verified
+    judged  number of rejections that were verified
     accepted  id and verdict of each rejection that became a delivery
-    refused   number of rejections that are still rejected, by their present reason
-    cut       number of rejections that cannot be verified, because too little of them was stored
+    refused  number of rejections that are still rejected. The keys are their present verdicts
+    cut  number of rejections that cannot be verified, because too little of them was stored
     """
 
     judged: int = 0
@@ -69,11 +69,13 @@ async def reverify(
     by: str | None = None,
     why: str = "",
 ) -> Reverified:
-    """Verify all rejections in the ring once, oldest first.
+    """Verify all stored rejections once, oldest first, and store the genuine ones as deliveries.
 
     only  name of the only source to verify; None for all sources
+    by  operator who asked for this
+    why  reason, for the audit trail
 
-    Raises ConfigurationError if the source is not configured. Raises UsageError if the person lacks
+    Raise ConfigurationError if the source is not configured. Raise UsageError if the operator lacks
     the permission.
     """
     if only is not None and only not in context.sources:
@@ -135,8 +137,8 @@ async def _spans_ahead(context: AppContext) -> list[tuple[Instant, Instant]]:
 
 
 async def previewed(context: AppContext, *, only: str | None) -> Reverified:
-    """Return what `reverify` would find now, without changing anything. Deliveries that would be
-    accepted have their old verdict."""
+    """Return what `reverify` would find now, without changing anything. In `accepted`, each
+    delivery has the verdict with which it was rejected."""
     done, spans = Reverified(), await _spans_ahead(context)
     async for page in _pages(context):
         for each in page:
@@ -159,7 +161,7 @@ async def count_genuine(
     since: Instant,
     until: Instant,
 ) -> int:
-    """Count the stored rejections from `since` to before `until` that would be accepted now."""
+    """Return how many stored rejections from `since` to before `until` would be accepted now."""
     count, spans = 0, await _spans_ahead(context)
     async for page in _pages(context):
         for each in page:
@@ -198,10 +200,11 @@ def _judged(
     context: AppContext, rejection: Rejection, spans: Sequence[tuple[Instant, Instant]]
 ) -> verify.RefusedDelivery | list[Arrival] | None:
     """Verify a rejected request again with the present sources and rules, as of its arrival. Return
-    None if only a part of its body was stored.
+    its deliveries if it is genuine, otherwise the refusal. Return None if only a part of its body
+    was stored.
 
-    spans  times during which the clock was ahead. A request that arrived in one of them may have
-           arrived earlier than its date says
+    spans  periods in which the clock was ahead. A request that arrived in one may have arrived
+           earlier than its date says
     """
     source, environment = context.sources.get(rejection.source), context.database.environment or ""
     if source is None:
@@ -239,8 +242,8 @@ def _refusal_within(
     environment: str,
 ) -> verify.RefusedDelivery | ProviderReply | None:
     """Return why a request would be rejected at `at`; None if it would be accepted. If only its
-    timestamp is invalid at that instant, look for an instant within `bounds` at which it is valid.
-    The instants are bisected, because only the verifier can read the timestamp."""
+    timestamp is invalid at this time, a time within `bounds` is searched at which it is valid. The
+    search halves the bounds again and again, because only the verifier can read the timestamp."""
     earliest, latest = bounds
     while True:
         refused = verify.refusal_of(source, incoming, now=at, environment=environment)

@@ -1,4 +1,4 @@
-"""State of each source, from its last deliveries and rejections.
+"""The state of each source, found from its last deliveries and rejections.
 
     last deliveries, rejections by hour ──judge──▶ state ──if it rejects deliveries──▶ explanation
 
@@ -41,12 +41,12 @@ LOOKED_AT: Final = 200
 """Number of latest deliveries of a source among which payments are searched."""
 
 PAYMENTS: Final = 20
-"""Number of latest payment events that decide the state. It is not just one, because a single
-payment may have no order by chance."""
+"""Number of latest payment events that decide the state. A single payment may have no order by
+chance."""
 
 EXPLAINED: Final = 3
 """Number of latest rejections that are examined to explain why a source's deliveries are rejected.
-They are several, because some of them may come from strangers."""
+Several are examined, because some may come from strangers."""
 
 
 class SourceStateDocument(TypedDict):
@@ -60,11 +60,12 @@ class SourceStateDocument(TypedDict):
 class SourceState:
     """State of one source.
 
-    since        first rejection (for the state `refusing`), first examined delivery (`not_placed`,
-                 `not_ours`) or last accepted delivery (`quiet`); None for any other state
-    last         arrival of the last delivery that could be read
-    do           instruction for the reader; None if nothing must be done
-    explanation  finding of the signature doctor; None if the doctor was not asked
+    since  first rejection (for the state `refusing`), first examined delivery (`not_placed`,
+           `not_ours`) or last accepted delivery (`quiet`); None for any other state
+    last  arrival of the last delivery that could be read; None if there is none
+    do  instruction for people; None if nothing must be done
+    explanation  finding of the signature doctor, which explains rejections; None if it was not
+                 asked
     """
 
     source: str
@@ -83,7 +84,7 @@ class SourceState:
         return f"{self.sentence} The latest: {self.explanation}"
 
     def document(self) -> SourceStateDocument:
-        """Return the state as JSON values, without `do`."""
+        """Return the state as JSON values, without the instruction `do`."""
         return document_of(SourceStateDocument, self, sentence=self.whole_sentence)
 
 
@@ -92,7 +93,7 @@ async def source_arrivals(context: AppContext) -> Mapping[str, SourceArrivals]:
 
 
 async def source_states(context: AppContext) -> list[SourceState]:
-    """Return the state of every configured source, by name."""
+    """Return the state of every configured source, in the order of the settings."""
     now, behind = context.clock.now(), await behind_s(context, patience="none")
     gaps = [
         gap for gap in await context.database.on_snapshot(accepted_gaps) if gap.until > now - DAY
@@ -131,10 +132,11 @@ def judged(
 ) -> SourceState:
     """Return the state of one source.
 
-    latest    latest deliveries of the source, newest first
-    behind    age in seconds of the oldest unread delivery of any source; 0 if all are read
+    came  counts of the source's deliveries and rejections
+    latest  latest deliveries of the source, newest first
+    behind  age in seconds of the oldest unread delivery of any source; 0 if all are read
     not_kept  number of requests in the last day that exceeded the limit of an unsigned source
-    gaps      accepted gaps that overlap the last day
+    gaps  accepted gaps that overlap the last day
     """
     state, since, sentence, do = _judged(profile, came, latest, now=now)
     if behind:
@@ -238,10 +240,11 @@ def _judged(
 
 
 async def explained_states(context: AppContext) -> list[SourceState]:
-    """Return the source states, with an explanation for each source that rejects deliveries.
+    """Return the state of every configured source. Each source that rejects deliveries has an
+    explanation.
 
-    The explanation is the first known mistake that the signature doctor finds in the latest
-    rejected delivery. If it finds none, the explanation says what to check.
+    The explanation is the first known mistake that the signature doctor finds in a latest rejected
+    delivery. If it finds none, the explanation says what to check.
     """
     found = await source_states(context)
     known = accounts(context.settings) if any(s.state == "refusing" for s in found) else {}

@@ -1,7 +1,7 @@
-"""Last deliveries of each source, and number of rejections since then by hour.
+"""Times of the last deliveries of each source, and counts of rejections for each hour.
 
 The number of stored rejections is limited, so many false requests would push out the rejections of
-genuine requests. The counts in this module are not limited. Leaves out: deciding verdicts.
+genuine requests. The counts in this module are not limited. The verdicts are decided elsewhere.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,9 +22,8 @@ a source."""
 
 ACCEPTED: Final = "last accepted "
 READ_AT: Final = "last read "
-"""Prefix of the name of a counter with the arrival of a source's last readable delivery. The
-counter with the prefix `ACCEPTED` has the arrival of the last accepted delivery, readable or
-not."""
+"""Beginning of the name of a counter that has the arrival of a source's last readable delivery. The
+counter `last accepted …` has the arrival of the last accepted delivery, readable or not."""
 
 
 class Accepted(NamedTuple):
@@ -37,12 +36,14 @@ class Accepted(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceArrivals:
-    """Arrivals of one source.
+    """What has arrived from one source.
 
-    last_accepted_at    when a delivery was last accepted
-    last_read_at        when a readable delivery last arrived
-    refusing_since      first rejection after the last accepted delivery; None if there is none
-    refused_since_then  number of rejections since `refusing_since`: the sum of `refused_by_verdict`
+    last_accepted_at  time at which a delivery was last accepted; None if there is none
+    last_read_at  time at which a readable delivery last arrived; None if there is none
+    refusing_since  time of the first rejection after the last accepted delivery; None if there is
+                    none
+    refused_since_then  number of rejections since then
+    refused_by_verdict  number of these rejections. The keys are verdicts
     """
 
     last_accepted_at: Instant | None = None
@@ -122,8 +123,8 @@ _MORE: Final = (
 
 
 def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
-    """Set counters of instants to `now` if they are in the future. These are the counters of all
-    sources and the counter `also`."""
+    """Set stored times to `now` if they are in the future. These are the times of all sources' last
+    deliveries, and the counter `also`."""
     connection.ask(
         "UPDATE counters SET value=? WHERE value > ? AND (name LIKE ? OR name LIKE ? OR name = ?)",
         (now, now, f"{ACCEPTED}%", f"{READ_AT}%", also),
@@ -133,8 +134,8 @@ def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
 def arrivals_by_source(
     connection: PlainConnection, sources: "Mapping[str, Source]"
 ) -> dict[str, SourceArrivals]:
-    """Return the arrivals of each source. Bodies that are too large for an unsigned source are not
-    counted, because anyone can send them."""
+    """Return what has arrived from each source. The keys are the sources' names. Bodies that are
+    too large for an unsigned source are not counted, because anyone can send them."""
     names = [prefix + source for prefix in (ACCEPTED, READ_AT) for source in sources]
     instants = {}
     for name in names:
@@ -166,7 +167,7 @@ _REFUSED: Final = (
 
 
 def last_read(connection: PlainConnection, source: str, *, until: Instant) -> Instant | None:
-    """Return when the last readable delivery of a source up to `until` arrived. Answers to
+    """Return when the last readable delivery of a source up to `until` arrived, or None. Answers to
     questions that this service has asked are ignored."""
     rows = connection.ask(_LAST_READ, (source, until, _ANSWERS))
     return Instant(rows[0][0]) if rows else None
@@ -182,7 +183,8 @@ _LAST_READ: Final = (
 def refused_in(
     connection: PlainConnection, sources: Collection[str], *, since: Instant, until: Instant
 ) -> int:
-    """Return how many deliveries of these sources were rejected from `since` to `until`."""
+    """Return how many deliveries of these sources were rejected in the hours from `since` to
+    `until`."""
     return _counted(connection, _REFUSED_IN, sources, since, until)
 
 
@@ -211,9 +213,9 @@ class LastEvent(NamedTuple):
     """One of a source's latest deliveries.
 
     of_payment  whether the event is about a payment and needs no confirmation
-    placed      whether the event is in an order's ledger
-    others      whether the event belongs to another shop or seller, or names no seller although the
-                source requires one
+    placed  whether the event is in an order's ledger
+    others  whether the event belongs to another shop or seller, or names no seller although the
+            source requires one
     """
 
     received_at: Instant
@@ -226,7 +228,8 @@ class LastEvent(NamedTuple):
 def last_events(
     connection: PlainConnection, sources: Collection[str], *, looked_at: int
 ) -> dict[str, list[LastEvent]]:
-    """Return the latest deliveries of each source, newest first."""
+    """Return the latest deliveries of each source, newest first, at most `looked_at`. The keys are
+    the sources' names."""
     return {
         source: [
             LastEvent(Instant(row[0]), bool(row[1]), bool(row[2]), bool(row[3]), bool(row[4]))

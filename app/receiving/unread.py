@@ -1,7 +1,7 @@
 """Alarm about accepted deliveries that could not be read.
 
 These deliveries were stored and answered with 200, but no ledger includes them until a person
-corrects the profile. Leaves out: counting them.
+corrects the profile. Other modules count them.
 """
 
 from collections.abc import Mapping
@@ -13,19 +13,20 @@ from reconcile.instants import DAY, Duration
 
 WINDOW: Final[Duration] = 7 * DAY
 """Maximum age of unreadable deliveries that are counted. Somebody looks at alarms at least once a
-week, and older deliveries, such as a test from a dashboard, may never become readable."""
+week. Older deliveries, such as a test from a dashboard, may never become readable."""
 
 DAYS: Final = counted(WINDOW // DAY, "day")
 
 ENOUGH: Final = 1000
-"""Number up to which unreadable deliveries are counted. There may be very many, because an error in
-a profile can make all deliveries unreadable."""
+"""Number at which counting of unreadable deliveries stops. There may be very many, because an error
+in a profile can make all deliveries unreadable."""
 
 
 def unread(sources: Mapping[str, int]) -> Alarm | None:
     """Return the alarm about unreadable deliveries; None if there are none.
 
-    sources  unreadable deliveries within WINDOW by source, counted up to ENOUGH
+    sources  number of unreadable deliveries in the last days, counted up to a limit. The keys are
+             sources
     """
     count = sum(sources.values())
     if not count:

@@ -1,10 +1,10 @@
 """Messages from a provider that could not be read. The values in a message are stored, so that the
-message can be found by them.
+message can be found by its values.
 
 A row stays until the message was read or a person has judged it. A message may be about an order if
-it contains the reference of the order, or of one of its payments, sessions, refunds or captures. A
-message without readable values may be about any order that has no capture. Leaves out: finding the
-values (`unread_values`).
+it contains the reference of the order, or of a payment, session, refund or capture of the order. A
+message without readable values may be about any order that has no capture. The module
+`unread_values` finds the values.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,7 +17,8 @@ NO_VALUE: Final = ""
 
 
 class UnreadMessage(NamedTuple):
-    """One value of an unreadable message, or NO_VALUE for a message whose values cannot be read."""
+    """One value of an unreadable message. For a message whose values cannot be read, the value is
+    ""."""
 
     value: str
     delivery_id: str
@@ -59,8 +60,8 @@ EMPTIED: Final = (
     "AND NOT EXISTS (SELECT 1 FROM links WHERE links.reference = unread_values.value "
     "AND links.source = unread_values.source)"
 )
-"""SQL that deletes the values of messages whose bytes are deleted. Values that name a known order
-are not deleted, because answers about the order are still withheld."""
+"""SQL statement that deletes the values of messages whose bytes are deleted. Values that name a
+known order are not deleted, because answers about the order are still withheld."""
 
 
 def any_unread(connection: PlainConnection) -> bool:
@@ -68,7 +69,8 @@ def any_unread(connection: PlainConnection) -> bool:
 
 
 def is_unread(connection: PlainConnection, delivery: str) -> bool:
-    """Return whether values of this delivery's unreadable message are stored."""
+    """Return whether values are stored for this delivery, which means that it is an unreadable
+    message."""
     return bool(select_rows(connection, sql=_OF_DELIVERIES, values=[delivery]))
 
 
@@ -98,7 +100,7 @@ _LINKED: Final = "SELECT order_key FROM links WHERE source=? AND reference IN ({
 
 
 def messages_with(connection: PlainConnection, values: Collection[str]) -> list[UnreadMessage]:
-    """Return the messages that have one of these values, in the order of arrival."""
+    """Return the messages that have one of these values, sorted by arrival."""
     rows = select_rows(connection, sql=_WITH, values=values) if values else []
     return sorted(
         [UnreadMessage(*row) for row in rows], key=lambda each: (each.received_at, each.delivery_id)
@@ -111,7 +113,8 @@ _WITH: Final = (
 
 
 def problems_of(connection: PlainConnection, deliveries: Collection[str]) -> Mapping[str, str]:
-    """Return, for each of these deliveries, a sentence on why it could not be read."""
+    """Return, for each of these deliveries, a sentence that says why it could not be read. The keys
+    are delivery ids."""
     rows = select_rows(connection, sql=_PROBLEMS, values=deliveries) if deliveries else []
     return {row[0]: row[1] or "" for row in rows}
 

@@ -1,7 +1,7 @@
-"""Values in an unreadable message, which may be references of orders or payments.
+"""The values in an unreadable message, which may be references of orders or payments.
 
 The profile is not used to find them, because it may be wrong, and the body may not even be JSON.
-Leaves out: to which orders the values belong.
+Other modules find the orders to which the values belong.
 """
 
 import hashlib
@@ -18,18 +18,18 @@ from app.receiving.unread_store import NO_VALUE
 
 LEAST_LENGTH: Final = 4
 """Minimum number of characters of a value that may be a reference. Most messages contain shorter
-values, such as `KES`, that are no references."""
+values, such as `KES`, which are no references."""
 
 MOST_VALUES: Final = 2_000
 """Maximum number of values that are stored for a message, which take about 200 kB. A message with
-more values counts as one whose values cannot be read."""
+more values counts as a message whose values cannot be read."""
 
 _TOKENS: Final = re.compile(
     rb'"((?:[^"\\]++|\\.)*+)"(\s*+:)?|(?<![\w.+-])(\d{1,40})(?![\w.])', re.DOTALL
 )
 _TEXTS: Final = re.compile(rb">([^<>]++)<")
 _DEEPEST: Final = 3
-"""Maximum depth of JSON inside JSON strings that is searched."""
+"""Maximum depth to which JSON inside JSON strings is searched."""
 
 
 def values_of(
@@ -37,10 +37,10 @@ def values_of(
 ) -> frozenset[str]:
     """Return the values of an unreadable request that may name an order or a payment.
 
-    Return none for a trial (TRIAL), or if anyone can send requests to the source.
+    Return none for a test of `golive`, or if anyone can send requests to the source.
 
     source  configured source of the request; None if it is no longer configured
-    item    bytes of one event, if the body has several
+    item  bytes of one event, if the body has several
     """
     if incoming.body.startswith(TRIAL) or (source is not None and not source.vouches):
         return frozenset()

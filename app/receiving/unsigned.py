@@ -3,10 +3,8 @@
 Anyone can send these requests. Each is stored and leads to a question to its provider. A callback
 may name a session or payment that is known from the shop or a checkout. Such a callback has an
 allowance of its own, so that a flood does not crowd it out. Requests that exceed both allowances
-are answered with 429 and counted. As long as one of these requests may be about an order, no answer
-about the order may say that no payment came.
-
-Leaves out: the order in which providers are asked (`confirmation_store`).
+are answered with 429 and counted. As long as one may be about an order, no answer about the order
+may say that no payment came.
 """
 
 from collections import OrderedDict
@@ -26,15 +24,15 @@ from reconcile.instants import MINUTE, Duration
 
 MAX_BYTES_PER_MINUTE: Final = 2 * 1024 * 1024
 """Maximum bytes of requests without a known reference that are stored in a minute. It is enough for
-1,200 callbacks of 1.7 kB, and a provider can be asked about so many in a minute."""
+1,200 callbacks of 1.7 kB. A provider can be asked about this number in a minute."""
 
 PER_REFERENCE: Final = 10
 """Maximum number of requests with the same known reference in a minute. A provider sends two, but a
 customer can send any number."""
 
 MAX_REFERENCES: Final = 100_000
-"""Maximum number of references that are remembered, which take about 20 MiB. They are those that
-records named last."""
+"""Maximum number of references that are remembered, which take about 20 MiB. The references that
+records named last are remembered."""
 
 MAX_NAMING_BYTES: Final = 8 * 1024
 MAX_NAMING_VALUES: Final = 200
@@ -42,8 +40,8 @@ MAX_NAMING_VALUES: Final = 200
 are ignored. A callback has only dozens."""
 
 MAX_UNASKED: Final = 100_000
-"""Maximum number of a source's events about which the provider was never asked. Asking about so
-many takes 83 minutes, and they need about 100 MB. If there are more, only requests with a known
+"""Maximum number of a source's events about which the provider was never asked. Asking about this
+number takes 83 minutes, and the events need about 100 MB. Beyond it, only requests with a known
 session or payment are stored."""
 
 EVERY_S: Final = 1.0
@@ -54,15 +52,15 @@ NAMED_FOR: Final[Duration] = ASK_FOR
 asked about an event."""
 
 LOOK_BACK: Final[Duration] = MINUTE
-"""Time that a lookup of references searches again, although an earlier lookup has searched it.
+"""Time that a search for references covers again, although an earlier search has covered it.
 Records are not committed in the order of their ids, so some may have been missed."""
 
 LOOK_S: Final = 1.0
-"""Seconds between lookups of references. A customer needs longer to type a PIN."""
+"""Seconds between two searches for references. A customer needs longer to type a PIN."""
 
 
 class UnsignedAllowance:
-    """Allowances of one receiver for unsigned requests. Times are those of a monotonic clock.
+    """Limits of one receiver on unsigned requests. Times are those of a monotonic clock.
 
     rate  allowances of each address, and of all addresses together
     """
@@ -76,8 +74,10 @@ class UnsignedAllowance:
         self._noted: dict[str, float] = {}
 
     def name(self, references: Iterable[tuple[str, str]]) -> None:
-        """Remember references of sessions and payments that records have named. Each is a pair of
-        source and reference."""
+        """Remember references of sessions and payments that records have named.
+
+        references  pairs of source and reference
+        """
         for each in references:
             self._named.setdefault(each, None)
         while len(self._named) > MAX_REFERENCES:
@@ -85,7 +85,7 @@ class UnsignedAllowance:
 
     def fill(self, sources: Iterable[str]) -> None:
         """Set the sources that have too many waiting requests. Only requests with known references
-        are accepted for them."""
+        are accepted for these sources."""
         self._full = frozenset(sources)
 
     def takes(self, source: str, incoming: Incoming) -> bool:
@@ -114,8 +114,8 @@ class UnsignedAllowance:
         return False
 
     def to_note(self, source: str) -> int:
-        """Return how many requests of a source were not stored since the last log line. Return 0 if
-        that line is less than EVERY_S old."""
+        """Return how many requests of a source were not stored since this number was last returned
+        for the log. Return 0 if that was less than a second ago."""
         now = self._clock()
         if now - self._noted.get(source, now - EVERY_S) < EVERY_S:
             return 0
@@ -124,7 +124,7 @@ class UnsignedAllowance:
 
 
 def learning_names(context: AppContext, allowance: UnsignedAllowance) -> PeriodicTask:
-    """Build the task that keeps an allowance's known references up to date."""
+    """Build the background task that keeps the known references of an allowance up to date."""
     unsigned = [name for name, each in context.sources.items() if each.unsigned]
     back = [NAMED_FOR]
 

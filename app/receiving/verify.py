@@ -1,9 +1,9 @@
-"""Verifies the signature, age, account and environment of a delivery. These are steps 3 to 5 of its
-path (`receive.py`). Also reads stored deliveries.
+"""Verification of the signature, age, account and environment of a delivery, and the reading of
+stored deliveries. These are steps 3 to 5 of a delivery's path (`receive.py`).
 
 The receiver uses this module only to decide whether to reject a request. The content of an accepted
-request is read later, from the stored bytes. Stored rejections are verified again here, too. Leaves
-out: storing.
+request is read later, from the stored bytes. Stored rejections are verified again here, too.
+Nothing is stored here.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ def refusal_of(
     """Return why a request is rejected; None if it is genuine, recent, and for this source's
     account and environment. Return a ProviderReply for a handshake, which is not stored.
 
-    now  when the request arrived
+    now  time at which the request arrived
     """
     refusal = source.verify(incoming, now=now)  # 3, 4
     if refusal is not None:
@@ -60,8 +60,8 @@ def _not_ours(reading: Belonging | Reading | None, *, environment: str) -> Refus
 
 
 def read_delivery(source: Source | None, received: Received, *, environment: str) -> list[Arrival]:
-    """Return an arrival for each event of an accepted request, in order. If the event cannot be
-    read, the arrival has the reason.
+    """Return an arrival for each event of an accepted request, in the order of the events. If an
+    event cannot be read, its arrival has the reason.
 
     A request that no longer fits the profile or the sources becomes unreadable, but is never
     rejected.
@@ -121,7 +121,7 @@ def _several(
 
 
 def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
-    """Return (bytes, event, problem) for each event in a body. If the event could be read, the
+    """Return bytes, event and problem for each event in a body. If the event could be read, the
     problem is None. Otherwise the event is None."""
     read = zip(reading.raws, reading.events, strict=True)
     return [(raw, event, None) for raw, event in read] + [
@@ -130,7 +130,7 @@ def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
 
 
 def readable_url(source: Source, url: str) -> str:
-    """Return a URL without secret values, as it is stored until it is read."""
+    """Return a URL without secret values. It is stored in this form until the request is read."""
     if not source.private_query:
         return url
     path, _, query = url.partition("?")
@@ -153,9 +153,9 @@ def kept_head(
     incoming: Incoming, source: Source | None, private: frozenset[bytes] = frozenset()
 ) -> str:
     """Return the stored form of the request's headers, method and URL. The URL is left out if it
-    may hold a secret.
+    may contain a secret.
 
-    private  headers whose value may be a token of any source
+    private  names of headers whose value may be a token of any source
     """
     return write_headers(
         incoming.headers,
