@@ -93,7 +93,7 @@ async def source_arrivals(context: AppContext) -> Mapping[str, SourceArrivals]:
 
 
 async def source_states(context: AppContext) -> list[SourceState]:
-    """Return the state of every configured source, in the order of the settings."""
+    """Return the state of every configured source, sorted by name."""
     now, behind = context.clock.now(), await behind_s(context, patience="none")
     gaps = [
         gap for gap in await context.database.on_snapshot(accepted_gaps) if gap.until > now - DAY
