@@ -108,8 +108,8 @@ register_url_convertor("subject", _Subject())
 
 
 def split_format(subject: str) -> tuple[str, str]:
-    """Split the last part of an address into a name and a format. Without a known format's ending,
-    the format is `html`."""
+    """Split the last part of an address into a name and a format. If the address has no known
+    ending, the format is `html`."""
     name, dot, ending = subject.rpartition(".")
     return (name, ending) if dot and name and ending in FORMATS else (subject, "html")
 

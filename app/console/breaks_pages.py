@@ -176,8 +176,8 @@ def _form(
 
 
 def _seen_field(*found: break_acts.SeenBreak) -> Field:
-    """Return a hidden form field that holds a mark of the state of the shown breaks. The submitted
-    form is refused if that state has changed."""
+    """Return a hidden form field with a digest of the shown breaks and their states. The submitted
+    form is refused if the breaks have changed."""
     mark = break_acts.mark_of(found)
     return Field("seen", "What was shown", kind="hidden", value=mark)
 

@@ -385,7 +385,7 @@ async def _journal_download(view: View, form: JournalFormat) -> Response:
 
 async def journal_document(view: View) -> Document | Response:
     """Return the content of `GET /journals/{month}?account=&currency=&as=` or of `GET
-    /journals/period?from=&to=`.
+    /journals/period?from=&to=`: a period's journal of payments.
 
     With the parameter `as`, return the journal as a file. Raise UsageError if the job that computes
     the journal failed.

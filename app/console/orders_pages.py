@@ -211,7 +211,8 @@ def row_of(changed: read_orders.Changed) -> dict[str, Any]:
 
 
 async def orders_document(view: View) -> Document:
-    """Return the content of `GET /orders?outcome=&group=&finding=&before=&after=&choose=`.
+    """Return the content of `GET /orders?outcome=&group=&finding=&before=&after=&choose=`: the list
+    of orders.
 
     The parameter `group` is a key of GROUPS. Orders without a payment attempt are sorted by
     reference.
@@ -284,7 +285,7 @@ async def find_document(view: View, text: str) -> Document:
 
 
 async def order_page_document(view: View) -> Document:
-    """Return the content of `GET /orders/{order}?as_of=&before=`.
+    """Return the content of `GET /orders/{order}?as_of=&before=`: everything about a single order.
 
     before  number of the event before which events are shown; None for the newest events
     """
@@ -435,7 +436,8 @@ def _delivery_row(entry: Any) -> dict[str, Any]:
 
 
 async def deliveries_document(view: View) -> Document:
-    """Return the content of `GET /deliveries?verdict=&source=&kind=&order=&no_order=&before=`."""
+    """Return the content of `GET /deliveries?verdict=&source=&kind=&order=&no_order=&before=`: the
+    list of deliveries."""
     refused = view.person.may("refused_deliveries")
     verdicts = delivery_log.verdicts(refused=refused)
     texts = dict.fromkeys(("source", "kind", "order"))
@@ -460,8 +462,8 @@ async def deliveries_document(view: View) -> Document:
 
 
 async def delivery_document(view: View) -> Document:
-    """Return the content of `GET /deliveries/{delivery}`. If the delivery was refused, the audit
-    trail records the view."""
+    """Return the content of `GET /deliveries/{delivery}`: a single delivery. If the delivery was
+    refused, the audit trail records the view."""
     entry = await delivery_log.show_delivery(view.context, view.subject)
     refused = delivery_log.is_refused(entry)
     if refused:

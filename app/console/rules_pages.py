@@ -183,7 +183,7 @@ def _with_rule(toml: str, kind: str, given: Mapping[str, str], rules: rule_file.
 
 
 async def tried_as(view: View, rules: str) -> str:
-    """Return the mark of a preview job. The mark contains the number of the current rules and the
+    """Return the text that marks a preview job: the number of the current rules, followed by the
     text of the tried rules."""
     saved = await match_rules.current_rules(view.context)
     return f"{0 if saved is None else saved.number} {rules}"

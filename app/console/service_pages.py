@@ -47,8 +47,8 @@ ITEM_TITLES: Final = {
 
 
 def problem_sentence(problem: str | None) -> str | None:
-    """Return a sentence that says why the last try to notify the shop failed, or None without a
-    problem.
+    """Return a sentence that says why the last try to notify the shop failed, or None if it did not
+    fail.
 
     problem  code of the problem, such as `status_503`, or None
     """
@@ -67,7 +67,8 @@ def notification_row(entry: Any) -> dict[str, Any]:
 
 
 async def notifications_document(view: View) -> Document:
-    """Return the content of `GET /notifications?state=&order=&before=`."""
+    """Return the content of `GET /notifications?state=&order=&before=`: the notifications to the
+    shop."""
     filters, before = view.filters({"state": STATES, "order": None}), view.number("before")
     found = await list_notifications(view.context, **filters, before=before, limit=view.rows)
     return {
@@ -85,7 +86,8 @@ def fact_words(facts: Mapping[str, object]) -> list[str]:
 
 
 async def audit_document(view: View) -> Document:
-    """Return the content of `GET /audit?who=&action=&subject=&before=`."""
+    """Return the content of `GET /audit?who=&action=&subject=&before=`: the entries of the audit
+    trail."""
     filters = view.filters({"who": None, "action": tuple(operators.MAY), "subject": None})
     before = view.number("before")
     found = await operators.trail(

@@ -229,8 +229,8 @@ class Uploads:
     # --- keeping ---------------------------------------------------------------------------------
 
     def keep(self, upload: Upload) -> None:
-        """Store an upload. Raise UsageError if the store is full and every stored upload is in
-        use."""
+        """Store an upload. Raise UsageError if the store is full and every stored upload is being
+        read or imported."""
         self._expire()
         while len(self._kept) >= MOST_KEPT:
             idle = [each for each in self._kept.values() if not each.busy]

@@ -193,11 +193,11 @@ class View:
     async def shared_job(
         self, kind: JobKind, subject: str, *, work: Callable[[], Awaitable[Any]]
     ) -> Job:
-        """Return a running job or a valid result, which another operator may have begun. Otherwise
-        begin a job. Wait briefly for its end.
+        """Return a job of this kind and subject that is running, or whose result is still valid. If
+        there is none, begin a job. Wait briefly for its end.
 
-        A result is valid until GOOD_FOR has passed or the audit trail has grown. Raise UsageError
-        if the job failed.
+        The job may be another operator's. A result is valid until GOOD_FOR has passed or the audit
+        trail has grown. Raise UsageError if the job failed.
         """
         jobs, mark = self.console.jobs, await last_done(self.context)
         job = jobs.shared(kind, subject, by=self.person.name, mark=mark, work=work)

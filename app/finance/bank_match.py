@@ -107,7 +107,7 @@ class Booked:
 
 
 def check_bucket(name: str | None) -> None:
-    """Raise UsageError if the name is not None and not the name of a bucket."""
+    """Raise UsageError if the name is neither None nor the name of a bucket."""
     if name is not None and name not in BUCKETS:
         raise UsageError(f"--stands must be one of: {', '.join(BUCKETS)}")
 

@@ -658,7 +658,8 @@ async def allowance_now(context: AppContext, *, by: str) -> Allowance:
 
 
 def own_line_of(seen: breaks.Break) -> str:
-    """Return the name of the line that a break is about, or else of its order."""
+    """Return the name of the line that a break is about. If the break is about no line, return its
+    order."""
     return own_line(seen.cause, order=seen.order, subject=seen.subject)
 
 

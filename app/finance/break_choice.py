@@ -247,8 +247,8 @@ SHARED: Final = "the same line is suggested for another break, too"
 
 
 async def few_breaks(context: AppContext, where: str) -> ChosenBreaks:
-    """Return the breaks that meet the conditions. Raise UsageError if none does, or too many for
-    one transaction."""
+    """Return the breaks that meet the conditions. Raise UsageError if there are none, or too many
+    for one transaction."""
     chosen = await every_chosen(context, read_choice(where))
     if not chosen.of:
         sentences = ("no break is chosen: look at the list again", *chosen.left_out())

@@ -111,7 +111,7 @@ class BankDays(NamedTuple):
 async def of_another_format(
     connection: AsyncConnection, *, account: str, form: str
 ) -> list[BankDays]:
-    """Return the days of an account that imports in other formats cover, the oldest import
+    """Return the days that imports in other formats cover for an account, the oldest import
     first."""
     rows = await connection.execute(text(_OF_ANOTHER_FORMAT), {"name": account, "format": form})
     return [BankDays(*row) for row in rows]
@@ -156,7 +156,7 @@ async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
 
 
 def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered, ...]:
-    """Return, for each name of this kind, the spans that its lines cover.
+    """Return the spans that files of this kind cover, for each source, bank account or order book.
 
     A day is covered by a line without a wallet, or by lines of all wallets of the source.
     """

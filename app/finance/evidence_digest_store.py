@@ -153,8 +153,8 @@ async def evidence_digests(
     until: Instant,
     progress: Callable[[int], None],
 ) -> tuple[EvidenceDigest, ...]:
-    """Return a digest for each kind and day of the evidence that became known after `after` and by
-    `until`."""
+    """Return digests of the evidence that became known between the instants `after` and `until`,
+    one for each kind and day."""
     found: list[EvidenceDigest] = []
     for part in PARTS:
         counts, hashes = Counter[str](), defaultdict[str, Any](hashlib.sha256)

@@ -94,8 +94,8 @@ async def suggest_fees(context: AppContext, *, since: Instant, until: Instant) -
 
 
 async def rules_with(context: AppContext, suggested: FeeSuggestions) -> str:
-    """Return the present rules with the suggested fees inserted. Raise UsageError if the program
-    cannot edit the form of the present rules."""
+    """Return the present rules with the suggested fees inserted. Raise UsageError if the present
+    rules are written in a form that the program cannot edit."""
     saved = await current_rules(context)
     return put_in("" if saved is None else saved.toml, suggested)
 

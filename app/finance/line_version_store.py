@@ -86,8 +86,8 @@ class LineKind:
         return f"{self.prefix}_{digest.hexdigest()}"
 
     def erased_of(self, versions: Rows) -> dict[Row, Row]:
-        """Return the newest erased version of each line. The keys are the lines' keys. A new import
-        of the line must not restore the erased text."""
+        """Return the newest erased version of each line, by the line's key. A new import of the
+        line must not restore the erased text."""
         keys = len(self.keys)
         return {
             each[:keys]: each

@@ -89,7 +89,8 @@ REASON_WORDS: Final[Mapping[Reason, str]] = {
 }
 
 NEAR: Final[Duration] = DAY
-"""Maximum time from an order to a payment for which the order is suggested."""
+"""Maximum time between an order and a payment. Within this time, the order is suggested for the
+payment."""
 
 LOOKED_AT: Final = 200
 
@@ -354,7 +355,6 @@ async def _why_not_alone(
     asked: Placing,
     who: operator_store.Operator,
 ) -> str | None:
-    """Return why one person may not do the act alone, or None if the person may."""
     if who.role != "account" and who.role not in MAY[ACTIONS[asked.kind]]:
         return "support proposes this, and finance decides"
     if asked.kind == "dismiss":

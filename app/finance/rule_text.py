@@ -120,7 +120,7 @@ def with_setting(text: str, name: str, value: str | Sequence[str] | None) -> str
     """Return rules with one setting changed, such as `tolerance.KES`. The value None removes the
     setting.
 
-    Raise UsageError if this function cannot edit the form of the text.
+    Raise UsageError if the text is written in a form that this function cannot edit.
     """
     table, _, key = name.rpartition(".")
     wanted = tomllib.loads(text, parse_float=Decimal)
@@ -179,7 +179,7 @@ def known_currency(typed: str) -> str:
 def with_fees(text: str, blocks: str, *, replaced: Callable[[Mapping[str, Any]], bool]) -> str:
     """Return rules without the replaced fee blocks, and with the new blocks at the end.
 
-    Raise UsageError if this function cannot edit the form of the text.
+    Raise UsageError if the text is written in a form that this function cannot edit.
 
     blocks    the new [[fee]] blocks as TOML
     replaced  function that returns whether a fee block is to be replaced

@@ -25,8 +25,8 @@ MONTHS: Final = 12
 
 @dataclass(slots=True, kw_only=True)
 class MonthSettled:
-    """Captures of one source in one month, as numbers and in minor units: all captures, the settled
-    ones, and the ones that no statement covers."""
+    """Captures of one source in one month, as numbers and in minor units. Settled captures, and
+    captures that no statement covers, are also counted separately."""
 
     captures: int = 0
     settled_captures: int = 0

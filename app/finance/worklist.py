@@ -46,8 +46,8 @@ class WorklistRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorklistRequest:
-    """Filters of the worklist. None means no filter. If only `state` is None, the list has the
-    breaks that need a person."""
+    """Filters of the worklist. None means no filter, except for `state`. If `state` is None, the
+    list has the breaks that need a person."""
 
     cause: str | None = None
     state: breaks.State | None = None
@@ -156,7 +156,7 @@ it is shown, which takes about 20 ms for this number."""
 
 
 async def open_breaks(context: AppContext, *, person: str) -> OpenBreaks | None:
-    """Return how many breaks need a person and their sums, or None without a run."""
+    """Return the number and the sums of the breaks that need a person, or None without a run."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         run = await last_lived(connection)

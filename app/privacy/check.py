@@ -77,8 +77,8 @@ Row = tuple[Any, ...]
 
 
 def waits_after(context: AppContext, now: Instant) -> Instant:
-    """Return the latest due time that a claim made up to now can have set. An order with a later
-    due time is not claimed."""
+    """Return the latest due time that a worker's claim on an order can have set by now. An order
+    with a later due time is not claimed."""
     return now + (CLAIM if context.database.shared else NO_TIME)
 
 

@@ -298,7 +298,7 @@ async def owned_rows(connection: AsyncConnection, things: Collection[str]) -> di
 
 
 IN_TRANSIT: Final = ("inbox", "suspects")
-"""Tables that are not searched together with the others, because their rows are judged separately.
+"""Tables that are searched apart from all other tables, because their rows are judged separately.
 On SQLite, the inbox is also in a separate file."""
 
 _SEARCHED: Final = "SELECT {key}, {texts} FROM {table}"

@@ -150,8 +150,8 @@ async def _tell_apart(
 async def _stated(
     context: AppContext, connection: Connection, order: str
 ) -> dict[str, tuple[set[str], set[str], str]]:
-    """Return, for each delivery of an order, what the delivery states: a set of the phone numbers,
-    a set of the phone numbers and the email address, and the name."""
+    """Return what each delivery of an order states, by delivery id. Each value is (phone numbers,
+    phone numbers and email address, name)."""
     history = (await gather(connection, [order]))[order]
     found = dict[str, tuple[set[str], set[str], str]]()
     for name in sorted({each.delivery_id for each in history.deliveries}):

@@ -102,7 +102,7 @@ def _look(
 
 async def _judge_again(context: AppContext, journal: ErasureJournal, row: RestrictionRow) -> None:
     """Judge a restriction again, and erase its data if nothing keeps them. Unexpected errors are
-    logged and retried a day later, so that one order does not stop the others."""
+    logged and retried a day later, so that one order does not stop the rest."""
     now = context.clock.now()
     try:
         async with context.database.reading() as connection:

@@ -131,7 +131,7 @@ def ended_orders(
     now: Instant,
     quiet: Duration,
 ) -> dict[str, Outcome]:
-    """Return, for each settled order whose sources are all known, its outcome.
+    """Return the outcome of each settled order whose sources are all known.
 
     quiet  minimum time since an order's last evidence
     """

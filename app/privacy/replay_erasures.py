@@ -95,8 +95,8 @@ def _row_digest(
 def emptied_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids that the journal lists for an erasure, by kind. Also return the rows for which
-    ids that are digests stand.
+    """Return the ids that the journal lists for an erasure, by kind. If an id is a digest, the
+    second result has the row that the digest stands for.
 
     The kinds are in the order in which their lines are written.
     """
@@ -144,8 +144,8 @@ _NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
 def restricted_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids that the journal lists for restricted data, by kind. Also return the rows for
-    which ids that are digests stand."""
+    """Return the ids that the journal lists for restricted data, by kind. If an id is a digest, the
+    second result has the row that the digest stands for."""
     ids, named = dict[erasure_journal.Kind, list[str]](), NamedRows()
     kinds = {kind: line for line, kind in _KEPT.items()}
     for each in erasure.restricted():
@@ -169,7 +169,7 @@ async def named_rows(
     lines: Sequence[erasure_journal.JournalLine],
     key: erasure_journal.JournalKey,
 ) -> NamedRows:
-    """Return the rows of this database for which the digests in these lines stand."""
+    """Return the rows of this database that the digests in these lines stand for."""
     found = NamedRows()
     wanted: dict[str, set[str]] = {}
     for line in lines:

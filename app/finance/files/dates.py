@@ -270,9 +270,9 @@ class Dates:
         return instant + instants.Duration(fraction.ljust(6, "0")[:6]) if fraction else instant
 
     def _serial(self, text: str, zone: str) -> instants.Instant:
-        """Parse a date that a spreadsheet stores as a number: the days since the end of 1899, with
-        the time as a fraction of a day. The time is rounded to seconds. Any other text is parsed as
-        a written date."""
+        """Parse a date that a spreadsheet stores as a number of days since the end of 1899. The
+        time is a fraction of a day and is rounded to seconds. Any other text is parsed as a written
+        date."""
         if _SERIAL.fullmatch(text) is None:
             return self._day(text, zone)
         days, part = divmod(Decimal(text), 1)

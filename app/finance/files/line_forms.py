@@ -477,7 +477,7 @@ class Phones:
 
     def read(self, cells: Sequence[str]) -> list[str | None]:
         """Return each cell's digits, or None for an empty cell. Raise UnclearCell for an unclear
-        number; its message does not contain the number."""
+        number. The message does not contain the number."""
         whole = _WHOLE.fullmatch
         return [None if not cell else cell if whole(cell) else self._one(cell) for cell in cells]
 

@@ -153,7 +153,7 @@ class RefusedTable(Exception):
 
 
 def is_quotable(cell: str) -> bool:
-    """Return whether a message may repeat a cell, because the cell is short and is no phone
+    """Return whether a message may repeat a cell. The cell must be short and must not be a phone
     number."""
     text = cell.translate(BLANKS).strip()
     few = len(text) <= QUOTED_LENGTH and sum(map(str.isdigit, text)) <= QUOTED_DIGITS

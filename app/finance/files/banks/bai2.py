@@ -171,8 +171,8 @@ def _at(fields: Sequence[str], place: int) -> str:
 
 
 def _minor(number: int, text: str) -> Decimal:
-    """Return an amount in minor units, or 0 for an empty text. Raise RefusedTable for any other
-    text."""
+    """Return an amount in minor units, or 0 for an empty text. Raise RefusedTable if the text is
+    not a whole number."""
     if text and not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
         raise tables.RefusedTable(number, "an amount has characters other than digits")
     return Decimal(text or 0)
