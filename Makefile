@@ -44,7 +44,7 @@ types: $(MADE) ## check all types, of the product and of its tests
 	@$(BIN)/mypy app reconcile tests
 
 check: lint types ## lint, types, architecture and the engine's tests: a minute, before each commit
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not soak and not costly and not slow" \
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not soak and not costly and not slow" \
 		tests/architecture tests/reconcile tests/core tests/config tests/access $(ARGS)
 
 bench: $(MADE) ## measure, print a table, write var/bench.json; ARGS=--quick is a twentieth

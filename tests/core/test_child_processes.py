@@ -244,6 +244,7 @@ def a_worker(memory: IO[bytes]) -> "subprocess.CompletedProcess[bytes]":
         )
 
 
+@pytest.mark.slow
 def test_a_child_of_a_program_that_was_replaced_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its rules may be different from those of the processes that are older than it."""
     monkeypatch.setattr(child_processes, "_VERSION", "0.0.9")
@@ -252,6 +253,7 @@ def test_a_child_of_a_program_that_was_replaced_says_so(monkeypatch: pytest.Monk
     assert b"restart the service" in ended.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [b"app.no_such_module\nSettings", b"app.core.errors\nNoSuch"][:: every(2)]
 )
@@ -294,6 +296,7 @@ def test_it_is_told_for_how_long_nothing_has_been_read(
     assert len(ends) == 2  # at the first, and a minute later
 
 
+@pytest.mark.slow
 def test_why_a_child_ends_is_a_line_of_the_log_that_it_shares(tmp_path: Path) -> None:
     """As JSON; the database may be gone while the child starts."""
     settings = load_settings(environ(tmp_path), serving=True)  # in whose folder is no database

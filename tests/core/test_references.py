@@ -51,6 +51,7 @@ async def events_taken(driver: Driver, reference: str, name: str) -> bool:
     return bool((await driver.send(of_order(reference, name))).json()["verdict"] == "stored")
 
 
+@pytest.mark.slow
 async def test_events_and_the_api_take_the_same(tmp_path: Path) -> None:
     """What an event may name, GET finds and PUT records; all else is refused."""
     async with driving(tmp_path, with_worker=False) as driver:
@@ -122,6 +123,7 @@ def test_a_payment_and_an_order_book_take_the_same(reference: str, taken: bool) 
             read_references([cell])
 
 
+@pytest.mark.slow
 def test_the_command_line_finds_each(run: Run, tmp_path: Path) -> None:
     async def fill() -> None:
         async with driving(tmp_path, with_worker=False) as driver:

@@ -10,6 +10,8 @@ from tests.api.driving import environ
 from tests.e2e.processes import command
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 SELDOM = (
     "sqlmodel",
     "alembic",
