@@ -142,7 +142,7 @@ class Funds:
 
     @property
     def returned_at(self) -> Instant:
-        """Return the last date on which money went back; if none did, the date of the last money."""
+        """Return the last date on which money went back; `at` if none went back."""
         return max([each.at for each in self.returns], default=self.at)
 
     @property
