@@ -242,7 +242,7 @@ def transactions(
 
     bank       result of matching with the bank; None if all settled money counts as in the bank
     rates      expected exchange rates
-    suspense   payments that are or were unallocated. The keys are source and reference. Their
+    suspense   payments that are or were unallocated, for each source and reference. Their
                transactions come from `of_suspense`
     revenue    how sales are posted; None if the journal has only payments
     withdrawn  payouts that are withdrawals from a wallet
