@@ -30,7 +30,10 @@ def new_challenge(key: str, *, to: str, now: Instant) -> str:
 
 def begun_at(key: str, challenge: str, *, to: str, now: Instant) -> Instant | None:
     """Return the time at which a challenge was created. Return None if the challenge is invalid,
-    too old or made for another `to`."""
+    too old, or made for another browser or purpose.
+
+    to  the browser's secret and the purpose of the challenge
+    """
     try:
         made = urlsafe_b64decode(challenge.encode() + b"=" * (-len(challenge) % 4))
     except ValueError:  # also characters that are no ASCII

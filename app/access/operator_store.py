@@ -307,8 +307,8 @@ async def add_token(connection: AsyncConnection, entry: TokenEntry, *, token: st
 async def revoke_token(
     connection: AsyncConnection, *, name: str, now: Instant
 ) -> TokenEntry | None:
-    """Revoke a token and return its stored data. Return None if no unrevoked token has this
-    name."""
+    """Revoke a token and return its stored data. Return None if the token is unknown or already
+    revoked."""
     result = await connection.execute(
         text(
             "UPDATE tokens SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "

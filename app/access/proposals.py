@@ -206,8 +206,8 @@ def only_agreed(context: DatabaseContext) -> Callable[[Proposal, Agree], Awaitab
 
 
 def shown_in(pages: str) -> Callable[[Proposal], tuple[str, str]]:
-    """Return a `ProposalKind.where` function for subjects that the given list of the console
-    shows."""
+    """Return a function for `ProposalKind.where` if each subject is an item in the given list of
+    the console."""
     return lambda proposal: (pages, proposal.subject)
 
 

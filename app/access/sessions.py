@@ -42,7 +42,7 @@ DEMO: Final = "demo"
 
 
 class SignInRefused(TallyhookError):
-    """Error for a refused sign-in. The text is equal for all reasons, so that it reveals
+    """Error for a refused sign-in. One text serves for all reasons, so that strangers learn
     nothing."""
 
     def __init__(self) -> None:
@@ -177,9 +177,9 @@ async def accept_invitation(
 async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: str | None) -> str:
     """Return the secret token of a link that opens one short session of an operator.
 
-    Only the machine's owner may create such a link, for the case that nobody can sign in. When
-    approvers of proposals are checked, the link counts as an invitation. Raises UsageError if the
-    permission is missing, and NotFoundError for an unknown operator.
+    Only the machine's owner may create such a link, if nobody can sign in. The link counts as an
+    invitation when proposals are approved. Raises UsageError if the permission is missing, and
+    NotFoundError for an unknown operator.
     """
     token = new_token("")
     async with context.database.writing() as connection:

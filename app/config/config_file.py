@@ -90,7 +90,7 @@ _ONE_SECRET = re.compile(r"-----BEGIN [^-]+-----.*?-----END [^-]+-----|\S[^\r\n]
 
 
 def printable(name: str) -> str:
-    """Return a name from outside in printable ASCII, cut to 100 characters."""
+    """Return a name that a stranger chose in printable ASCII. The name is cut to 100 characters."""
     return name[:100].encode("ascii", "backslashreplace").decode().translate(_CONTROLS)
 
 

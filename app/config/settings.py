@@ -743,15 +743,15 @@ class Settings(BaseModel):
 
     retention_accounts_days: int = _number(0, 0, 7305)
     """Days for which accounting records are kept. The days count from the last evidence of an
-    order, or from the booking of a bank's line. With 0, nothing is kept longer for this reason.
-    Live requires a value.
+    order, or from the booking of a bank's line. With 0, nothing is kept longer for this reason. A
+    live environment requires a value.
 
     Your tax law decides: 8 to 10 years in Germany, 5 to 7 in Kenya.
     """
 
     retention_disputes_days: int = _number(0, 0, 3650)
     """Days from the last capture for which evidence is kept in case of a dispute. With 0, nothing
-    is kept longer for this reason. Live requires a value.
+    is kept longer for this reason. A live environment requires a value.
 
     Card networks usually allow 120 days, some 540.
     """
@@ -759,7 +759,7 @@ class Settings(BaseModel):
     retention_unallocated_days: int = _number(0, 0, 3650)
     """Days from the arrival of a payment without an order for which the data of its payer is kept.
     The time ends earlier if the payment is assigned or dismissed. With 0, nothing is kept longer
-    for this reason. Live requires a value."""
+    for this reason. A live environment requires a value."""
 
     backups_kept_days: int = _number(0, 0, 3650)
     """Days after which you delete a backup. The report of an erasure names each backup that still
@@ -786,7 +786,7 @@ class Settings(BaseModel):
     """Maximum number of rows on one page of a listing."""
 
     worker_batch: int = _number(500, 1, 10_000)
-    """Maximum number of due orders that are computed at once."""
+    """Maximum number of due orders whose ledgers are computed at once."""
 
     log_format: Annotated[Literal["json", "console", "auto"], values.Lowered] = "auto"
     """Format of log lines on standard error. json: one object on each line. console: text for

@@ -56,8 +56,8 @@ def switched(value: Any) -> Any:
 
 
 def listed(value: Any) -> Any:
-    """Split a JSON list, or a text with commas, into its texts. Return a value that is no text
-    unchanged. Raise ValueError for an invalid list."""
+    """Split a JSON list, or a text with commas, into its texts. Return any other value unchanged.
+    Raise ValueError for an invalid list."""
     if not isinstance(value, str):
         return value
     if not value.lstrip().startswith("["):

@@ -80,15 +80,15 @@ AGAIN_S: Final = 0.2
 MOST_S: Final = 5.0
 
 STEADY_S: Final = 30.0
-"""Seconds that a child must run before the next restart has the shortest pause again."""
+"""Seconds for which a child must run so that the pause before its next restart is short again."""
 
 MISSED_S: Final = 5.0
 """Seconds without a running child after which the service reports that it is not ready. A child
 starts in about a second."""
 
 STOP_S: Final = 20.0
-"""Seconds after which a child that does not end when told to is killed. The next child continues
-the work."""
+"""Seconds that a child process gets to end when told to. Afterwards the child is killed, and the
+next child continues the work."""
 
 NICENESS: Final = 5
 """Niceness of child processes. With this value, a child gets a quarter of a core that it shares

@@ -1,8 +1,8 @@
 """Mask personal data, so that customers can still be told apart but not contacted.
 
 All phone numbers and names in output are masked here. Only a person who has the permission and
-gives a reason sees the whole text. `Mask` is for texts from other services, which may repeat the
-phone number and the token that they were sent. Other modules decide who may see masked data.
+gives a reason sees the whole text. `Mask` is for answers of other services, which may repeat the
+phone number and the token that we sent. Other modules decide who may see masked data.
 """
 
 import binascii
@@ -185,8 +185,8 @@ visible."""
 def masked_at_sight(text: str) -> str:
     """Mask phone numbers and mail addresses in a text of unknown content.
 
-    Digits count as a phone number if they follow a plus or a zero, are written in groups, or number
-    at least eleven. Dates, seconds and IP addresses are not masked.
+    Digits count as a phone number if they follow a plus or a zero, are written in groups, or are at
+    least eleven. Dates, seconds and IP addresses are not masked.
     """
 
     def shown(found: re.Match[str]) -> str:

@@ -12,7 +12,7 @@ LEAF = ("leaf", "leaves")
 def counted(count: int, one: str, many: str | None = None) -> str:
     """Return a number with its noun, such as `1 order` or `2,000 orders`.
 
-    many  the noun's plural; None if the plural ends with a plain s
+    many  the noun's plural; None if the plural is the noun with an s
     """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 

@@ -139,7 +139,7 @@ class Database:
         connection is free.
 
         settled  whether the snapshot must be consistent over all nodes of a cluster. Each node has
-                 its own snapshot, so appends wait until all nodes have taken theirs
+                 its own snapshot, so new deliveries wait until every node has taken its snapshot
         """
         try:
             async with (

@@ -100,9 +100,10 @@ def read_ahead(
 
     progress  called with the number of bytes read so far, and the size of the file
 
-    The pages of each table are scattered over the file, so this is much faster than reading a table
-    page by page. Call this function only before this process opens the database, because closing a
-    file drops SQLite's locks. Raises StoreUnavailable if the disk fails.
+    The pages of each table are scattered over the file. Reading the whole file is therefore much
+    faster than reading a table page by page. Call this function only before this process opens the
+    database, because closing a file drops SQLite's locks. Raises StoreUnavailable if the disk
+    fails.
     """
     try:
         size, done = path.stat().st_size, 0

@@ -100,7 +100,7 @@ _PASSING_POSTGRESQL = {
     "XX": "the server reports an internal error; see its log",
 }
 """Sentence on each temporary problem, by PostgreSQL's error code. For a code without an entry, the
-entry of its class counts, which is the first two characters."""
+entry for the code's first two characters counts."""
 
 _REASON_POSTGRESQL: Final[dict[str, NotStored]] = {"40": "busy", "55": "busy", "53100": "disk"}
 

@@ -168,7 +168,8 @@ def enter(
             its registration, whatever its clock says
 
     Raises StorePoisoned if another process took over from this holder, StoreUnavailable if another
-    holder excludes all others, and UsageError if this holder is to exclude others that are running.
+    holder excludes all others, and UsageError if this holder must exclude other holders that still
+    run.
     """
     take_lock(connection, SERVING)
     now = holder.clock.now()

@@ -1,5 +1,5 @@
-"""Choose among the servers that TALLYHOOK_DATABASE_URL names, and leave a server that another one
-has replaced.
+"""Choose among the servers that TALLYHOOK_DATABASE_URL names, and leave a server that another
+server has replaced.
 
     1 connect   to the hosts in turn, until one can be used                  `Hosts.connect`
     2 watch     whether another server writes while a transaction lasts      `Connection.watched`
@@ -229,8 +229,8 @@ class Hosts:
         self.leave(*former, reason="another_writes")
 
     async def states(self) -> dict[str, State | None]:
-        """Return the state of each host's server. A host that does not answer has None. The result
-        is empty if the URL names only one host."""
+        """Return the state of each host's server. The value is None for a host that does not
+        answer. The result is empty if the URL names only one host."""
         if len(self._addresses) < 2:
             return {}
         asked = [_answer(each, self._words, STATE) for each in self._addresses]

@@ -108,8 +108,7 @@ REVISION_COLUMNS: Final = (
 )
 
 EVENTS: Final = table("events", *map(column, EVENT_COLUMNS))
-"""Table `events` for statements of SQLAlchemy. It makes loading the slow table models
-unnecessary."""
+"""Table `events` for statements of SQLAlchemy, so that the slow table models need not be loaded."""
 
 COUNTS_FROM: Final = (
     "coalesce((SELECT min(moved.at) FROM records AS moved "
@@ -281,8 +280,8 @@ def record_row(record: Record, details: str | None = None) -> tuple[Any, ...]:
 
 
 def tenders_text(tenders: Sequence[Tender]) -> str | None:
-    """Return tenders, which are parts of a price and how each was paid, as JSON `[[kind, minor],
-    …]`. Return None if there are none."""
+    """Return tenders as JSON `[[kind, minor], …]`. A tender is a part of the price that is not paid
+    through a provider, such as a gift card. Return None if there are no tenders."""
     if not tenders:
         return None
     parts = [[each.kind, each.money.minor] for each in tenders]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Personal = Literal["personal", "possibly_personal", "not"]
-"""Kind of a column: it holds personal data by design, only if somebody typed some in, or never."""
+"""Kind of a column: it holds personal data by design, only if somebody typed it in, or never."""
 
 Erased = Literal["deleted", "emptied", "kept"]
 """Effect of an erasure on a column: the row is deleted, the column's personal part is emptied, or

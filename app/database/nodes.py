@@ -1,5 +1,5 @@
-"""Find the state of all servers that hold rows or copies of rows: whether each answers and protects
-its data.
+"""Find the state of all servers that hold rows or copies of rows: whether each server answers and
+protects its data.
 
     the server itself   over a reading connection
     other named hosts   each over a separate connection

@@ -269,7 +269,7 @@ async def run_transaction(
     """Run a plain function as one transaction, and return the function's result. No transaction may
     be open.
 
-    holder  registered writer whose row is locked first; None for none
+    holder  registered writer whose row is locked first; None to lock no row
     """
     async with transaction(connection, holder):
         return await run(connection, function)

@@ -295,7 +295,7 @@ KEEP_S: Final = 0.025
 released the lock, each small write would have to wait for other processes."""
 
 WANTED_S: Final = 1.0
-"""Seconds after another process waited for this process in which it is expected to wait again."""
+"""Seconds for which another process that waited for this process is expected to wait again."""
 
 
 def _ask(connection: PlainConnection, sql: str) -> Rows:

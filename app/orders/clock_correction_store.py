@@ -82,8 +82,8 @@ class DatedAhead(NamedTuple):
 def dated_ahead(
     connection: PlainConnection, *, now: Instant, limit: int
 ) -> tuple[list[DatedAhead], bool]:
-    """Return up to about `limit` rows that are dated later than now and not redated yet, earliest
-    first. Also return whether these are all such rows."""
+    """Return about `limit` rows that are dated later than now and not redated yet, earliest first.
+    Also return whether these are all such rows."""
     deliveries, records, soon = first_id("dlv_", now), first_id("rec_", now), now + CLOCKS_DIFFER
     found, complete = list[DatedAhead](), list[Instant]()
     for rows in (

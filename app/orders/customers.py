@@ -178,7 +178,7 @@ async def _kept_body(
 # --- the numbers of several orders, by proposal ---------------------------------------------------
 
 MOST_ORDERS: Final = 200
-"""Maximum number of orders in one proposal. A person can review this number, and can call the
+"""Maximum number of orders in one proposal. One person can review 200 orders, and can call the
 customers in two days."""
 
 OPEN_FOR: Final[Duration] = DAY

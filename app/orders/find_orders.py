@@ -124,7 +124,8 @@ async def find_orders(
     """Search for orders by a text. Raise UsageError if the text can have no meaning.
 
     refused  whether refused deliveries may be mentioned if nothing is found
-    by       the operator who searches; None for the owner of the machine or of the token
+    by       the operator who searches; None for the token's owner or the operator from the
+             environment
 
     Orders with restricted data are not found. A search by such an order's own reference says why.
     """

@@ -110,7 +110,7 @@ def only_by_new_rules(history: History, last: LastPublished, *, policy: Policy) 
 
 
 def fulfillable(history: History, *, policy: Policy) -> bool:
-    """Return whether the order may be fulfilled by all known evidence."""
+    """Return whether all known evidence allows the order to be fulfilled."""
     return fold(history, policy=policy, as_of=history.instant_at(EARLIEST)).fulfillable
 
 
@@ -148,7 +148,7 @@ def hold_back(
 
 
 async def hold_if_due(context: AppContext, orders: Collection[str]) -> None:
-    """Record the holds of these orders now that the worker would record in its next round."""
+    """Record at once the holds of these orders that the worker would record in its next round."""
     judged = await context.database.on_snapshot(
         judged_histories, list(orders), policy=context.policy
     )

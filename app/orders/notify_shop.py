@@ -57,8 +57,8 @@ State = notification_store.State
 STATES: Final = notification_store.STATES
 
 AT_ONCE: Final = 16
-"""Maximum number of simultaneous requests to the shop. A small shop's server can answer this
-number."""
+"""Maximum number of simultaneous requests to the shop. A small shop's server can answer 16 requests
+at a time."""
 
 LIMIT_S: Final = 10.0
 """Seconds in which the shop must answer. The shop should answer before it processes the

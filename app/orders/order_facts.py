@@ -91,7 +91,8 @@ class OrderFacts:
     """Facts that the shop states about an order. None as a time states nothing.
 
     money    the whole price
-    tenders  parts of the price that are paid otherwise; None to leave the stated parts unchanged
+    tenders  parts of the price that are not paid through a provider, such as a gift card; None to
+             leave the stated parts unchanged
     free     whether the order costs nothing; only with a price of zero
     """
 
@@ -106,8 +107,8 @@ class OrderFacts:
 
 
 class TendersDoNotFit(UsageError):
-    """Error for parts of a price, paid otherwise, that exceed the order's price or have another
-    currency."""
+    """Error for tenders that exceed the order's price or have another currency. A tender is a part
+    of the price that is not paid through a provider."""
 
 
 class ReferenceTaken(UsageError):
@@ -163,7 +164,8 @@ def news(
              denial of a cancellation or fulfillment that was recorded before this time is recorded
              again if the shop repeats it
 
-    Raises TendersDoNotFit if parts of the price exceed the price or have another currency.
+    Raises TendersDoNotFit if the tenders, which are not paid through a provider, exceed the price
+    or have another currency.
     """
     fresh = _priced(known, facts, now=now, author=author)
     moments: tuple[tuple[Moment, RecordKind, RecordKind], ...] = (

@@ -25,8 +25,8 @@ AT_ONCE: Final = 500
 """Maximum number of a day's events that are read at a time."""
 
 MOST: Final = 5_000_000
-"""Maximum number of events in which one amount is searched. Searching this number takes some
-seconds."""
+"""Maximum number of events in which one amount is searched. Searching five million events takes
+some seconds."""
 
 _LAST: Final = "\U0010ffff"
 

@@ -281,7 +281,8 @@ def acts_of(session: sessions.CheckoutSession) -> list[ProviderAct]:
     """Return all actions of a session, sorted by time. At equal times, events come before
     deliveries.
 
-    A step with an amount of zero is left out, such as a refund of the rest if nothing is left.
+    A step with an amount of zero or less is left out, such as a refund of the rest if nothing is
+    left.
     """
     moved, sent = [], []
     for step, event_id in zip(session.scenario.steps, session.events, strict=True):

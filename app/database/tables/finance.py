@@ -82,8 +82,8 @@ class RunRow(Table, table=True):
 
 
 class BreakRow(Table, table=True):
-    """Break: a difference that reconciliation found. A break has an equal id in every run that
-    finds it. Rows are never changed or deleted."""
+    """Break: a difference that reconciliation found. A break keeps its id in all runs that find it.
+    Rows are never changed or deleted."""
 
     __tablename__ = "breaks"
     __table_args__ = (
