@@ -58,8 +58,8 @@ class Answer:
     def retry_after_s(self) -> int:
         """Return the number of seconds after which to repeat the request.
 
-        It comes from the header `Retry-After`, but is never more than LONGEST_S. Without the
-        header, it is BUSY_S.
+        The number comes from the header `Retry-After`, but is never more than LONGEST_S. Without
+        the header, the number is BUSY_S.
         """
         asked = self.headers.get("retry-after", "")
         usable = asked.isascii() and asked.isdigit() and len(asked) < 20

@@ -60,8 +60,8 @@ MOVE: Final = (
 Act = Callable[[sqlite3.Connection, News, bool], None]
 """Function that executes the shop's own SQL, called in the transaction.
 
-The flag says whether to ship the order now. It is True only once for each order. It is False if
-there is later news, or if it is unknown whether the order was shipped.
+The flag says whether to ship the order now. The flag is True only once for each order. It is False
+if there is later news, or if it is unknown whether the order was shipped.
 """
 
 

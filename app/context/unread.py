@@ -1,6 +1,6 @@
 """Interface of the inbox for packages that may not import `receiving/`.
 
-It gives access to accepted deliveries that have not been read yet.
+The interface gives access to accepted deliveries that have not been read yet.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ class PublishedOutcome:
 class LetterFacts:
     """Facts for the letter that are not in the ledger.
 
-    They come from the database for a new bundle, and from the bundle's files for its verification.
+    For a new bundle, the facts come from the database. For verifying a bundle, they come from its
+    files.
 
     history     the order's history in the bundle
     revisions   revisions that were published to the shop's systems

@@ -6,8 +6,8 @@ sibling hashes in the proof, anyone can then compute the hash of the tree's root
 
 This module also selects the log entries for a bundle: the leaves of an order with their proofs, and
 the salts that open them. A bundle has the leaves of its content. If a delivery was read again, the
-bundle also has the leaves of the later readings. It also has all earlier leaves of the order, so
-that a missing leaf is noticed.
+bundle also has the leaves of the later readings. The bundle also has all earlier leaves of the
+order, so that a missing leaf is noticed.
 """
 
 import json

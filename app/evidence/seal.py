@@ -56,7 +56,7 @@ from reconcile.transparency import cosignatures, merkle, order_tree
 MAX_NOTE_BYTES: Final = 64 * 1024
 """Maximum size in bytes of a signed note. A note of this log has about 250 bytes.
 
-The limit is larger because others may have added signatures.
+The limit is larger because other parties may have added signatures.
 """
 
 
@@ -461,7 +461,8 @@ def endorsed_chain(
 MAX_ORIGINS: Final = 100
 """Maximum number of signatures in an endorsement.
 
-It has one signature for each origin of the log, and each restored backup adds an origin.
+An endorsement has one signature for each origin of the log, and each restored backup adds an
+origin.
 """
 
 
@@ -483,7 +484,7 @@ REST_EVERY: Final = 256
 """Number of entries that are hashed before other tasks get a turn: about a millisecond."""
 
 _PACKED: Final = struct.Struct(">32sqq")
-"""Packed form of an entry in memory. It takes a third of the memory of a tuple."""
+"""Packed form of an entry in memory, which takes a third of the memory of a tuple."""
 
 
 @dataclass(slots=True, kw_only=True)

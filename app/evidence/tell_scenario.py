@@ -44,7 +44,7 @@ from reconcile.transparency.evidence import by_event, history_document
 FORMAT: Final = "tallyhook scenario 1"
 
 Read = Callable[[bytes], Event]
-"""Function that reads the event from a body. It raises Unreadable, which is a ValueError."""
+"""Function that reads the event from a body, and raises Unreadable, which is a ValueError."""
 
 Path = tuple[str | int, ...]
 Piece = str | dict[str, str | int]

@@ -138,7 +138,7 @@ class Bundle:
         return self._read[name]
 
     def once(self, make: Callable[[Bundle], Any]) -> Any:
-        """Return the result of `make` for this bundle. It is computed only once."""
+        """Return the result of `make` for this bundle. The result is computed only once."""
         if make not in self._made:
             self._made[make] = make(self)
         return self._made[make]

@@ -1,8 +1,8 @@
 """Steps of `verify` that check the log's entries.
 
-They check that everything in the bundle has an entry, that the history equals the sealed content,
-and that no entry of the order is missing. This module uses only Python 3.8 and its standard
-library, because every bundle has it as a part of verify.py.
+The steps check that everything in the bundle has an entry, that the history equals the sealed
+content, and that no entry of the order is missing. This module uses only Python 3.8 and its
+standard library, because every bundle has it as a part of verify.py.
 """
 
 from __future__ import annotations

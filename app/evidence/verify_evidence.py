@@ -300,8 +300,8 @@ class KeptCheckpoint:
 def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
     """Read a kept checkpoint and its consistency proof from their files.
 
-    Raises UsageError for a wrong file. It does not raise Wrong, because a wrong file does not make
-    the bundle invalid.
+    Raises UsageError, and not Wrong, for a wrong file, because a wrong file does not make the
+    bundle invalid.
     """
     try:
         note = checkpoint.read_text("utf-8")[: seal.MAX_NOTE_BYTES + 1]

@@ -272,7 +272,7 @@ twice.
 """
 
 LEASE: Final[instants.Duration] = instants.MINUTE
-"""Duration of a claim on a witness. It is longer than TRIES requests can take."""
+"""Duration of a claim on a witness, which is longer than TRIES requests can take."""
 
 FIRST_PAUSE: Final[instants.Duration] = 30 * instants.SECOND
 """First pause before a witness that did not cosign is asked again. The pause doubles each time."""

@@ -180,7 +180,7 @@ UNTRIED: Final = " (not run yet)"
 MAX_NOTE: Final = 2_000
 """Maximum length of a note in characters.
 
-It is enough for a paragraph that also says where the documents are.
+This is enough for a paragraph that also says where the documents are.
 """
 
 

@@ -5,10 +5,10 @@ salted commitments to the parts of the row's content. Bodies and headers are rep
 SHA-256. So a document holds no readable text, and data can be deleted without changing the log.
 Numbers are whole and below 2**53. Times are in microseconds since 1970.
 
-A leaf identifies its order by a commitment (`of`). It also states its position among the order's
-leaves (`nth`) and the number of the order's previous leaf (`after`). So a leaf that is withheld
-between two others is noticed. A leaf of the kind `reading` records that a delivery was later read
-differently, or assigned to an order.
+A leaf identifies its order by a commitment (`of`). The leaf also states its position among the
+order's leaves (`nth`) and the number of the order's previous leaf (`after`). So a leaf that is
+withheld between two others is noticed. A leaf of the kind `reading` records that a delivery was
+later read differently, or assigned to an order.
 
 A document is sealed forever. README.md of `app/evidence` specifies its form. Once 0.1.0 is tagged,
 a new member may be added only to a new kind of document, or if it is omitted for earlier rows.
@@ -69,8 +69,9 @@ class Sealable(NamedTuple):
 class LeafPlace(NamedTuple):
     """Position of a leaf among the leaves of its order.
 
-    It has the order's commitment in hex, the position counted from 1, and the number of the order's
-    previous leaf in the log.
+    of     the order's commitment in hex
+    nth    the position counted from 1
+    after  number of the order's previous leaf in the log; None if there is none
     """
 
     of: str
@@ -284,7 +285,8 @@ def delivery_sealed_by(subject: str) -> str:
 def _record(row: Sequence[Any]) -> Sealable:
     """Return the content of a record as it is sealed.
 
-    It is as in history.json, with the digest of the text that is stored as the record's details.
+    The content is as in history.json, with the digest of the text that is stored as the record's
+    details.
     """
     columns = dict(zip(mapping.RECORD_COLUMNS, row, strict=True))
     said = None

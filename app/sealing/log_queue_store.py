@@ -29,8 +29,8 @@ ALL: Final = 2**62
 SWEPT: Final = "sealed ids"
 """Start of a name in the table `meta`, followed by a kind of rows.
 
-The value is the id up to which the rows of this kind were searched for unsealed rows. It is empty
-when all were searched.
+The value is the id up to which the rows of this kind were searched for unsealed rows. The value is
+empty when all rows were searched.
 """
 
 SEALED: Final = "sealed"

@@ -14,8 +14,8 @@ event makes a new attempt, unless it says nothing new.
 A refund's event may name an order but no payment. The refund counts for the order only if other
 evidence proves that the order exists.
 
-Unconfirmed events may come from anyone. They are assigned last, and never change the attempt of a
-signed or fetched event. Events that the profile ignores belong to no attempt.
+Unconfirmed events may come from anyone. So unconfirmed events are assigned last, and never change
+the attempt of a signed or fetched event. Events that the profile ignores belong to no attempt.
 """
 
 from collections.abc import Sequence
@@ -233,16 +233,16 @@ class AttemptEvidence:
 
 @dataclass(slots=True)
 class Case:
-    """All evidence of one order as of an instant, grouped by attempt. It exists only during a fold.
+    """All evidence of one order as of an instant, grouped by attempt, during a fold.
 
     heard            events of this order, sorted by date, then id, then digest
     foreign          events that name another order but share a reference or id with this order
-    moved            events of payments that a person or the shop assigned to another order. They
-                     put no payment of this order in doubt
+    moved            events of payments that a person or the shop assigned to another order. These
+                     events put no payment of this order in doubt
     renewals         payments in `moved` that renew an agreement whose first payment belongs to this
                      order. Each is a pair of source and payment
-    not_ours         events of payments that belong to another shop or to an unknown shop. They are
-                     in no ledger
+    not_ours         events of payments that belong to another shop or to an unknown shop. These
+                     events are in no ledger
     foreign_records  records of other orders whose sessions have events in this order
     """
 

@@ -108,8 +108,8 @@ def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Paymen
 
     Only payments from the sources that the policy names are checked, and only if just the order
     number links them to the order. A payment fits if it equals a price that was valid at the
-    payment's date or later. It also fits if a combination with other payments adds up to such a
-    price, so that a stranger's payment puts no genuine payment in doubt.
+    payment's date or later. A payment also fits if it adds up to such a price with some of the
+    other payments. So a stranger's payment puts no genuine payment in doubt.
     """
     found = [
         each

@@ -64,7 +64,8 @@ UNKNOWN_METHOD: Final = "unknown"
 ANSWERS: Final[frozenset[Standing]] = frozenset(("fetched", "answered"))
 
 UNCONFIRMED: Final[Standing] = "unconfirmed"
-"""Trust level of an event that nothing has confirmed. It can only make an order pending."""
+"""Trust level of an event that nothing has confirmed. Such an event can only make an order
+pending."""
 
 Shop = Literal["ours", "other", "unstated"]
 """Whose payment an event is about. Only used if the source's settings ask for the shop."""

@@ -169,7 +169,8 @@ def _after_all(heard: Heard, captured: list[Heard]) -> bool:
 def _same_end(won: Heard, lost: Heard) -> bool:
     """Check whether a won and a lost dispute contradict each other.
 
-    There is no contradiction if both have different dates, because the later event decides.
+    There is no contradiction if both events are dated and the dates differ, because the later event
+    decides.
     """
     names = (won.event.movement, lost.event.movement)
     if None not in names and names[0] != names[1]:

@@ -138,8 +138,8 @@ def closed_at(ledger: Ledger) -> Instant | None:
     """Return the date of the order's final outcome; None if its outcome is not final.
 
     This is the date of the first capture, else the end of the last attempt, else the shop's
-    cancellation. It is never after the ledger's instant. Money that goes back later does not change
-    it.
+    cancellation. The result is never after the ledger's instant. Money that goes back later does
+    not change it.
     """
     if ledger.outcome not in FINAL:
         return None

@@ -17,7 +17,8 @@ NAMED: Final = 8
 """Maximum number of ids that a sentence names. The JSON document has all ids."""
 
 NAMED_CHARACTERS: Final = 240
-"""Maximum total length of the ids in a sentence. It keeps each row of a list below about 1 KB."""
+"""Maximum total length of the ids in a sentence. The limit keeps each row of a list below about 1
+KB."""
 
 ALIKE: Final = "alike"
 

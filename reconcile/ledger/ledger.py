@@ -62,7 +62,8 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something unusual that was noticed about an order. It never changes the order's outcome."""
+    """Something unusual that was noticed about an order. A finding never changes the order's
+    outcome."""
 
     code: FindingCode
     cites: tuple[str, ...]

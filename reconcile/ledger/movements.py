@@ -727,7 +727,7 @@ def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
 def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> bool:
     """Check whether a reversal may take back a capture.
 
-    It may not if the reversal names another capture, or is dated before this capture.
+    This is excluded if the reversal names another capture, or is dated before this capture.
     """
     own, event = {h.event.capture for h in capture.heard}, reversal.event
     named = event.capture or (event.movement if event.movement in names else None)
@@ -740,7 +740,7 @@ def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> b
 def at_most_returned(payment: Payment, currency: str) -> int:
     """Return the largest amount that may have gone back.
 
-    It is the sum of the largest amounts stated for each refund and each lost dispute.
+    The result is the sum of the largest amounts stated for each refund and each lost dispute.
     """
     gone = 0
     for movement in payment.returns:

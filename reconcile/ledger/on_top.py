@@ -3,9 +3,9 @@ provider.
 
 A provider may state a base: the part of the payment that was charged for the price. Money on top is
 then the rest of the captured amount. If no base is stated, money on top is the sum of the tips,
-fees and other parts that the provider names. It is limited to the amount by which all captures
-exceed the price, so that no order becomes underpaid. Returned money is first subtracted from what
-was paid for the price, then from the money on top.
+fees and other parts that the provider names. Money on top is limited to the amount by which all
+captures exceed the price, so that no order becomes underpaid. Returned money is first subtracted
+from what was paid for the price, then from the money on top.
 """
 
 from collections.abc import Iterable, Sequence
@@ -107,8 +107,8 @@ def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, i
 def counting(shares: Sequence[Counted], price: int | None) -> int:
     """Return the kept money that pays the price.
 
-    It is computed with all payments, and again without the payments that returned money. The larger
-    result counts, so that refunding a superfluous payment never makes an order underpaid.
+    The sum is computed with all payments, and again without the payments that returned money. The
+    larger result counts, so that refunding a superfluous payment never makes an order underpaid.
     """
     over_all = _counting(shares, price)
     untouched = [each for each in shares if each.kept == each.captured or each.kept < 0]

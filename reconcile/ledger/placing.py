@@ -32,7 +32,7 @@ NAMINGS: Final[frozenset[RecordKind]] = frozenset(("reference_named", "session_o
 CLAIMS: Final[frozenset[RecordKind]] = NAMINGS | {"payment_assigned"}
 """Kinds of records that say which order a payment belongs to.
 
-They are stronger than the order that an event names.
+These records are stronger than the order that an event names.
 """
 
 

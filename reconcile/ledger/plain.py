@@ -1,8 +1,8 @@
 """Explain a ledger in plain words, for a customer and for the shop's people.
 
-The `plain` words can be read aloud to a customer. They say what happened, what is pending and what
-follows, without ids and without a payment service's codes. The `staff` words say what the shop's
-people must do.
+The `plain` words can be read aloud to a customer. These words say what happened, what is pending
+and what follows, without ids and without a payment service's codes. The `staff` words say what the
+shop's people must do.
 
 The words may change between releases, because no fingerprint covers them. `explain` has sentences
 that cite the evidence.
@@ -175,7 +175,7 @@ ABSENT: Final = frozenset(
 )
 """Reason codes which say that no payment or event came.
 
-They are not shown if a message may be missing, because then this is not known.
+Such reasons are not shown if a message may be missing, because then nobody knows this.
 """
 
 
@@ -467,7 +467,7 @@ def _owed_by_staff(ledger: Ledger) -> str:
 def plain_outcome(ledger: Ledger, unheard: Unheard = NOTHING) -> tuple[str, ...]:
     """Return sentences that tell a customer what happened to the order.
 
-    They mention neither next steps nor unallocated payments.
+    The sentences mention neither next steps nor unallocated payments.
     """
     doubts = _unheard_by_customer(ledger, replace(unheard, payments=()))
     said = [each for each in ledger.reasons if not (doubts and each.code in ABSENT)]
@@ -484,7 +484,7 @@ def plain_headline(ledger: Ledger) -> str:
 
 
 def plain_reason(reason: Reason) -> str:
-    """Return a reason as a sentence for a customer. It contains no code of a payment service."""
+    """Return a reason as a sentence for a customer, without any code of a payment service."""
     facts = reason.facts
     words = _words(facts, optional=frozenset(("on_top", "not_given_back")))
     if ("hold", UNREADABLE) in facts:

@@ -21,8 +21,7 @@ Aside = Literal["other", "unknown"]
 OPENS: Final[frozenset[ClaimKind]] = frozenset(
     ("pending", "authorized", "succeeded", "declined", "expired", "timed_out")
 )
-"""Claims about the start or the success of a payment. They decide which shop the payment belongs
-to."""
+"""Claims about the start or success of a payment, which decide what shop the payment belongs to."""
 
 EventKey = tuple[str, str, str]
 Mark = tuple[str, str, str]

@@ -12,8 +12,8 @@ from typing import Literal
 DifferenceState = Literal["open", "confirmed", "reopened"]
 """State of a difference that two people accepted between a statement's entries and its balances.
 
-The state is `open` while the next statement is unknown. It is `confirmed` if the next statement
-agrees, and `reopened` if the next statement differs.
+The state is `open` while the next statement is unknown. The state is `confirmed` if the next
+statement agrees, and `reopened` if the next statement differs.
 """
 
 

@@ -132,8 +132,8 @@ def exchanges(
 def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
     """Check whether statement lines settle a capture in another currency.
 
-    They do not if the numbers are equal, because then the currency is wrong. They do not if they
-    are of another source, whose payment reference may be equal by chance.
+    If the numbers are equal, the currency is wrong, and the result is False. The result is also
+    False for lines of another source, whose payment reference may be equal by chance.
     """
     (currency, *more) = sorted({each.currency for each in lines})
     if more or currency == came.currency or not came.minor:

@@ -68,8 +68,8 @@ Tariff = tuple[int, int]
 def suggested_fees(lines: Iterable[FeeLine]) -> list[SuggestedFee]:
     """Return suggested fee rules for each source and currency, the general rule last.
 
-    Special rules depend on details such as the card's country. They use the fewest details that
-    explain the maximum number of fees exactly.
+    Special rules depend on details such as the card's country. The special rules use the fewest
+    details that explain the maximum number of fees exactly.
     """
     groups: dict[tuple[str, str], Group] = defaultdict(list)
     for line in lines:

@@ -360,7 +360,7 @@ class Matching:
         yield from unmatched.decide()
 
     def control(self) -> Control:
-        """Return the totals of all decisions so far. They are complete after `rest`."""
+        """Return the totals of all decisions so far. The totals are complete after `rest`."""
         return self._tally.control(self._terms.as_of)
 
     def unsettled(self) -> Iterator[Unsettled]:

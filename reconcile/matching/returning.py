@@ -73,8 +73,8 @@ def failure_of(
 def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bool:
     """Check whether a statement line is about money that went back, and not about a payment.
 
-    A negative payment line may be the correction of a capture. It counts as money that went back
-    only if it equals one refund or chargeback of its payment, or the sum of all.
+    A negative payment line may be the correction of a capture. Such a line counts as money that
+    went back only if it equals one refund or chargeback of its payment, or the sum of all.
     """
     if row.kind != "payment":
         return True

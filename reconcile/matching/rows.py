@@ -367,7 +367,7 @@ def paired(
 def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
     """Check whether two different rows must be statements of one movement of money.
 
-    They are two movements in each of these cases:
+    The rows state two movements in each of these cases:
 
     - their amounts differ, unless both are payment lines with equal signs and times of day. One
       payment line may correct another
@@ -412,8 +412,8 @@ def _opposite(one: Moved, other: Moved) -> bool:
 def _timed_apart(one: Moved, other: Moved) -> bool:
     """Check whether two lines have different times of day.
 
-    They count as equal if the times are whole quarter hours apart, because only the time zone may
-    differ. They also count as equal if one time is on a quarter hour.
+    Times that are whole quarter hours apart count as equal, because only the time zone may differ.
+    The times also count as equal if one of them is on a quarter hour.
     """
     if one.settled_at is None or other.settled_at is None:
         return False

@@ -250,7 +250,7 @@ _NOBODY: Final[frozenset[str]] = frozenset()
 MOST_FITTING: Final = 10_000
 """Maximum number of combinations of source, currency and details whose fee rule is cached.
 
-They take a few megabytes. Files have dozens of combinations.
+The cache takes a few megabytes. Files have dozens of combinations.
 """
 
 
@@ -379,8 +379,8 @@ class Terms:
     def settles(self, line_source: str, source: str) -> bool:
         """Check whether a statement line may settle a payment of this source.
 
-        It may if the sources are equal, if the line's source is unknown, or if the payment's source
-        has no statements.
+        This is possible if the sources are equal, if the line's source is unknown, or if the
+        payment's source has no statements.
         """
         return not line_source or line_source == source or source not in self._statements
 

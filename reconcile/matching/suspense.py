@@ -63,7 +63,7 @@ class SuspenseStep:
 UNALLOCATED: Final = "unallocated:"
 """Prefix of the ids of candidates that are unallocated payments.
 
-A person assigns such a payment to an order. It cannot be matched with a break.
+A person assigns such a payment to an order. The payment cannot be matched with a break.
 """
 
 

@@ -29,7 +29,7 @@ MOST_WORDS: Final = 200
 _WORD: Final = re.compile(r"[^\s,;:/+?()\[\]'\"|=*<>]+")
 
 _AROUND: Final = ",;:/+?()[]'\"|=*<>.#"
-"""Characters that can surround a reference. They can also be part of a reference, as in
+"""Characters that can surround a reference. Such characters can also be part of a reference, as in
 `PO/2026/11`."""
 
 

@@ -80,7 +80,7 @@ Older withdrawals are ignored, because their intervals may differ.
 GRACE: Final[Duration] = DAY
 """Time added to the longest interval between withdrawals before the next withdrawal counts as late.
 
-It allows for a holiday.
+The additional time allows for a holiday.
 """
 
 MOST: Final = 1_000_000

@@ -38,8 +38,7 @@ from reconcile.reporting.report import (
 from reconcile.reporting.words import AGE_WORDS
 
 SHOWN: Final = 12
-"""Number of hex digits of a digest that are shown. They suffice to tell some hundred closings
-apart."""
+"""Number of hex digits of a digest that are shown, to tell some hundred closings apart."""
 
 Name = tuple[str, str, str, str]
 """Name of a figure: its table, currency, row and sum. The currency may be empty."""
