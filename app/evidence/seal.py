@@ -154,7 +154,8 @@ class CheckpointSigner:
 
 
 class Sealer:
-    """Seals the rows of one database. Several sealers may run at the same time."""
+    """Sealer that adds the unsealed rows of one database to the log. Several sealers may run at
+    once."""
 
     def __init__(self, context: AppContext, signer: CheckpointSigner) -> None:
         self._context = context

@@ -292,8 +292,8 @@ class _Reply:
 
 
 class Cosigning:
-    """Asks the witnesses of one log for cosignatures. Several processes may do so for the same
-    log."""
+    """Client that asks the witnesses of one log for cosignatures. Several processes may run a
+    client."""
 
     def __init__(
         self, context: AppContext, witnesses: Witnesses, client: httpx2.AsyncClient

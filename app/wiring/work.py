@@ -30,7 +30,7 @@ Refused = tuple[type[TallyhookError], str]
 
 @dataclass(frozen=True, slots=True)
 class ElsewhereOf:
-    """Runs operations in other processes, with the given settings, as `Elsewhere` declares."""
+    """Factory of objects that run operations in other processes, with the given settings."""
 
     settings: Settings
 

@@ -7,9 +7,9 @@ payment is unknown, the session's reference is used. If the session is unknown t
 reference is used.
 
 An event that names no payment joins the only attempt that the event can mean. This is the single
-attempt of its session or order, the attempt that has its dispute, the single attempt with an equal
-claim, or the attempt whose claim and amount the event repeats. If there is no such attempt, the
-event makes a new attempt, unless it says nothing new.
+attempt of the event's session or order, or the attempt that has its dispute. Otherwise it is the
+single attempt with an equal claim, or the attempt whose claim and amount the event repeats. If
+there is no such attempt, the event makes a new attempt, unless it says nothing new.
 
 A refund's event may name an order but no payment. The refund counts for the order only if other
 evidence proves that the order exists.

@@ -53,7 +53,7 @@ A wider search would have needed more rows in memory than the limit allows.
 
 
 class Deciding:
-    """Matches rows and puts each row into a bucket, at once or at the end."""
+    """Matcher of rows, which puts each row into a bucket, at once or at the end."""
 
     def __init__(self, terms: Terms, tally: Tally, left: Left) -> None:
         self.terms, self.tally, self.left = terms, tally, left

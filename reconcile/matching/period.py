@@ -216,7 +216,7 @@ def within(
 
 
 class _Sieve:
-    """Reads three streams order by order, and drops the orders of other periods.
+    """Reader of three streams, which drops the orders of other periods.
 
     Rows that are read before their stream is asked for them are buffered.
     """

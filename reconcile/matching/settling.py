@@ -45,7 +45,7 @@ class OpenItems:
 
 
 class Settling:
-    """Puts captures and statement lines into buckets."""
+    """Matcher that puts captures and statement lines into buckets."""
 
     def __init__(self, terms: Terms, tally: Tally) -> None:
         self._terms, self._tally = terms, tally

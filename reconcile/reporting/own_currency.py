@@ -69,7 +69,7 @@ class Rates:
 
 
 class Converter:
-    """Converts money, and records which rates it used and which currencies it could not convert."""
+    """Converter of money, with a record of the used rates and of the currencies without a rate."""
 
     def __init__(self, rates: Rates) -> None:
         self.rates = rates

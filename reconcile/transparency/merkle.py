@@ -201,9 +201,9 @@ def _past_left_edge(here: int, last: int) -> tuple[int, int]:
 
 
 class Frontier:
-    """Computes the head of a growing tree.
+    """State from which a growing tree's head is computed.
 
-    It holds one subtree hash for each 1 bit of the tree's size.
+    It is one subtree hash for each 1 bit of the tree's size.
     """
 
     def __init__(self) -> None:
