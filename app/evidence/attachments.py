@@ -179,7 +179,8 @@ class Attachment:
         return self.record.gone_at is not None
 
     def document(self) -> AttachmentDocument:
-        """Return the attachment as a JSON document, with possible phone numbers masked."""
+        """Return the attachment as a JSON document. Everything that may be a phone number is
+        masked."""
         return document_of(
             AttachmentDocument,
             self.record,

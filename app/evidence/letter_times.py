@@ -20,7 +20,7 @@ Offset = tuple[timedelta, str]
 
 
 class LetterZone(tzinfo):
-    """Time zone that records what offsets are used, or takes the offsets from a bundle."""
+    """Time zone that records the used offsets from UTC, or takes the offsets from a bundle."""
 
     def __init__(
         self, name: str, zone: tzinfo | None, known: Mapping[datetime, Offset] | None = None

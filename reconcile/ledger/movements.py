@@ -214,7 +214,8 @@ def _nothing_left(payment: Payment) -> bool:
 
 
 def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
-    """Return the captures that the events state: one for each capture reference, or a single one.
+    """Return the captures that the events state: one for each capture reference, or a single
+    capture.
 
     An event without a capture reference states the total of all captures.
     """

@@ -79,8 +79,8 @@ class Placing:
                     known[other] = min(event.event_id, known.get(other, event.event_id))
 
     def placed(self, event: Event) -> Placed | None:
-        """Return the order to which records assign the event; None if there is no such order or
-        several."""
+        """Return the order to which records assign the event; None if they name no order or several
+        orders."""
         keys = keys_of(event)
         if not keys:
             return None

@@ -389,7 +389,7 @@ _DISPUTE_TAKEN_ELSEWHERE: Final = (
 
 
 def break_sentence(found: Break) -> str:
-    """Return a sentence that says what differs, with a full stop."""
+    """Return the sentence that describes a break, including the full stop."""
     facts = [
         (name, _WORDS[name].get(str(value), value) if name in _WORDS else value)
         for name, value in found.facts
@@ -428,7 +428,7 @@ def break_sentence(found: Break) -> str:
 
 
 def next_step(found: Break) -> str:
-    """Return a sentence that says what a person should do about the break, with a full stop."""
+    """Return the sentence that tells a person what to do about a break, including the full stop."""
     if ("won", True) in found.facts:
         return "Import the statement that took the dispute's money, or ask the provider for it."
     if found.cause == "refund_not_received" and found.candidates:

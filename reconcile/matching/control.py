@@ -201,7 +201,7 @@ class Control:
         )
 
     def ties(self) -> tuple[Equation, ...]:
-        """Return every equation with both its totals.
+        """Return every equation that the totals must satisfy, with its two sides.
 
         For each side and currency: read = matched + waiting + breaks, in rows and in money. For
         statements: gross - fee = net. For each currency: captures of `takings` = captures of

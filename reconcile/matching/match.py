@@ -302,7 +302,8 @@ class Matching:
         book: Iterable[BookRow],
         statements: Iterable[StatementRow],
     ) -> Iterator[Decision]:
-        """Match rows with equal keys, and set aside the rows without a partner.
+        """Match rows with equal keys, yield the matches and breaks, and set aside rows without a
+        partner.
 
         Each stream must be sorted by key. Raises ValueError for an unsorted stream.
         """

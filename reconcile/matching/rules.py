@@ -340,7 +340,8 @@ class Terms:
         return self._fitting[line]
 
     def waits_for_book(self, at: Instant, *, opened_at: Instant) -> Waiting | None:
-        """Return why the books may lack money of this date; None if a book must have it."""
+        """Return why an order book may lack money of this date; None if a book must have the
+        money."""
         waits = waits_in(self._books, opened_at, due=at + TICK, as_of=self.as_of)
         if waits == "not_covered":
             return waits

@@ -27,7 +27,7 @@ GROUP_OF: Final[dict[Outcome, r.OutcomeGroup]] = {
     "pending": "open",
     "not_attempted": "open",
 }
-"""Group of each outcome. Money that was returned later still counts as success."""
+"""Group of each outcome, such as success. Money that was returned later still counts as success."""
 
 NO_CURRENCY: Final = ""
 """Currency of an order whose price and money are unknown."""
