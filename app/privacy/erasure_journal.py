@@ -234,7 +234,7 @@ def read_key(path: Path) -> JournalKey | None:
     """Read the key of the journal at a path, or return None if there is no key. Raise
     ConfigurationError if the key is damaged."""
     name = key_path_of(path)
-    content = read_private(name, variable=VARIABLE, what=_KEY, most=_KEY_CHARS + 2)
+    content = read_private(name, variable=VARIABLE, what=_KEY, most=_KEY_CHARS)
     if content is None:
         return None
     text = content.strip().decode("ascii", "replace")
@@ -353,7 +353,7 @@ def _read(file: BinaryIO, key: JournalKey) -> tuple[list[JournalLine], int, bool
 def _line(text: str, before: str, key: JournalKey) -> JournalLine | None:
     """Parse a line. Return None if the line was changed, or if it does not follow the line whose
     check is `before`."""
-    found = _LINE.fullmatch(text) if len(text) < MAX_LINE_BYTES else None
+    found = _LINE.fullmatch(text)
     if found is None:
         return None
     check = found["check"]

@@ -56,6 +56,55 @@ def test_a_journal_is_made_once_and_for_its_owner(tmp_path: Path) -> None:
     assert "JournalKey()" in repr(made.key)
 
 
+def test_a_journal_of_an_earlier_release_is_read_and_continued(tmp_path: Path) -> None:
+    """Key, digests, checks and lines keep their form for ever."""
+    path = tmp_path / "t.erasures"
+    for each, content in ((key_path_of(path), f"{bytes(range(32)).hex()}\r\n"), (path, EARLIER)):
+        each.write_bytes(content.encode())
+        each.chmod(0o600)
+    found = make_journal(path, at=T)
+    assert found.key.digest("orders", "ORD-1") == "062de1c507ffe5da58a8d69e07fe068e"
+    assert [line[:5] for line in found.lines] == [
+        (0, T, "journal", "begun", ("n",)),
+        (1, T, "deliveries", "asked", ("a", "b")),
+    ]
+    assert (found.name, found.torn) == ("3e92ad601aaa375f6beee48854436e47", False)
+    assert [each.number for each in found.erased] == [1]
+    found.append({"orders": ["c"]}, at=T + TICK)
+    assert path.read_text() == EARLIER + LATER
+    assert [each.text for each in read(found).lines] == (EARLIER + LATER).splitlines()
+    key_path_of(path).write_text(f"{bytes(range(32)).hex()}0\n")
+    with pytest.raises(ConfigurationError, match="not 64 hex digits"):
+        read_journal(path)
+
+
+EARLIER = """\
+0 2026-11-20T10:00:00Z journal begun n 3e92ad601aaa375f6beee48854436e47
+1 2026-11-20T10:00:00Z deliveries asked a,b eb7a8c61bc2e6f00882f1dc7955810d1
+"""
+LATER = "2 2026-11-20T10:00:00.000001Z orders asked c 6794e6089d2d8cc54dbfefe1adb72977\n"
+
+
+def test_a_line_has_as_many_characters_of_ids_as_fit(journal: ErasureJournal) -> None:
+    """Each id counts with the comma behind it."""
+    full, over = [[*["x" * 39] * 97, "x" * last] for last in (19, 20)]
+    new = journal.append({"wholes": [*full, *full, *over]}, at=T)
+    assert [len(line.ids) for line in new] == [98, 98, 97, 1]
+    assert [line.number for line in new] == [4, 5, 6, 7]
+    assert read(journal).lines == journal.lines
+    assert journal.name == read(journal).name == journal.lines[0].check
+
+
+def test_a_journal_that_was_replaced_meanwhile_is_not_written(journal: ErasureJournal) -> None:
+    """By an older copy, which lacks a line that was read before."""
+    before = journal.path.read_bytes()
+    journal.append({"wholes": ["dlv_1"]}, at=T)
+    journal.path.write_bytes(before)
+    with pytest.raises(ConfigurationError, match="was replaced in the meantime; erase again"):
+        journal.append({"wholes": ["dlv_2"]}, at=T)
+    assert journal.path.read_bytes() == before
+
+
 def test_a_key_is_never_made_for_a_journal_that_is_there(journal: ErasureJournal) -> None:
     key_path_of(journal.path).unlink()
     for use in (read_journal, lambda path: make_journal(path, at=T)):
@@ -85,15 +134,16 @@ def test_a_digest_says_what_kind_of_row_it_stands_for(journal: ErasureJournal) -
     assert PHONE.encode() not in journal.path.read_bytes()
 
 
-@pytest.mark.parametrize("left", [1, 40, 80, -1])
+@pytest.mark.parametrize("left", [1, 40, 80, -1, MAX_LINE_BYTES])
 def test_a_last_line_that_was_cut_short_is_passed_over(journal: ErasureJournal, left: int) -> None:
     """However much of it came to the disk; the next line takes its place."""
     *whole, last = lines(journal)
-    journal.path.write_bytes(b"".join([*whole, last[:left]]))
+    journal.path.write_bytes(b"".join([*whole, last[:left] if left < 99 else b"x" * left]))
     found = read(journal)
     assert (len(found.erased), found.torn) == (2, True)
     found.append({"deliveries": ["dlv_9"]}, at=T)
     assert (len(read(journal).erased), read(journal).torn) == (3, False)
+    assert lines(journal)[:-1] == whole
 
 
 def test_a_last_line_of_which_the_disk_has_only_the_end_is_passed_over(
@@ -113,8 +163,9 @@ def _edited(edit: str, held: list[bytes]) -> list[bytes]:
         "put in": [*held[:2], held[1], *held[2:]],
         "in another order": [held[0], held[2], held[1], held[3]],
         "cut short in the middle": [held[0], held[1][:50] + b"\n", *held[2:]],
-        "too long": [*held, b"x" * MAX_LINE_BYTES * 2],
+        "too long": [*held, b"x" * (MAX_LINE_BYTES + 1)],
         "without its first line": held[1:],
+        "its first line cut short": [held[0][:50]],
         "empty": [],
     }
     return changed[edit]
@@ -123,7 +174,8 @@ def _edited(edit: str, held: list[bytes]) -> list[bytes]:
 @pytest.mark.parametrize(
     "edit",
     ["changed", "changed at the end", "left out", "put in", "in another order",
-     "cut short in the middle", "too long", "without its first line", "empty"],
+     "cut short in the middle", "too long", "without its first line",
+     "its first line cut short", "empty"],
 )  # fmt: skip
 def test_a_journal_that_was_tampered_with_is_refused(journal: ErasureJournal, edit: str) -> None:
     """Whole lines that do not fit are no crash's work."""
@@ -145,6 +197,18 @@ def test_lines_of_two_histories_do_not_fit_together(journal: ErasureJournal) -> 
     read(journal).append({"deliveries": ["dlv_3"], "wholes": ["dlv_2"]}, at=T)
     journal.path.write_bytes(b"".join([*first[:-1], lines(journal)[-1]]))
     with pytest.raises(ConfigurationError, match="line 6 of the journal"):
+        read_journal(journal.path)
+
+
+def test_a_number_that_is_left_out_is_noticed(journal: ErasureJournal) -> None:
+    """Whoever has the key could write such a line."""
+    last = journal.lines[-1]
+    after = journal.key.line(last.check, number=5, at=T, kind="wholes", rule="asked", ids=["a"])
+    texts = [line.text for line in (*journal.lines, after)]
+    with pytest.raises(ConfigurationError, match="line 5 of the journal"):
+        journal_lines(texts, journal.key)
+    journal.path.write_text("".join(f"{each}\n" for each in texts))
+    with pytest.raises(ConfigurationError, match="line 5 of the journal"):
         read_journal(journal.path)
 
 
@@ -193,7 +257,7 @@ def test_several_processes_write_one_journal(journal: ErasureJournal) -> None:
 
 def test_a_journal_is_written_again_from_its_lines(journal: ErasureJournal) -> None:
     aside = set_aside(journal.path, at=T)
-    assert aside is not None
+    assert aside == journal.path.with_name(f"t.erasures.aside-{T}")
     assert set_aside(journal.path, at=T) is None
     write_again(journal.path, journal.lines)
     assert journal.path.read_bytes() == aside.read_bytes()
