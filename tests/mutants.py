@@ -90,8 +90,8 @@ PARTS: Final = {
     "erase": Part(
         ("app/privacy/eras", "app/privacy/fit_journal.py", "app/privacy/replay_erasures.py"),
         _tests(
-            privacy="erase erase_unknown erasure_journal erase_kept erase_rules erase_words markers"
-            " restricted retained",
+            privacy="erase erase_unknown erase_forms erasure_journal erasure_plan erase_kept"
+            " erase_rules erase_search erase_words markers restricted retained copies",
             console="support_pages",
             cli="restore_erased people_and_data",
         ),

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.operator_store import audit_entries
-from app.access.operators import Proven, asking_by_token, register_operator
+from app.access.operators import SERVICE, Proven, asking_by_token, register_operator
 from app.access.proposal import Proposal
-from app.access.proposals import Proposals
+from app.access.proposals import Agree, Agreed, Proposals
 from app.config.load import load_settings
 from app.core.errors import NotFoundError, UsageError
 from app.core.logs import configure_logging
@@ -40,6 +41,7 @@ from app.privacy.erase import (
     traces_left,
 )
 from app.privacy.erase_finding import Erasure, ErasureFinder
+from app.privacy.erase_rules import KeptData
 from app.privacy.erase_store import rows_that_hold
 from app.privacy.fit_journal import fitting_journal, is_pending
 from app.privacy.pending_erasures import PendingErasures
@@ -361,6 +363,36 @@ async def test_one_order_is_erased_by_its_reference(driver: Driver) -> None:
     assert driver.rows("SELECT count(*) FROM deliveries WHERE pruned_at IS NOT NULL") == [(1,)]
 
 
+async def test_an_order_of_which_something_new_arrived_meanwhile_is_left_out(
+    driver: Driver,
+) -> None:
+    """It stays with all that it has, in rows, report and journal; the others are erased."""
+
+    async def arrives(connection: AsyncConnection) -> Agreed:
+        sql = "UPDATE order_due SET generation = generation + 1 WHERE order_key = 'ORD-1'"
+        await connection.execute(text(sql))
+        return Agreed(who=SERVICE, second="Ben", proposal="p1")
+
+    planned = await erased(driver, dry_run=True)
+    asked = ErasureRequest(phone=PHONE, reason="asked by letter", by=None)
+    agree = Agree(second="Ben", store=arrives)
+    erasure = await erase(driver.context, asked, dry_run=False, agree=agree)
+    assert [(each.what, each.why) for each in erasure.kept] == [("ORD-1", "changed")]
+    assert [each.order for each in erasure.orders] == ["ORD-4"]
+    bodies = "SELECT event_id, body IS NULL FROM deliveries WHERE event_id IN ('e1', 'e4')"
+    assert sorted(driver.rows(bodies)) == [("e1", 0), ("e1", 1), ("e4", 1)]
+    assert driver.rows("SELECT count(*) FROM phones WHERE thing = 'ORD-1'") == [(2,)]
+    assert driver.rows("SELECT count(*) FROM unanswered") == [(15,)]
+    before, after = (
+        {each.where: (each.went, each.stays) for each in one.places()} for one in (planned, erasure)
+    )
+    assert (before["deliveries.body"], after["deliveries.body"]) == ((5, 0), (3, 2))
+    assert (before["unanswered.request"], after["unanswered.request"]) == ((15, 0), (0, 15))
+    (facts,) = driver.rows("SELECT facts FROM audit WHERE subject = '+254 ••• ••• •44'")
+    told = json.loads(facts[0])
+    assert (told["orders"], told["kept"], told["second"]) == (1, 1, "Ben")
+
+
 async def test_asked_again_there_is_nothing_left(driver: Driver) -> None:
     await erased(driver)
     with pytest.raises(NotFoundError):
@@ -575,18 +607,24 @@ async def test_a_number_that_the_whole_body_alone_still_holds_is_found(tmp_path:
         driver.context = driver.service.context
         await send(driver, item(1, phone=PHONE), item(2, phone=OTHER))
         driver.clock.put(T + DAY)
-        await send(driver, item(3, phone=PHONE), item(4, amount="12,50", phone=OTHER))
+        unread = [item(each, amount="12,50", phone=OTHER) for each in (4, 5)]
+        await send(driver, item(3, phone=PHONE), *unread)
         driver.clock.put(T + 40 * DAY)
         gone = [row[0] for row in driver.rows("SELECT id FROM deliveries WHERE event_id IN "
                                               "('EV1', 'EV3') ORDER BY id")]  # fmt: skip
         async with driver.context.database.writing() as connection:
             await prune(connection, gone, now=driver.clock.now())
         told = await asked_for(driver)
-        assert (len(told.wholes), told.counts()["deliveries"]) == (1, 1)
-        assert [each.why for each in told.kept] == ["beside_unread"]
+        assert (told.wholes, told.counts()["deliveries"]) == ([gone[0]], 1)
+        ids = driver.rows(
+            "SELECT id FROM deliveries WHERE envelope = (SELECT envelope FROM deliveries "
+            "WHERE event_id = 'EV3') ORDER BY verdict <> 'unreadable', id"
+        )
+        kept = KeptData(what=min(ids)[0], why="beside_unread", detail=ids[0][0], kind="whole")
+        assert (len(ids), told.kept) == (3, [kept])
         ((left,),) = driver.rows("SELECT body FROM envelopes WHERE body IS NOT NULL")
         assert b"EV4" in left
-        assert driver.rows("SELECT count(body) FROM deliveries") == [(2,)]
+        assert driver.rows("SELECT count(body) FROM deliveries") == [(3,)]
         for day, bodies in ((41, 1), (42, 0)):
             driver.clock.put(T + day * DAY)
             await PendingErasures(driver.context).work()

@@ -14,7 +14,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.evidence.attachments import AttachRequest, attach
 from app.evidence.seal import open_signer, seal_all
 from app.evidence.verify_log import verify_log
-from app.finance.imports import ImportRequest, import_bank
+from app.finance.imports import ImportRequest, import_bank, import_book
 from app.orders.refold import refold_until_quiet
 from app.privacy.backup import back_up, restore
 from app.privacy.check import check_database
@@ -220,6 +220,22 @@ async def test_a_clock_that_was_set_back_keeps_nobody(tmp_path: Path) -> None:
     replayed = await put_back(driver)
     assert (replayed.counts["orders"], replayed.counts["rejections"]) == (2, 1)
     assert held(tmp_path, PHONE) == {"older.backup"}
+
+
+async def test_an_imported_line_is_erased_no_earlier_than_it_was_imported(tmp_path: Path) -> None:
+    """A clock that was set back would date the erasure before the import."""
+    book, bank = tmp_path / "book.csv", tmp_path / "bank.csv"
+    book.write_text(f"reference,amount,currency,phone\nORD-1,5,KES,{PHONE}\n")
+    bank.write_text(f"booked_at,amount,currency,text\n2026-11-01,5,KES,of {OTHER}\n")
+    async with driving(tmp_path, with_worker=False, at=T + DAY) as driver:
+        driver.context = context = driver.service.context
+        await import_book(context, ImportRequest(path=book))
+        await import_bank(context, ImportRequest(path=bank, account="main"))
+        driver.clock.put(T)
+        for phone, count in ((PHONE, (1, 0)), (OTHER, (0, 1))):
+            told = await erased(driver, dry_run=True, phone=phone)
+            assert (len(told.book_lines), len(told.bank_lines)) == count
+            assert told.latest >= T + DAY
 
 
 async def redelivered(driver: Driver) -> None:

@@ -183,6 +183,7 @@ async def test_one_that_was_read_goes_though_no_order_is_known(driver: Driver) -
     await began(driver)
     told = await erased(driver)
     assert (kept(told), len(told.deliveries)) == ([("ORD-1", "not_over")], 1)
+    assert {row[0] for row in driver.rows("SELECT thing FROM phones")} == {"ORD-1"}
     named = of_order("ORD-1", "e3", "pending")
     named["data"]["payment"]["reference"] = "pay_x"
     await driver.send(named)
