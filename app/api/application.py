@@ -1,5 +1,5 @@
-"""The ASGI application. It answers deliveries and probes from the start. The rest of the API is
-loaded at the first request that needs it."""
+"""The ASGI application. The application answers deliveries and probes from the start. The rest of
+the API is loaded at the first request that needs it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-stor
 class AnswerMiddleware:
     """ASGI middleware for all answers except the answers to deliveries.
 
-    It adds the fixed headers `nosniff` and `no-store`. It counts the API's answers 401 and 403, and
-    logs them at most once a minute.
+    The middleware adds the fixed headers `nosniff` and `no-store`, counts the API's answers 401
+    and 403, and logs them at most once a minute.
     """
 
     def __init__(self, application: ASGIApp, *, count_refused: Callable[[int], None]) -> None:

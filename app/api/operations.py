@@ -124,8 +124,8 @@ class Operation:
     body_bytes  maximum bytes of a body that is parsed for the endpoint's parameter `body`
     media  media types of the answer, if it can be something other than JSON
     waits  whether the endpoint itself waits for unread deliveries and reports their age
-    alone  whether requests are answered one at a time, counted over all operations with this
-           setting. Several long lists at once would delay deliveries
+    alone  whether requests are answered one at a time. All operations with this setting share this
+           limit, because several long lists at once would delay deliveries
     """
 
     method: Literal["GET", "PUT", "POST"]
@@ -249,8 +249,8 @@ def query_parameters(asked: type) -> tuple[QueryParameter, ...]:
 
 
 class Gate(Protocol):
-    """Interface for checking callers' tokens. It also states this instance's limits and the age of
-    unread deliveries."""
+    """Interface for checking callers' tokens. The interface also states this instance's limits and
+    the age of unread deliveries."""
 
     @property
     def most(self) -> Mapping[str, int]:

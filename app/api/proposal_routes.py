@@ -60,6 +60,7 @@ class ProposalRoutes:
         }
 
     async def get_proposal(self, proposal: str, who: Holder) -> ProposalDocument:
+        """Return one proposal."""
         proposals = await self._load()
         return proposals.document(await _found(proposals, proposal, who))
 

@@ -54,8 +54,8 @@ MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
 transactions."""
 
 MAX_RULES_BODY: Final = 2 * MAX_BYTES
-"""Maximum bytes of a request body with matching rules. It is twice the limit for the rules' text,
-because JSON escapes a line end or quotation mark with two bytes."""
+"""Maximum bytes of a request body with matching rules. The number is twice the limit for the rules'
+text, because JSON escapes a line end or quotation mark with two bytes."""
 
 RETRY_AFTER: Final = {"Retry-After": "5"}
 
@@ -312,8 +312,8 @@ async def _verification(context: AppContext, period: str | None) -> list[Verifie
 
 
 class _Written:
-    """File that holds a job's result and has no name on the disk. Its space is freed after the last
-    reader."""
+    """File that holds a job's result and has no name on the disk. The disk space is freed when the
+    last reader is done."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDONLY)

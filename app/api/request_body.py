@@ -229,8 +229,8 @@ MAX_TENDERS = 20
 """Maximum number of tenders of an order. Most orders have one or two."""
 
 TENDER_KIND: Final = "[a-z][a-z0-9_]{0,39}"
-"""Pattern of a tender's kind. It allows a word such as gift_card, so that nobody can send a card
-number here."""
+"""Pattern of a tender's kind. The pattern allows a word such as gift_card, but not the number of a
+card."""
 
 Amount = Annotated[
     str | float,

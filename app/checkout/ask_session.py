@@ -151,8 +151,10 @@ async def _record(
     *,
     row: PendingSession | None,
 ) -> CheckoutPayment:
-    """Record an answer unless it is known already. If the answer is unclear, the request in `row`
-    will be repeated. None means that no request may be repeated."""
+    """Record an answer unless it is known already.
+
+    row  request to repeat if the answer is unclear; None if no request may be repeated
+    """
 
     def keep(connection: PlainConnection) -> CheckoutPayment:
         now = context.clock.now()

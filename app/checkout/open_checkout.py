@@ -287,7 +287,7 @@ class SessionOrderDocument(TypedDict):
 
 
 class SessionDocument(TypedDict):
-    """A session as the payment service describes sessions. A refused session has no such
+    """A checkout session, in the form that the payment service uses. A refused session has no such
     document."""
 
     reference: Annotated[str | None, "The payment service's reference of the session."]

@@ -224,8 +224,8 @@ def intent(
     now: Instant,
     author: str,
 ) -> Record:
-    """Build the record of the intent to open a payment. It is committed before the first byte is
-    sent.
+    """Build the record of the intent to open a payment. The record is committed before the first
+    byte is sent.
 
     author  name of the caller that requests the session
 
@@ -310,8 +310,8 @@ def answer_details(answered: Answered) -> str:
 def adds(answered: Answered, payment: CheckoutPayment, *, tell: bool = False) -> bool:
     """Return whether the answer adds something to the payment's records.
 
-    A second session for one key is always recorded. It is a mistake of the service, but a customer
-    can pay in it.
+    A second session for one key is always recorded. Such a session is the service's mistake, but a
+    customer can pay in it.
     """
     if isinstance(answered, Opened):
         return payment.opened is None or payment.opened.session != answered.session

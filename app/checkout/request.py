@@ -205,8 +205,9 @@ def _problems(request: CheckoutRequest, *, live: bool) -> Iterator[tuple[str, st
 
 
 def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
-    """Return the amount as money, and a sentence about the amount's mistake or "". The money is
-    None if the amount is invalid or the currency is unknown."""
+    """Return the amount as money, and a sentence that says what is wrong with the amount. The
+    sentence is "" if nothing is wrong. The money is None if the amount is invalid or the currency
+    is unknown."""
     amount = request.amount
     if isinstance(amount, bool) or not isinstance(amount, Decimal | int | str):
         return None, "Give the amount as a decimal number or text, never as a binary float."
@@ -271,8 +272,9 @@ def request_digest(request: SoundRequest) -> str:
 def phone_check(phone: str | None) -> int | None:
     """Return the phone number's checksum, one of 256 values; None without a number.
 
-    It detects 255 of 256 changed numbers. It reveals little, because millions of numbers share each
-    value. A customer's checksum is equal in all orders, so several orders reveal no more than one.
+    The checksum detects 255 of 256 changed numbers, but reveals little, because millions of numbers
+    share each value. A customer's checksum is equal in all orders, so several orders reveal no more
+    than one.
     """
     if phone is None:
         return None
@@ -372,8 +374,8 @@ class AnswerUnclear:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denied:
-    """The service's answer that it refuses our credentials or the address. It says nothing about
-    the order."""
+    """The service's answer that it refuses our credentials or the address. The answer says nothing
+    about the order."""
 
     status: int
 

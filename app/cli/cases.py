@@ -44,8 +44,8 @@ def attach(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Attach a file to an order. It becomes an exhibit of the letter about the order's dispute. The
-    file is erased with the order's data."""
+    """Attach a file to an order. The file becomes an exhibit of the letter about the order's
+    dispute. The file is erased with the order's data."""
     _attach("order", order, file, kind, (note, carrier, tracking), by, form)
 
 

@@ -462,8 +462,8 @@ async def play(*, once: bool) -> int:
 
 
 class _Interruption:
-    """Handler of Ctrl-C and SIGTERM that cancels the demo's task. It remembers the signal, because
-    the signal explains errors that follow."""
+    """Handler of Ctrl-C and SIGTERM that cancels the demo's task. The handler remembers the signal,
+    because the signal explains errors that follow."""
 
     def __init__(self) -> None:
         self.number: int | None = None

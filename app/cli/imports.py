@@ -289,7 +289,7 @@ def import_files(
     form: printing.DocumentOption = printing.Format.table,
     **options: Any,
 ) -> None:
-    """Import files of any kind. Each file is recognized by its content. It is imported as a whole
+    """Import files of any kind. Each file is recognized by its content, and is imported as a whole
     or not at all.
 
     The provider and the account in a statement determine its source. If several sources are
@@ -415,8 +415,9 @@ def import_records(
     row is imported, except with --accept-good.
 
     Importing the same file again changes nothing. A changed row becomes a new version, and the old
-    version is kept. An order book does not state an order's price. It changes ledgers only through
-    source, session_reference and payment_reference, which assign the provider's events to orders.
+    version is kept. An order book does not state an order's price. The import changes ledgers only
+    through source, session_reference and payment_reference, which assign the provider's events to
+    orders.
     """
     from app.finance.imports import import_book
 
@@ -603,7 +604,7 @@ def import_bank_lines(
     Importing the same file again changes nothing. The same is true for lines that another file
     contained. Pending lines are left out. For CAMT and OFX, row 1 means the first entry of the
     file. If a file in another format already covers a day, the import adds no lines for that day.
-    It only adds the bank's reference to the existing lines.
+    Only the bank's reference is added to the existing lines.
     """
     from app.finance.imports import import_bank
 

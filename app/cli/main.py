@@ -71,8 +71,8 @@ SECTIONS: Final = {
 of their use."""
 
 _WHOLE: Final = 1_000
-"""Maximum number of characters of a command's first sentence in the help. It is so large that no
-sentence is shortened."""
+"""Maximum number of characters of a command's first sentence in the help. The number is so large
+that no sentence is shortened."""
 
 _THE_LIBRARY_SAYS: Final = "Value error, "
 

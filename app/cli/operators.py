@@ -150,8 +150,8 @@ def choose_notices_of(
 ) -> None:
     """Choose how a person is notified of assigned breaks and of proposals to approve.
 
-    Each break or proposal causes one notification. It is sent immediately, or together with others
-    at 8 in the morning. No notification names a customer.
+    Each break or proposal causes one notification. The notification is sent immediately, or
+    together with others at 8 in the morning. No notification names a customer.
     """
     from app.monitoring.work_notices import PACES, choose_notices
 

@@ -313,7 +313,7 @@ def release_orders(
     reason: Annotated[str, typer.Option(help="The reason, for the audit trail.")] = "",
     by: operators.ByOption = None,
 ) -> None:
-    """Release held orders. They are then published, and the shop is notified.
+    """Release held orders. Released orders are published, and the shop is notified.
 
     An upgrade holds orders that only its new rules make fulfillable. `orders list --finding
     held_back` lists held orders. If one of the given orders is not held, none is released, and the
@@ -357,7 +357,7 @@ def accept_finding(
 ) -> None:
     """Accept a finding of an order.
 
-    The finding stays in the ledger. It needs a person again as soon as new evidence about it
+    The finding stays in the ledger, and needs a person again as soon as new evidence about it
     arrives.
     """
     from app.orders import accept_findings

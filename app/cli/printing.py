@@ -219,8 +219,8 @@ JsonOption = Annotated[
 def sharing(
     options: Callable[..., None], *, without: Sequence[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator for commands. It replaces a command's parameter `**options` by the
-    parameters that another function declares.
+    """Return a decorator for commands. The decorator replaces a command's parameter `**options` by
+    the parameters that another function declares.
 
     options  function that declares the parameters
     without  names of parameters to leave out

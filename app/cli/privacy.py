@@ -199,7 +199,7 @@ def stated_gap(said: bool, *, reason: str) -> str | None:
 
 
 def tell_gap(found: FoundGap | None) -> None:
-    """Print that a gap was accepted, if there is one."""
+    """Print which gap was accepted, or nothing if there is none."""
     if found is not None:
         printing.note(f"The gap is accepted and recorded: {found.sentence()}.")
 

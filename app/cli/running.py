@@ -99,8 +99,8 @@ async def _note_unread(context: AppContext) -> None:
 
 
 def processes(chosen: int | None, *, most: int) -> int:
-    """Return the number of processes that the user chose. If it is None, return the number of
-    processor cores, but at most `most`."""
+    """Return the number of processes that the user chose. If the user chose none, return the number
+    of processor cores, but at most `most`."""
     return min(len(os.sched_getaffinity(0)), most) if chosen is None else chosen
 
 

@@ -103,8 +103,8 @@ def check(
 ) -> None:
     """Check that every layer of the store agrees with the layer below it. The lowest layer is the
     database file, and the highest is people's decisions. The command names the first rows that do
-    not agree. It takes a minute for two million deliveries if the file fits into memory, and twice
-    as long if it does not."""
+    not agree. The check takes a minute for two million deliveries if the file fits into memory, and
+    twice as long if it does not."""
     from app.config.load import load_settings
     from app.context.configured import compile_sources
     from app.database.engine import is_sqlite, read_ahead, sqlite_path
@@ -140,8 +140,8 @@ def create(
     ] = False,
 ) -> None:
     """Create an SQLite database where there is none. `serve` does this automatically the first
-    time. It refuses if an earlier database is missing. In this case, put the file back, restore a
-    backup, or confirm here that the earlier data is not needed."""
+    time. `serve` refuses if an earlier database is missing. In this case, put the file back,
+    restore a backup, or confirm here that the earlier data is not needed."""
     from app.config.load import load_settings
     from app.wiring.opening import create_database
 

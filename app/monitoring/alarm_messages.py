@@ -44,8 +44,8 @@ from reconcile import instants
 from reconcile.instants import Instant
 
 OVER_AFTER: Final[instants.Duration] = 3 * instants.MINUTE
-"""Time after which an alarm counts as over if no receiver process has reported it again. It equals
-four rounds of the watchdog."""
+"""Time after which an alarm counts as over if no receiver process has reported it again. The time
+equals four rounds of the watchdog."""
 
 GIVE_UP_AFTER: Final[instants.Duration] = instants.DAY
 """Time for which sending the notice of an alarm's end is retried. The notice of its start is
@@ -68,7 +68,7 @@ class AlarmNotice:
 
     @property
     def id(self) -> str:
-        """Id of the notice. It is equal for all attempts and for both channels."""
+        """Id of the notice. The id is equal for all attempts and for both channels."""
         return self._id("over" if self.over else "raised")
 
     def _id(self, word: str) -> str:

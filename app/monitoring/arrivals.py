@@ -13,7 +13,7 @@ from reconcile.instants import Instant
 
 EXPECTED: Final = 10
 """Number of deliveries that must be usual in a time span before silence raises an alarm. If ten
-independent deliveries are usual, there is none in only one of 22,000 time spans."""
+independent deliveries are usual, only one time span in 22,000 has no delivery."""
 
 DAYS: Final = 7
 """Number of earlier days on which deliveries are counted in the same time span."""
@@ -34,9 +34,9 @@ class Arrivals:
     """Facts about the deliveries that have arrived until `now`.
 
     last  arrival of the last verified delivery; None if no delivery has arrived yet
-    usual  number of deliveries on each of the last seven days, most recent day first. Each is
-           counted in the same time of day as the silence since `last`, but at most a day. Counting
-           stops at ten
+    usual  number of deliveries on each of the last seven days, most recent day first. Deliveries
+           are counted in the time span from `last` to `now`, shifted by whole days. The span is at
+           most a day long. Counting stops at ten
     sessions  times at which the first three sessions after `last` were opened, oldest first
     """
 
@@ -69,8 +69,9 @@ def silence(arrivals: Arrivals) -> Alarm | None:
 
 
 def usual_of(days: Sequence[int]) -> float:
-    """Return how many deliveries can be expected. It is the median of the past days, or the number
-    of a week ago if this is smaller. A weekday that is always quiet therefore raises no alarm.
+    """Return how many deliveries can be expected. The number is the median of the past days, or the
+    number of a week ago if this is smaller. A weekday that is always quiet therefore raises no
+    alarm.
 
     days  number of deliveries on each past day; the last element is the day a week ago
     """

@@ -31,8 +31,8 @@ UNREADABLE: Final = (
     "ORDER BY id DESC LIMIT :enough) AS found GROUP BY source "
     "/* deliveries WHERE verdict = 'unreadable' AND id >= $1 */"
 )
-"""SQL statement that counts each source's latest unreadable deliveries. It leaves out tests of
-`golive`, deliveries that a person has judged, and requests that anybody can send."""
+"""SQL statement that counts each source's latest unreadable deliveries. The statement leaves out
+tests of `golive`, deliveries that a person has judged, and requests that anybody can send."""
 
 
 PAID: Final = (

@@ -31,7 +31,8 @@ LONGEST_PAUSE: Final[Duration] = HOUR
 
 
 def notice_pause(tries: int) -> Duration:
-    """Return the pause after this many failed tries. It doubles with each try, up to an hour."""
+    """Return the pause after this many failed tries. The pause doubles with each try, up to an
+    hour."""
     return Duration(min(FIRST_PAUSE << min(tries, 10), LONGEST_PAUSE))
 
 

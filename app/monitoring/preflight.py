@@ -29,12 +29,12 @@ from reconcile.instants import DAY, SECOND, Duration, Instant, format_instant
 State = Literal["ok", "weak", "must"]
 
 SKEW_WEAK: Final[Duration] = 3 * SECOND
-"""Smallest difference between two clocks that is reported. It is larger than a second, because a
-Date header has no fractions of a second."""
+"""Smallest difference between two clocks that is reported. The limit is larger than a second,
+because a Date header has no fractions of a second."""
 
 SKEW_MUST: Final[Duration] = 30 * SECOND
-"""Largest difference between two clocks that need not be corrected. It is a tenth of the time by
-which a signature's timestamp may usually differ."""
+"""Largest difference between two clocks that need not be corrected. The limit is a tenth of the
+time by which a signature's timestamp may usually differ."""
 
 CERTIFICATE_SOON: Final[Duration] = 14 * DAY
 

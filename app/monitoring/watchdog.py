@@ -1,9 +1,9 @@
 """Watchdog that looks regularly for problems that cost money and that nothing else reports.
 
-It looks for a slow reader process, deliveries set aside, silence, unreadable deliveries, payments
-without an order, a wrong clock, a shop that accepts no notifications, held orders, events about
-money that no profile knows, failed or waiting scheduled work, unfinished erasures, and checkpoints
-that too few witnesses sign.
+The watchdog looks for a slow reader process, deliveries set aside, silence, unreadable deliveries,
+payments without an order, a wrong clock, a shop that accepts no notifications, held orders, events
+about money that no profile knows, failed or waiting scheduled work, unfinished erasures, and
+checkpoints that too few witnesses sign.
 
 To add an alarm, write a function with `_watch`. Readiness, metrics, feed and log report all alarms.
 The module `alarm_messages` notifies people.
@@ -217,7 +217,7 @@ async def _unallocated(watched: Watched) -> Alarm | None:
 
 
 def unallocated_words(found: UnallocatedTotals) -> str:
-    """Return a text that says how many payments have no order, and how much money they are."""
+    """Return a text that says how many payments have no order, and the sum of their money."""
     count = counted(found.count, "payment is", "payments are")
     sums = [str(money) for money in found.held]
     if found.unclear:

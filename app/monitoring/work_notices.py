@@ -41,8 +41,8 @@ Way = Literal["mail", "post"]
 WAYS: Final[tuple[Way, ...]] = get_args(Way)
 
 MORNING: Final = 8 * HOUR
-"""Time of day of the daily notice, in the merchant's time zone. It arrives before people begin
-work."""
+"""Time of day of the daily notice, in the merchant's time zone. The notice arrives before people
+begin work."""
 
 MOST: Final = 200
 """Maximum number of audit entries for one notice. Further entries follow in the next notice."""

@@ -11,8 +11,8 @@ from app.core.reading import UnclearAmount, Unreadable
 from reconcile.money import InexactAmount, Money, MoneyError, exponent_of, from_major
 
 AmountUnit = Callable[[Any, str], Money]
-"""Function that reads an amount. It takes the parsed value and the currency, returns Money, and
-raises MoneyError."""
+"""Function that reads an amount. The function takes the parsed value and the currency, returns
+Money, and raises MoneyError."""
 
 AMOUNTS_REMEMBERED: Final = 1_024
 """Maximum number of amounts whose parsed value is cached. The cache takes about 300 kB."""

@@ -147,8 +147,8 @@ def _headers(value: Any) -> Headers:
 
 
 def _raw(text: str) -> bytes:
-    """Return the bytes of a header's text as a server would receive them. They are Latin-1 if the
-    text fits into Latin-1, and UTF-8 otherwise."""
+    """Return the bytes of a header's text as a server would receive them. The bytes are Latin-1 if
+    the text fits into Latin-1, and UTF-8 otherwise."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
@@ -172,7 +172,7 @@ def _body(given: dict[str, Any]) -> bytes:
 
 
 ANY_AGE: Final[Duration] = LATEST - EARLIEST
-"""Tolerance that stands for any age. No two times differ by more."""
+"""Tolerance that allows a timestamp of any age, because no two times differ by more."""
 
 AGED: Final = frozenset({"timestamp_too_old", "timestamp_too_new"})
 
@@ -202,8 +202,8 @@ KEPT: Final = 256
 and secrets."""
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
-"""Maximum bytes of an input line. It is four times the largest body that can be configured. Such a
-body takes a third of the line, because it is in base64."""
+"""Maximum bytes of an input line. The limit is four times the largest body that can be configured.
+Such a body takes a third of the line, because it is in base64."""
 
 
 def request_lines(stream: IO[bytes]) -> Iterator[bytes]:

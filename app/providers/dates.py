@@ -19,8 +19,8 @@ from reconcile import instants
 from reconcile.instants import EARLIEST, LATEST, MILLISECOND, SECOND, Duration, Instant
 
 Date = Callable[[Any, str, str], Instant]
-"""Function that parses a date. It takes the value, the field's name and the zone for dates without
-one, such as `+03:00`. It raises Unreadable."""
+"""Function that parses a date. The function takes the value, the field's name and the zone for
+dates without one, such as `+03:00`, and raises Unreadable."""
 
 ZONE: Final = re.compile(r"[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
 

@@ -1,5 +1,5 @@
-"""The signature doctor, which finds out why a request was refused. It tries known mistakes, and
-names those whose correction would let the request pass.
+"""The signature doctor, which finds out why a request was refused. The doctor tries known mistakes,
+and names those whose correction would let the request pass.
 
     request, source as configured ──trials──▶ what would have passed ──▶ diagnoses
 
@@ -30,8 +30,8 @@ from app.providers.source import Source
 from reconcile.instants import Instant
 
 _MARK: Final = "\ue000"
-"""Mark put before and after a number with a fraction while a body is parsed. It allows the number
-to be written again with the same digits."""
+"""Mark put before and after a number with a fraction while a body is parsed. The mark allows the
+number to be written again with the same digits."""
 
 _MARKED: Final = re.compile(r'"(?:\ue000|\\ue000)([^"\\]*?)(?:\ue000|\\ue000)"')
 
@@ -93,8 +93,8 @@ _SPELLINGS: Final[tuple[tuple[str, Callable[[Any], str]], ...]] = (
 
 
 ANY_AGE_S: Final = 100 * 365 * 24 * 3600
-"""Tolerance in seconds for a timestamp in a trial. It is very long, because the age is judged
-separately."""
+"""Tolerance in seconds for a timestamp in a trial. The tolerance is very long, because the age is
+judged separately."""
 
 PORTS: Final = (":80", ":443", ":8080", ":8443")
 

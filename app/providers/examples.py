@@ -2,9 +2,9 @@
 
     examples/<profile>.jsonl ──find──▶ example ──shape: order, amount, date, ids──▶ signed request
 
-Each line is a JSON object. It has `name`, `event` (the provider's word as the profile reads it) and
-`body` (an object or a text). It has `headers`, `url` and `method` if they matter. `source` is the
-page or test that shows the shape.
+Each line is a JSON object. The object has `name`, `event` (the provider's word as the profile reads
+it) and `body` (an object or a text). The object has `headers`, `url` and `method` if they matter.
+`source` is the page or test that shows the shape.
 
 To find which value of an example states which field, each value is changed once, and the profile
 reads the event again. If the event's order, amount or date then differs, the changed value states
@@ -39,8 +39,8 @@ MOST_LEAVES: Final = 400
 """Maximum number of values in one body. The largest example has about a hundred."""
 
 LeafPath = tuple[str | int, ...]
-"""Path of a value in a request. It begins with `body`, `query` or `header`; the steps from there
-follow."""
+"""Path of a value in a request. The path begins with `body`, `query` or `header`; the steps from
+there follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

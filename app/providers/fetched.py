@@ -30,8 +30,8 @@ from reconcile.ledger.events import (
 from reconcile.money import Money
 
 NOT_FOUND: Final = frozenset({404, 410})
-"""HTTP statuses by which a provider says that the asked payment does not exist. Such an answer
-settles the event's claim and moves no money."""
+"""HTTP statuses by which a provider says that the payment asked about does not exist. Such an
+answer settles the event's claim and moves no money."""
 
 NOT_KNOWN: Final = "not_found"
 

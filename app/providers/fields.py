@@ -2,8 +2,8 @@
 
 A location is written `KIND:NAME`, such as `json:data.order.reference` or `header:webhook-id`.
 LOCATIONS has one entry for each kind. A composite is a text with locations in braces. JSON null
-counts as absent. Error sentences name the location, which is the profile's own text. They never
-quote the value found there.
+counts as absent. Error sentences name the location, which is the profile's own text. Error
+sentences never quote the value found there.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ _HOLDS: Final[Mapping[type, tuple[tuple[type, ...], str]]] = {
 
 
 def _members(text: str, path: paths.JsonPath) -> Find:
-    """Build a lookup for a path that consists of member names only. It takes a third of the time of
-    the general lookup."""
+    """Build a lookup for a path that consists of member names only. The lookup takes a third of the
+    time of the general lookup."""
 
     def find(data: EventData) -> Any:
         value = data.document
@@ -313,8 +313,9 @@ def required_text(value: Any, name: str) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""Return a text whose control characters are escaped, such as `\
-    `, cut to the maximum length of a reference."""
+    """Return a text whose control characters are escaped, such as `\\n`, cut to the maximum
+    length of a reference.
+    """
     return UNUSABLE.sub(_escape, text)[:MAX_TEXT]
 
 

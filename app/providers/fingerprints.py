@@ -49,8 +49,8 @@ class Covered:
 
 
 def key_fingerprint(secret: bytes) -> str:
-    """Return 16 hex digits that identify a secret. They suffice to tell keys apart, but not to
-    sign."""
+    """Return 16 hex digits that identify a secret. The digits suffice to tell keys apart, but not
+    to sign."""
     return hashlib.sha256(_PREFIX + secret).hexdigest()[:16]
 
 

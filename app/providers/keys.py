@@ -49,7 +49,7 @@ def refuse_key_pair(secret: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRing:
-    """The compiled keys of a source. They are hidden from the repr.
+    """The compiled keys of a source. The keys are hidden from the repr.
 
     main  keys of the profile's section [signature], newest first
     also  keys of the profile's section [signature.also]

@@ -25,8 +25,7 @@ to_base64 = ENCODINGS["base64"].encode
 from_hex = ENCODINGS["hex"].decode
 
 MAX_FORM_FIELDS = 1000
-"""Maximum number of fields of a form. It is more than ten times as many as any provider's form
-has."""
+"""Maximum number of fields of a form. No provider's form has a tenth of this number."""
 
 
 class SingleHeader:
@@ -112,7 +111,7 @@ class Signed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets:
-    """The secrets of a source. They are hidden from the repr.
+    """The secrets of a source. The secrets are hidden from the repr.
 
     listed  alternative secrets, newest first
     named  secrets with names. The keys are ids of keys, or names of the parts of one key
@@ -146,8 +145,8 @@ class NamedVerifier(ABC):
 
 
 Factory = Callable[[str, Mapping[str, object], Secrets], NamedVerifier]
-"""Function that compiles a scheme. It takes the source's name, the profile's options and the
-source's secrets."""
+"""Function that compiles a scheme. The function takes the source's name, the profile's options and
+the source's secrets."""
 
 
 _COMPONENTS: Final[Mapping[str, frozenset[str]]] = {

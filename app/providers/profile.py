@@ -1,5 +1,5 @@
-"""Reader of profile files. It returns an immutable Profile, or reports all mistakes of the file,
-each with its line."""
+"""Reader of profile files. The reader returns an immutable Profile, or reports all mistakes of the
+file, each with its line."""
 
 import dataclasses
 from collections.abc import Iterator

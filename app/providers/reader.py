@@ -1,5 +1,5 @@
-"""Reader of the events in a verified body. It uses the locations that a profile states, compiled
-once.
+"""Reader of the events in a verified body. The reader uses the locations that a profile states,
+compiled once.
 
 The reader does not check whether the request is genuine. Events contain only keyed digests of the
 customer's phone number, email address and name. A phone number is returned only when a person looks
@@ -102,7 +102,7 @@ longer fact is left out."""
 
 
 class ProfileField:
-    """One field of a profile: its locations, and the name by which sentences call it."""
+    """One field of a profile: its locations, and its name in sentences."""
 
     __slots__ = ("_locations", "find", "name")
 

@@ -217,8 +217,8 @@ _AUTH: Final = re.compile(r"none|bearer|basic|oauth|header:[a-z0-9-]{1,100}")
 
 
 def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
-    """Yield the mistakes in the section [fetch_back]. Its host must be fixed, its credential named,
-    and the answer must have every needed field."""
+    """Yield the mistakes in the section [fetch_back]. The host must be fixed, the credential must
+    be named, and the answer must have every needed field."""
     rule = values["fetch_back"]
     if (rule is None) != (values["confirm"] is None):
         yield TomlMistake("fetch_back", 'must be given if confirm = "fetch_back", and only then')
@@ -306,8 +306,8 @@ def _reference_fault(text: str, *, credentials: bool = False) -> str | None:
 
 
 def slow_claims_are_pending(values: Values) -> Iterable[TomlMistake]:
-    """Yield the mistakes in the section [slow]. It may name only words whose claim is pending, and
-    needs a window for slow payments."""
+    """Yield the mistakes in the section [slow]. The section may name only words whose claim is
+    pending, and needs a window for slow payments."""
     slow, rule = values["slow"], values["fetch_back"]
     claims = dict((rule and rule["claims"]) or values["claims"])
     for word in slow["claims"]:
@@ -326,8 +326,8 @@ def slow_claims_are_pending(values: Values) -> Iterable[TomlMistake]:
 
 
 def setup_is_of_this_profile(values: Values) -> Iterable[TomlMistake]:
-    """Yield the mistakes in the section [setup]. It may describe only credentials and secrets that
-    this profile has."""
+    """Yield the mistakes in the section [setup]. The section may describe only credentials and
+    secrets that this profile has."""
     setup, rule = values["setup"], values["fetch_back"]
     if setup["secret"] and values["signature"]["mac"] == schemes.UNSIGNED:
         yield TomlMistake(

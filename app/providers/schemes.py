@@ -103,8 +103,8 @@ genuine request has two. A malicious request could have 200."""
 
 
 class AsymmetricKey(ABC):
-    """One asymmetric key prepared for one signature scheme. `HmacKey` is the same for shared
-    secrets."""
+    """One asymmetric key prepared for one signature scheme. The class `HmacKey` does the same for
+    shared secrets."""
 
     secret = b""
 
@@ -282,8 +282,8 @@ class HmacKey:
 
 
 class HashKey:
-    """Key for a plain hash of content that contains the secret. It is weaker than HMAC, but some
-    providers use it."""
+    """Key for a plain hash of content that contains the secret. The hash is weaker than HMAC, but
+    some providers use it."""
 
     __slots__ = ("_algorithm", "secret")
 
@@ -299,7 +299,7 @@ class HashKey:
 
 
 class TokenKey:
-    """Static secret that the request itself contains. It proves nothing about the body."""
+    """Static secret that the request itself contains. The secret proves nothing about the body."""
 
     __slots__ = ("secret",)
 

@@ -82,8 +82,8 @@ class SignatureRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountRule:
-    """Section [account]: where an event names its account. It is needed if the key alone does not
-    determine the account.
+    """Section [account]: where an event names its account. The section is needed if the key alone
+    does not determine the account.
 
     where  member of the event that names the provider's account or entity
     connected  whether events name an account only if it is not the key's own account

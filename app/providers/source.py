@@ -29,8 +29,8 @@ __all__ = ["ProviderReply", "Reason", "Refusal", "Signed", "Source"]
 
 
 _ECHO: Final = re.compile(r"[!-~]{1,255}")
-"""Pattern of texts that may be echoed. They have no blanks or line breaks, because an answer with
-these could become markup."""
+"""Pattern of texts that may be echoed. Such texts have no blanks or line breaks, because an answer
+with these could become markup."""
 
 
 class ProviderReply(NamedTuple):
@@ -146,8 +146,8 @@ class Source:
     unsigned  whether the provider signs nothing, so that anyone may send events
     signs_address  whether the signature covers the address, so that `address` is needed
     private_query  whether the query contains the secret itself
-    address  scheme and host under which the provider knows us. They are put before every `url` that
-             is only a path
+    address  scheme and host under which the provider knows us. Scheme and host are put before every
+             `url` that is only a path
     strict  whether secrets must be as long as the profile says and have no blanks around them;
             False for published examples of secrets
     phone_key  key for digests of customers' phone numbers; None to make no digests
@@ -249,7 +249,7 @@ class Source:
 
     @property
     def path(self) -> str:
-        """Path to which the provider must send deliveries. It may be a secret."""
+        """Path to which the provider must send deliveries. The path may be a secret."""
         return f"/webhooks/{next(iter(self.addresses))}"
 
     @property
@@ -365,7 +365,7 @@ class Source:
         secret.
 
         Raise Unreadable for an id that cannot occur in a request. Raise ConfigurationError if the
-        signature belongs into the body or the address; then call `signed`.
+        signature belongs in the body or the address; then call `signed`.
         """
         signed = self.signed(body, event_id=event_id, now=now)
         if signed.body != body or signed.url:

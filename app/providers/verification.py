@@ -321,8 +321,8 @@ class Declared(Verifier):
 
 
 class Unsigned(kit.NamedVerifier):
-    """Verifier for a provider without signatures. It accepts every request, because an event counts
-    only after the provider was asked."""
+    """Verifier for a provider without signatures. The verifier accepts every request, because an
+    event counts only after the provider was asked."""
 
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
         return None

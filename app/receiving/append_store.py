@@ -154,7 +154,7 @@ class Judged:
 
 
 class Ready(NamedTuple):
-    """What was read from one row of the inbox. It is stored before the row is deleted.
+    """What was read from one row of the inbox. The content is stored before the row is deleted.
 
     row  row of the inbox; a Suspect for a record that is read alone after failed readings; None if
          the content comes from neither
@@ -264,8 +264,8 @@ Came = TypeVar("Came", Arrival, Rejection)
 
 def _unknown(connection: PlainConnection, came: Sequence[Came]) -> list[Came]:
     """Return the arrivals whose ids are not stored yet, each id once. An arrival may be stored
-    already after a restore, or if a rejected delivery is verified again. It does not count as a
-    redelivery."""
+    already after a restore, or if a rejected delivery is verified again. Such an arrival does not
+    count as a redelivery."""
     if not came:
         return []
     ids = [each.delivery_id for each in came]
@@ -351,8 +351,8 @@ def count_read(connection: PlainConnection, appended: Appended) -> None:
 
 
 STARTS: Final = "reader starts"
-"""Name of the counter of readers that were started since a reader last stored something. It is only
-used on SQLite."""
+"""Name of the counter of readers that were started since a reader last stored something. The
+counter is only used on SQLite."""
 
 
 def read_counts(connection: PlainConnection) -> dict[tuple[str, str], int]:

@@ -18,16 +18,16 @@ READ_WITHIN_S: Final = 2.0
 still unread after this time, the answer is incomplete."""
 
 SOON_S: Final = 0.1
-"""Maximum seconds for which a call that stores a fact waits until deliveries are read. It must not
-wait until the end of a burst."""
+"""Maximum seconds for which a call that stores a fact waits until deliveries are read. Such a call
+must not wait until the end of a burst."""
 
 FAR_BEHIND: Final = 200 * MILLISECOND
 """Maximum age of the oldest unread delivery for which a `short` call still waits. If the delivery
 is older, the reader process will not catch up soon enough."""
 
 COPY_LATE: Final[Duration] = 10 * SECOND
-"""Age of a standby's newest commit from which data counts as missing. It is two heartbeats, so the
-primary has certainly committed something in the meantime."""
+"""Age of a standby's newest commit from which data counts as missing. The age is two heartbeats, so
+the primary has certainly committed something in the meantime."""
 
 _PAUSE_S: Final = 0.02
 

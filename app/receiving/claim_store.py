@@ -9,10 +9,10 @@ A suspect is a record that is read alone after failed readings. A claim is a mar
 Storing deletes only rows with the mark of the reader that stores. If a claim has expired, its
 reader has worked in vain, but nothing is stored twice.
 
-For other readers, a claim expires when they have seen it unchanged for 45 seconds. It expires at
-once if its process has ended on this machine. A reader that could not look for some time starts to
-count again, because the other readers may have been stopped, too. Claims depend neither on the time
-of day nor on connections.
+For other readers, a claim expires when they have seen it unchanged for 45 seconds. A claim expires
+at once if its process has ended on this machine. A reader that could not look for some time starts
+to count again, because the other readers may have been stopped, too. Claims depend neither on the
+time of day nor on connections.
 """
 
 from collections.abc import Sequence
@@ -57,8 +57,8 @@ class Head(NamedTuple):
 
 
 class Claimant:
-    """Reader process that claims inbox rows. It remembers which claims of other readers it has
-    seen."""
+    """Reader process that claims inbox rows. The process remembers which claims of other readers it
+    has seen."""
 
     def __init__(self, *, alone: bool = False) -> None:
         """Start without claims.
@@ -87,7 +87,7 @@ class Claimant:
         return bool(head.taken_by) and not head.taken_by.startswith(self._name)
 
     def free(self, heads: Sequence[Head]) -> list[Head]:
-        """Return the rows or suspects that may be claimed. They have no claim, a claim of this
+        """Return the rows or suspects that may be claimed. Such rows have no claim, a claim of this
         reader, or an expired claim."""
         now = monotonic()
         if now - self._looked_at > LOOKS_S:
@@ -169,8 +169,8 @@ UPDATE inbox SET taken_by=?, tries=inbox.tries + free.ran_out FROM (
 ) AS free WHERE inbox.seq = free.seq
 RETURNING inbox.seq, inbox.count, inbox.received_at, inbox.records, inbox.tries
 """
-"""SQL statement that claims listed rows. It skips rows that have changed since they were listed,
-and rows that are locked."""
+"""SQL statement that claims listed rows. The statement skips rows that have changed since they were
+listed, and rows that are locked."""
 
 
 def claim_suspect(connection: PlainConnection, claimant: Claimant, head: Head) -> Suspect | None:

@@ -349,7 +349,7 @@ async def unanswered(
     since: Instant,
     until: Instant = LATEST,
 ) -> list[Waiting]:
-    """Return those of the events that got no answer between `since` and `until`."""
+    """Return the events in `waiting` that got no answer between `since` and `until`."""
     key = sa.tuple_(*(_MARKS[name] for name in _KEY))
     found = await connection.execute(
         sa.select(*(_MARKS[name] for name in _KEY)).where(

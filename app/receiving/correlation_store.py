@@ -6,14 +6,14 @@ which means that it assigns the orphan to the order. The first link of a referen
 a second order names the reference, the two orders are contested: the history of each includes the
 other order's events with this reference.
 
-If a payment belongs to another shop, its events name an order of this other shop. They are treated
-as if they named no order.
+If a payment belongs to another shop, its events name an order of this other shop. These events are
+treated as if they named no order.
 
 An event about returned money creates no link. Its order is only stored with the references. If the
 payment is later linked to another order, both orders are contested.
 
-An unconfirmed event may come from anyone. It is assigned to its order, but does not link, adopt or
-contest anything.
+An unconfirmed event may come from anyone. Such an event is assigned to its order, but does not
+link, adopt or contest anything.
 
 The fold decides later which order an event counts for in the end.
 """
@@ -68,7 +68,8 @@ standing."""
 
 
 class LinkMemory:
-    """Cache of committed links. It never becomes outdated, because the links never change."""
+    """Cache of committed links. The cache never becomes outdated, because the links never
+    change."""
 
     def __init__(self) -> None:
         self.orders: Links = {}
@@ -108,7 +109,7 @@ class Linking:
     def contest(self, one: str | None, other: str | None) -> None:
         """Record that two orders share a reference or event id. The history of each order then
         includes the other order's events with this reference or id. Do nothing if an order is None,
-        or if they are equal."""
+        or if the two orders are equal."""
         if one is not None and other is not None and one != other:
             self.contested |= {(one, other), (other, one)}
 

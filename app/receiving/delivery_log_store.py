@@ -139,7 +139,7 @@ def _entry(row: Sequence[Any]) -> LogEntry:
 
 
 _UNUSUAL: Final = sa.text("verdict <> 'stored'")
-"""SQL condition on the verdict. It must have the same words as in the partial index
+"""SQL condition on the verdict. The condition must have the same words as in the partial index
 `ix_deliveries_verdict`."""
 
 _AGAIN: Final = _DELIVERIES.alias("again")
@@ -163,8 +163,8 @@ async def list_log(
     `limit`.
 
     before  return only arrivals before this id; None for the newest
-    since  return only this id and later ids; None for no limit. It limits how many events are read
-           if no index covers the conditions
+    since  return only this id and later ids; None for no limit. This id limits how many events are
+           read if no index covers the conditions
 
     Accepted and rejected deliveries are read by two queries. A single query would have to read and
     sort all of them.

@@ -1,8 +1,8 @@
 """POST /webhooks/{source}, the endpoint of every delivery.
 
-It is a plain ASGI endpoint. It reads the body up to a limit, passes the request to
-`receive_delivery`, and writes the answer. Compressed bodies are refused: they are not decompressed,
-so their signatures could not be verified.
+This plain ASGI endpoint reads the body up to a limit, passes the request to `receive_delivery`, and
+writes the answer. Compressed bodies are refused: they are not decompressed, so their signatures
+could not be verified.
 """
 
 from collections.abc import Sequence

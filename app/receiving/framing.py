@@ -14,8 +14,8 @@ from app.receiving.refusal_store import Rejection
 from reconcile.instants import Instant
 
 _HEADS: Final = json.JSONEncoder(separators=(",", ":"))
-"""JSON encoder for the heads of frames. It is shared, because `json.dumps` would create one for
-each head."""
+"""JSON encoder for the heads of frames. The encoder is shared, because `json.dumps` would create
+one for each head."""
 
 _SIZES: Final = struct.Struct(">II")
 """Format of the two sizes in bytes at the beginning of a frame: of the head and of the body."""

@@ -32,9 +32,10 @@ paused."""
 
 LINGER_S: Final = 2.0
 LINGER_BYTES: Final = 12 * 1024 * 1024
-"""Maximum bytes of a request that are read and discarded after an early answer. It is enough for
-the rest of a body of ten million bytes. If the socket were closed with unread bytes, the answer
-would be lost, because most senders write the whole request before they read (RFC 9112, 9.6)."""
+"""Maximum bytes of a request that are read and discarded after an early answer. The number is
+enough for the rest of a body of ten million bytes. If the socket were closed with unread bytes, the
+answer would be lost, because most senders write the whole request before they read (RFC 9112,
+9.6)."""
 
 KERNEL_BYTES: Final = 65_536
 """Maximum bytes of answers that the kernel keeps for one client. The kernel's default is several

@@ -70,7 +70,7 @@ _OBJECTS: Final = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE
 
 
 class InboxFile:
-    """Inbox file of an SQLite database. It is opened only when it is needed."""
+    """Inbox file of an SQLite database. The file is opened only when needed."""
 
     def __init__(self, database: Path, *, low_water_mib: int) -> None:
         self.database = database

@@ -33,8 +33,8 @@ this saves a third of the receiver's processor time. If only one sender is activ
 are not delayed."""
 
 ROW_BYTES: Final = 8 * 1024 * 1024
-"""Maximum bytes of bodies in an inbox row with several deliveries. It is limited because a reader
-has several rows in memory."""
+"""Maximum bytes of bodies in an inbox row with several deliveries. The size is limited because a
+reader has several rows in memory."""
 
 _SLOW: Final = "the store has not finished a write for some seconds; try again"
 
@@ -247,8 +247,8 @@ _TRIAL: Final = Received(
 
 
 def _class_of(error: Exception) -> str:
-    """Return the class name of the database driver's error. Its message is not used, because it may
-    quote a row."""
+    """Return the class name of the database driver's error. The error's message is not used,
+    because it may quote a row."""
     return type(error.__cause__ or error).__name__
 
 

@@ -7,14 +7,14 @@ the database's other tables also deletes the row. Nothing is therefore lost or s
 a process dies.
 
 On PostgreSQL, the inbox is a table of the database. If there are several receivers, rows are not
-committed in the order of their numbers. Each reader therefore first claims rows (`claim_store`). It
-later deletes the rows that it has read and whose claim is still its own.
+committed in the order of their numbers. Each reader therefore first claims rows (`claim_store`).
+The reader later deletes the rows that it has read and whose claim is still its own.
 
 On SQLite, the inbox is a separate file (`inbox_file_store`), so that no import, fold or backup
 delays a sender. The receiver is its only writer, so row numbers increase with each commit. The
-database stores the reader's position, and rows up to this position count as read. They are deleted
-only when the position is in the database's file itself, so that no delivery is lost with the
-database's write-ahead log. A backup stores the unread rows in the inbox table of its copy.
+database stores the reader's position, and rows up to this position count as read. Read rows are
+deleted only when the position is in the database's file itself, so that no delivery is lost with
+the database's write-ahead log. A backup stores the unread rows in the inbox table of its copy.
 
 If readers died while they read a row, or if the database rejected its content, the row is split
 into suspects. A suspect is a single record, which is claimed and read alone. A suspect that has
@@ -69,7 +69,7 @@ without a reader in its own process uses it."""
 
 CLOSED: Final = "inbox closed"
 """Name of a counter in the database: number of the last row when the inbox file was closed
-properly, plus one. It is 0 while the file is open."""
+properly, plus one. The counter is 0 while the file is open."""
 
 OPENED: Final = "inbox opened"
 """Name of a counter in the database: last time at which the inbox file was opened without unread
@@ -175,8 +175,8 @@ KEEP_HELD: Final = statement(
     "SELECT ?::bigint, ?::bigint, ?::bigint, ?::bytea FROM held RETURNING (SELECT ctid FROM held)",
     held=HELD,
 )
-"""SQL statement that inserts an inbox row on PostgreSQL in a transaction of its own. It needs only
-one round trip to the server."""
+"""SQL statement that inserts an inbox row on PostgreSQL in a transaction of its own. The statement
+needs only one round trip to the server."""
 
 
 def rows_after(
@@ -490,8 +490,8 @@ def suspect_of(row: Sequence[Any]) -> Suspect:
 
 
 def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> None:
-    """Store which orders a record mentions that is read alone. They are held if the record is set
-    aside. Do nothing if another reader has claimed the record."""
+    """Store which orders a record mentions that is read alone. These orders are held if the record
+    is set aside. Do nothing if another reader has claimed the record."""
     connection.ask(
         "UPDATE suspects SET orders=? WHERE seq=? AND aside=0 AND coalesce(taken_by, '')=?",
         ("\n".join(orders), one.seq, one.taken_by or ""),
@@ -523,7 +523,8 @@ def take_suspect_out(connection: PlainConnection, one: Suspect) -> bool:
 
 
 def orders_waiting(connection: PlainConnection) -> set[str]:
-    """Return the orders that an unread record may concern. They are held, or may soon be held."""
+    """Return the orders that an unread record may concern. These orders are held, or may soon be
+    held."""
     rows = connection.ask("SELECT orders FROM suspects WHERE orders <> ''")
     return {order for (orders,) in rows for order in orders.split("\n")}
 

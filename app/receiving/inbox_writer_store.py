@@ -45,12 +45,12 @@ QUIET_S: Final = 5.0
 """Seconds without a commit after which the database's write-ahead log is checkpointed."""
 
 ROOM_TIMES: Final = 3
-"""Factor for the disk space that is reserved for unread deliveries. Their bytes will be in the
-write-ahead log, in the database's file and in its indexes."""
+"""Factor for the disk space that is reserved for unread deliveries. The bytes of each delivery will
+be in the write-ahead log, in the database's file and in its indexes."""
 
 ROOM_FLOOR: Final = 4_096
-"""Minimum bytes of disk space that are reserved for each unread record. They are for its rows, its
-leaf in the sealed log, and its order's ledger."""
+"""Minimum bytes of disk space that are reserved for each unread record. The space is for the
+record's rows, its leaf in the sealed log, and its order's ledger."""
 
 DELETED_BYTES: Final = 256 * 1024
 """Maximum bytes of read rows that are deleted in the transaction that writes a new row. If the new
@@ -62,7 +62,7 @@ DELETED_IDLE_BYTES: Final = 4 * 1024 * 1024
 
 
 class InboxWriter:
-    """Writer of accepted deliveries. It deletes read rows only while `watch` runs."""
+    """Writer of accepted deliveries. The writer deletes read rows only while `watch` runs."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class InboxWriter:
         shared: bool,
         max_bytes: int,
     ) -> None:
-        """Prepare a writer. It does not know yet how many rows are stored.
+        """Prepare a writer. The writer does not know yet how many rows are stored.
 
         database  writer of the main database, whose files are checked like the inbox file
         shared  whether the database is PostgreSQL, where the reader deletes the rows

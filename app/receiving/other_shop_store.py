@@ -4,8 +4,8 @@ Suppose that a payment exceeds the price of an order, and only the order number 
 order. The number may then belong to another shop's order. This is likely if the account also brings
 payments for orders that nobody placed here. The order is then held until a person releases it.
 
-The inbox's reader decides this once, when it reads the payment, with the data stored then. It does
-so only in a live environment, and only if orders must be placed with a price.
+The inbox's reader decides this once, when it reads the payment, with the data stored then. The
+reader does so only in a live environment, and only if orders must be placed with a price.
 """
 
 from collections.abc import Mapping, Sequence

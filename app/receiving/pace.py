@@ -17,7 +17,7 @@ from app.database.database import Database
 from app.database.engine import Connection
 
 SHORT_S: Final = 0.025
-"""Seconds that a transaction with its commit should take. It is half of the 50 ms that other
+"""Seconds that a transaction with its commit should take. The limit is half of the 50 ms that other
 transactions may have to wait, because the time varies."""
 
 _GROWTH: Final = 2
@@ -55,8 +55,8 @@ class Pace:
             await anyio.sleep(worked)
 
     def fitting(self, database: Database) -> int:
-        """Return the number of pieces for the next transaction of an endless series. It is small if
-        another process is waiting, and otherwise the maximum."""
+        """Return the number of pieces for the next transaction of an endless series. The number is
+        small if another process is waiting, and otherwise the maximum."""
         return self.size if database.writer.was_wanted else self._most
 
     def learn(self, pieces: int, *, seconds: float) -> None:

@@ -46,8 +46,9 @@ _log_delivery = LogLine(
 )
 
 AT_ONCE: Final = 512
-"""Maximum number of records that are stored in one transaction on SQLite. It takes 15 ms on an idle
-machine, and ten times as long on a busy one. If another process waits, fewer are stored."""
+"""Maximum number of records that are stored in one transaction on SQLite. Such a transaction takes
+15 ms on an idle machine, and ten times as long on a busy one. If another process waits, fewer are
+stored."""
 
 AT_ONCE_SHARED: Final = 1_024
 """Maximum number of records that are stored in one transaction on PostgreSQL. Readers store one
@@ -55,16 +56,16 @@ after another there, and each commit may wait 10 ms for a standby. An API call `
 ms for each reader before it."""
 
 AT_ONCE_BYTES: Final = 4 * 1024 * 1024
-"""Maximum bytes of bodies that are stored in one transaction. It is limited because the transaction
-writes the bodies a second time."""
+"""Maximum bytes of bodies that are stored in one transaction. The number is limited because the
+transaction writes the bodies a second time."""
 
 LOOK_S: Final = 1.0
 """Maximum seconds between two checks for new deliveries on SQLite, where the receiver also signals
 them."""
 
 LOOK_SHARED_S: Final = 0.05
-"""Maximum seconds between two checks for new deliveries on PostgreSQL. Receivers on other machines
-fill the inbox there, and cannot signal."""
+"""Maximum seconds between two checks for new deliveries on PostgreSQL. There, receivers on other
+machines fill the inbox, and cannot signal new deliveries."""
 
 TURN_S: Final = 0.5
 

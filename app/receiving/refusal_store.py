@@ -30,17 +30,17 @@ _COLUMNS = (
 _REJECTIONS = table("rejections", *map(column, _COLUMNS))
 
 _SLACK = 0.9
-"""Share of its limits to which the table of rejections is reduced when it is full. It is small
-enough that this rarely happens."""
+"""Share of its limits to which the table of rejections is reduced when it is full. The share is
+small enough that this rarely happens."""
 
 _ROW_OVERHEAD = 400
-"""Bytes added to the length of a rejection's body and headers when its size is estimated. They
+"""Bytes added to the length of a rejection's body and headers when its size is estimated. The bytes
 stand for ids, digest and indexes."""
 
 
 NOT_KEPT: Final = "not_kept"
-"""Verdict on requests of an unsigned source above its limit. They are only counted. If they were
-stored, rejections that can be verified again would have to be deleted for them."""
+"""Verdict on requests of an unsigned source above its limit. Such requests are only counted. If
+they were stored, rejections that can be verified again would have to be deleted for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

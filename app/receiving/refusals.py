@@ -90,8 +90,8 @@ class RejectionRate:
 
 
 def network_of(address: str) -> str:
-    """Return the network whose allowance an address uses. It is the IPv4 address, or the /64
-    network of IPv6, which belongs to one subscriber.
+    """Return the network whose allowance an address uses. The network is the IPv4 address, or the
+    /64 network of IPv6, which belongs to one subscriber.
 
     A proxy may pass on texts that are not addresses. All these texts share one allowance.
     """

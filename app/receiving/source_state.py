@@ -2,8 +2,8 @@
 
     last deliveries, rejections by hour ──judge──▶ state ──if it rejects deliveries──▶ explanation
 
-The command `doctor`, the page Setting up and the readiness probe show these states. They depend
-only on what has arrived, and not on the settings.
+The command `doctor`, the page Setting up and the readiness probe show these states. The states
+depend only on what has arrived, and not on the settings.
 """
 
 from collections.abc import Mapping, Sequence

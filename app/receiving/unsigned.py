@@ -23,8 +23,8 @@ from app.receiving.unread_values import whole_values
 from reconcile.instants import MINUTE, Duration
 
 MAX_BYTES_PER_MINUTE: Final = 2 * 1024 * 1024
-"""Maximum bytes of requests without a known reference that are stored in a minute. It is enough for
-1,200 callbacks of 1.7 kB. A provider can be asked about this number in a minute."""
+"""Maximum bytes of requests without a known reference that are stored in a minute. The number is
+enough for 1,200 callbacks of 1.7 kB. A provider can be asked about this number in a minute."""
 
 PER_REFERENCE: Final = 10
 """Maximum number of requests with the same known reference in a minute. A provider sends two, but a
@@ -48,8 +48,8 @@ EVERY_S: Final = 1.0
 
 
 NAMED_FOR: Final[Duration] = ASK_FOR
-"""Maximum age of the references that are loaded at a start. It is the time for which providers are
-asked about an event."""
+"""Maximum age of the references that are loaded at a start. This is the time for which providers
+are asked about an event."""
 
 LOOK_BACK: Final[Duration] = MINUTE
 """Time that a search for references covers again, although an earlier search has covered it.

@@ -130,7 +130,8 @@ def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
 
 
 def readable_url(source: Source, url: str) -> str:
-    """Return a URL without secret values. It is stored in this form until the request is read."""
+    """Return a URL without secret values. The URL is stored in this form until the request is
+    read."""
     if not source.private_query:
         return url
     path, _, query = url.partition("?")

@@ -129,8 +129,8 @@ class Braintree(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a signed request from a notification in XML. It is signed for the first public
-        key."""
+        """Build a signed request from a notification in XML. The request is signed for the first
+        public key."""
         public, key = next(iter(self._keys.items()))
         digits = kit.to_base64(body).decode()
         payload = "".join(digits[at : at + LINE] + "\n" for at in range(0, len(digits), LINE))

@@ -35,8 +35,8 @@ class SignatureHeader(NamedTuple):
 
 
 class CoveredHeaders(kit.NamedVerifier):
-    """Verifier of signatures that must cover certain headers. It accepts several secrets, newest
-    first.
+    """Verifier of signatures that must cover certain headers. The verifier accepts several secrets,
+    newest first.
 
     required  names of the headers that a signature must cover
     """

@@ -81,7 +81,7 @@ class Transmission(NamedTuple):
 
 
 class Paypal(kit.NamedVerifier):
-    """Verifier with the configured certificates. It can also sign if a private key is
+    """Verifier with the configured certificates. The verifier can also sign if a private key is
     configured."""
 
     def __init__(
