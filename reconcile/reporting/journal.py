@@ -241,7 +241,6 @@ def transactions(
     """Yield one order's transactions dated from `start` to just before `end`.
 
     bank       result of matching with the bank; None if all settled money counts as in the bank
-    rates      expected exchange rates
     suspense   payments that are or were unallocated, for each source and reference. Their
                transactions come from `of_suspense`
     revenue    how sales are posted; None if the journal has only payments
