@@ -6,7 +6,7 @@ only fits the observed fees, so a person must compare it with the contract.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -108,10 +108,11 @@ def _rules_of(lines: Group) -> list[tuple[Where, Tariff]]:
             groups: dict[tuple[str, ...], Group] = defaultdict(list)
             for line, details in zip(lines, stated, strict=True):
                 groups[tuple([details.get(name, "") for name in chosen])].append(line)
-            fitted = {key: _tariff(group) for key, group in groups.items()}
+            found = [(key, _tariff(group)) for key, group in groups.items()]
+            fitted = {key: each for key, each in found if each is not None}
             explained = sum(exact for exact, _ in fitted.values())
             if explained > best[0]:
-                best = explained, chosen, {key: each for key, each in fitted.items() if each[0]}
+                best = explained, chosen, fitted
         if best[0] == len(lines):
             break
     _, chosen, tariffs = best
@@ -159,34 +160,33 @@ def _together(
     return [*special, ((), general)]
 
 
-def _tariff(lines: Group) -> tuple[int, Tariff]:
+def _tariff(lines: Group) -> tuple[int, Tariff] | None:
     """Return the number of lines whose fee the best tariff explains exactly, and this tariff.
 
-    The result is zeros if the tariff explains too few lines.
+    The result is None if the tariff explains fewer than LEAST lines.
     """
     points = sorted((line.gross, line.fee) for line in lines)
-    half = len(points) // 2
-    pairs = zip(points, points[half:], strict=False)
-    slopes = [
+    pairs = zip(points, points[len(points) // 2 :], strict=False)
+    slopes = sorted(
         Fraction(high[1] - low[1], high[0] - low[0]) for low, high in pairs if high[0] > low[0]
-    ]
-    if not slopes:
-        return 0, (0, 0)
-    slopes.sort()
-    best: tuple[int, Tariff] = (0, (0, 0))
+    )
+    found: list[tuple[int, Tariff]] = []
+    for per_million in _near(slopes) if slopes else ():
+        rule = ExpectedFee(source="", currency="", per_million=per_million)
+        rest = Counter(fee - rule.of(gross) for gross, fee in points)
+        fixed, exact = min(rest.items(), key=lambda each: (-each[1], abs(each[0])))
+        found.append((exact, (per_million, fixed)))
+    best = max(found, key=lambda each: each[0], default=None)
+    return best if best and best[0] >= LEAST and best[1][1] >= 0 else None
+
+
+def _near(slopes: Sequence[Fraction]) -> Iterator[int]:
+    """Yield percentages near the sorted slopes, the roundest first."""
     for grid in GRIDS:
-        for per_million in _near(slopes, grid):
-            rule = ExpectedFee(source="", currency="", per_million=per_million)
-            rest = Counter(fee - rule.of(gross) for gross, fee in points)
-            fixed, exact = min(rest.most_common(), key=lambda each: (-each[1], abs(each[0])))
-            if exact > best[0]:
-                best = exact, (per_million, fixed)
-    enough = best[0] >= LEAST and best[1][1] >= 0
-    return best if enough else (0, (0, 0))
-
-
-def _near(slopes: Sequence[Fraction], grid: int) -> list[int]:
-    steps = Counter(round(slope * Fraction(1_000_000, grid)) for slope in slopes)
-    middle = round(slopes[len(slopes) // 2] * Fraction(1_000_000, grid))
-    near = [middle - 1, middle, middle + 1, *(step for step, _ in steps.most_common(3))]
-    return [step * grid for step in dict.fromkeys(near) if 0 <= step * grid <= 1_000_000]
+        steps = [round(slope * (1_000_000 // grid)) for slope in slopes]
+        middle = steps[len(steps) // 2]
+        near = [middle - 1, middle, middle + 1]
+        near += [step for step, _ in Counter(steps).most_common(3)]
+        for step in dict.fromkeys(near):
+            if 0 <= step * grid <= 1_000_000:
+                yield step * grid

@@ -39,3 +39,8 @@ def test_the_next_statement_confirms_a_closing_balance_or_does_not(
         states = {difference_state(one, then) for one, then in followed(found) if one == first}
         assert states <= {expected}
         assert states or after[0].stated == first.stated
+
+
+def test_a_statement_of_one_day_is_followed_by_that_of_the_next_day() -> None:
+    first, then = stated("2-2", 0, 9), stated("3-3", 9, 5)
+    assert list(followed([then, first])) == [(first, then), (then, None)]

@@ -80,6 +80,37 @@ def test_a_fee_beside_the_tariff_is_not_explained() -> None:
     assert told(found) == [({}, 14_000, 25, 13, 12)]
 
 
+@for_each(("points", "tariff", "exact"), [
+    # Rounding hides the percentage: it is a step below or above the usual slope.
+    ([(1_117, 43), (2_177, 32), (2_308, 33), (2_956, 43)], (14_500, 0), 3),
+    ([(1_187, 34), (1_514, 177), (2_777, 81), (2_997, 87)], (29_000, 0), 3),
+    # Two lines of a kind stand beside others whose slopes lie around theirs.
+    ([(2_226, 57), (3_395, 74), (4_193, 299), (8_708, 151)], (14_500, 25), 3),
+    ([(269, 113), (448, 7), (459, 7), (469, 7), (596, 9)], (15_000, 0), 4),
+    # The whole amount.
+    ([(1_000, 1_000), (2_000, 2_000), (3_500, 3_500)], (1_000_000, 0), 3),
+    # 1.41 % explains these fees too.
+    ([(1_000, 14), (1_500, 21), (2_000, 28), (2_500, 35)], (14_000, 0), 4),
+    # Of two fixed parts the smaller one.
+    ([(100_000, 2_930), (200_000, 5_830), (300_000, 8_730),
+      (900_000, 26_105), (1_000_000, 29_005), (1_100_000, 31_905)], (29_000, 5), 3),
+])  # fmt: skip
+def test_the_roundest_tariff_that_explains_the_most_lines_is_suggested(
+    points: list[tuple[int, int]], tariff: tuple[int, int], exact: int
+) -> None:
+    found = [FeeLine("card", "EUR", gross, fee) for gross, fee in points]
+    assert told(found) == [({}, *tariff, len(points), exact)]
+
+
+def test_of_details_that_explain_as_much_the_first_by_name_is_used() -> None:
+    found = [
+        *lines(14_000, 25, country="DE", method="card"),
+        *lines(29_000, 25, country="US", method="wire", many=9),
+        FeeLine("card", "EUR", 5_000, 300, '{"country": "DE", "method": "card"}'),
+    ]
+    assert told(found) == [({"country": ("US",)}, 29_000, 25, 9, 9), ({}, 14_000, 25, 13, 12)]
+
+
 @for_each("found", [
     [], list(lines(14_000, 25, many=2)), [FeeLine("card", "EUR", 1_000, 40)] * 9,
 ])  # fmt: skip
