@@ -5,12 +5,26 @@ from dataclasses import replace
 import pytest
 
 from reconcile.instants import DAY, TICK
+from reconcile.matching.bank import BankLeg
 from reconcile.matching.books import BankLine, Payout
+from reconcile.matching.breaks import Break
 from reconcile.matching.decide import Match
 from reconcile.matching.period import Period
-from reconcile.matching.rules import HandMatch, MatchRules, Tolerance
+from reconcile.matching.rules import Coverage, Covered, HandMatch, MatchRules, Span, Tolerance
+from reconcile.matching.tally import Unsettled
 from reconcile.money import MAX_MINOR, Money
-from tests.reconcile.test_bank import COVERAGE, PO, T, booked, breaks, covered, leg, paid, stands
+from tests.reconcile.test_bank import (
+    COVERAGE,
+    DAILY,
+    PO,
+    T,
+    booked,
+    breaks,
+    covered,
+    leg,
+    paid,
+    stands,
+)
 from tests.rows import for_each
 
 DAYS_90 = 90 * DAY
@@ -293,3 +307,81 @@ def test_groups_are_reported_in_the_order_of_their_first_payouts() -> None:
     assert names == [["PO-B000", "PO-D000"], ["PO-C000", "PO-A000"]]
     reported = [each.lines for each in found.decisions() if isinstance(each, Match)]
     assert [lines[0] for lines in reported] == ["bnk_b.1", "bnk_a.1"]
+
+
+FAILED = paid("F-100400", 0, 10, sent=500, withdrawn=True)
+
+
+@for_each(("came", "went", "joined"), [
+    (10 * DAY, 15 * DAY, True),
+    (10 * DAY, 15 * DAY + TICK, False),
+    (12 * DAY, 12 * DAY, True),
+    (12 * DAY + TICK, 12 * DAY, False),
+    (10 * DAY - DAYS_90, 11 * DAY, True),
+    (10 * DAY - DAYS_90 - TICK, 11 * DAY, False),
+])  # fmt: skip
+def test_a_failed_payout_came_and_went_within_its_margin(
+    came: int, went: int, joined: bool
+) -> None:
+    there = booked("a", 500, booked_at=T + came)
+    back = booked("b", -500, booked_at=T + went)
+    found = leg(FAILED, there, back, edges=False).links
+    assert [(link.bucket, link.payouts, link.lines) for link in found] == (
+        [("by_group", (FAILED,), (there, back))] if joined else []
+    )
+
+
+@for_each(("again", "joined"), [
+    ([paid("A-1", 500, 10)], "A-1"),
+    ([paid("A-1", 500, paid_at=T + 10 * DAY - TICK)], None),
+    ([paid("A-1", 500, 14), paid("A-2", 500, 12)], "A-2"),
+    ([paid("A-1", 500, 12, source="other")], None),
+    ([paid("A-1", 499, 12)], None),
+])  # fmt: skip
+def test_a_failed_payout_stands_with_the_first_later_payout_of_its_sum(
+    again: list[Payout], joined: str | None
+) -> None:
+    lines = [booked(each.reference, each.minor, booked_at=each.paid_at) for each in again]
+    found = leg(FAILED, *again, *lines, edges=False)
+    assert len(found.links) == len(again)
+    beside = [link.lines[0].line_id for link in found.links if FAILED in link.payouts]
+    assert beside == ([] if joined is None else [f"bnk_{joined}.1"])
+
+
+@for_each(("as_of", "since", "until", "late"), [
+    (10 * DAY, 7 * DAY, 10 * DAY, True),
+    (10 * DAY - TICK, 7 * DAY, 10 * DAY, False),
+    (10 * DAY, 7 * DAY + TICK, 10 * DAY, False),
+    (10 * DAY, 7 * DAY, 10 * DAY - TICK, False),
+])  # fmt: skip
+def test_a_provider_is_late_from_the_moment_when_its_payout_is_due(
+    as_of: int, since: int, until: int, late: bool
+) -> None:
+    span = Span(since=T + since, until=T + until)
+    found = BankLeg(
+        payouts=DAILY,
+        lines=[],
+        rules=MatchRules(),
+        as_of=T + as_of,
+        coverage=Coverage(statements=(Covered(name="shop", spans=(span,)),)),
+    )
+    found.expect([Unsettled("shop", "KES", 3, number=1, minor=1)])
+    one = Money(minor=1, currency="KES")
+    told = Break(
+        cause="payout_late",
+        subject="pyt_D-7",
+        money=one,
+        since=T + 10 * DAY,
+        cites=("pyt_D-7",),
+        facts=(("wallet", "shop"), ("waiting", one), ("last_at", T + 7 * DAY),
+               ("due_at", T + 10 * DAY)),
+    )  # fmt: skip
+    assert found.late == ((told,) if late else ())
+    of_period = [*found.decisions(Period(since=T + 10 * DAY))]
+    assert of_period == [*found.late]
+    assert told not in found.decisions(Period(until=T + 10 * DAY))
+
+
+def test_only_money_that_came_alone_may_be_a_customers_transfer() -> None:
+    found = leg(booked("a", 1, 20), booked("b", 0, 20), booked("c", -1, 20), edges=False)
+    assert [each.line for each in found.credits_alone()] == ["bnk_a.1"]

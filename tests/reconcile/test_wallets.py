@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import permutations
+from itertools import accumulate, permutations
 
 import pytest
 
-from reconcile.instants import DAY, EARLIEST, HOUR, Instant, parse_instant
+from reconcile.instants import DAY, EARLIEST, HOUR, TICK, Instant, parse_instant
 from reconcile.matching.bank import BankLeg
 from reconcile.matching.books import BankLine, Payout, StatementKind, StatementLine
 from reconcile.matching.breaks import Break, Step, break_sentence, next_step
 from reconcile.matching.control import control_in, control_text
 from reconcile.matching.period import Period
 from reconcile.matching.rules import Coverage, Covered, MatchRules, Span
-from reconcile.matching.wallets import WalletRow, Wallets
+from reconcile.matching.wallets import WalletRow, Wallets, due_after
 from reconcile.reporting.input import BankView, OrderSeen
 from reconcile.reporting.journal import Posting, transactions, written_off
 from tests.rows import for_each
@@ -208,6 +208,53 @@ def test_a_payout_is_late_where_money_is_there_for_longer_than_ever(
     assert [(each.cause, each.since) for each in found] == [
         ("payout_late", AT + day * DAY) for day in late
     ]
+
+
+@for_each(("intervals", "due"), [
+    ((1, 3, 4, 8), 9), ((1, 3, 4, 9), None), ((8, 4, 3, 1), 9), ((4, 4, 4), None),
+])  # fmt: skip
+def test_the_next_payout_is_due_a_day_after_the_longest_interval_of_a_rhythm(
+    intervals: tuple[int, ...], due: int | None
+) -> None:
+    """An interval of over twice the usual one means that there is no rhythm."""
+    days = list(accumulate(intervals, initial=0))
+    expected = None if due is None else AT + (days[-1] + due) * DAY
+    assert due_after([AT + day * DAY for day in days]) == expected
+
+
+@for_each(("waiting", "as_of", "since", "until", "late"), [
+    (0, 36 * DAY, 28 * DAY, 36 * DAY, True),
+    (-1, 36 * DAY, 28 * DAY, 36 * DAY, False),
+    (0, 36 * DAY - TICK, 28 * DAY, 36 * DAY, False),
+    (0, 36 * DAY, 28 * DAY + TICK, 36 * DAY, False),
+    (0, 36 * DAY, 28 * DAY, 36 * DAY - TICK, False),
+])  # fmt: skip
+def test_a_payout_is_late_from_the_moment_when_it_is_due(
+    waiting: int, as_of: int, since: int, until: int, late: bool
+) -> None:
+    """The least that was ever withdrawn has to be there, and a statement has to cover the wait."""
+    span = Span(since=Instant(AT + since), until=Instant(AT + until))
+    last = row("payment", waiting, at=AT + 28 * DAY, line="stm_z.1")
+    wallets = Wallets(
+        [*withdrawn(0, 7, 14, 21, 28), last],
+        period=None,
+        as_of=Instant(AT + as_of),
+        coverage=Coverage(statements=(Covered(name="till", spans=(span,)),)),
+    )
+    found = [(each.since, each.money.minor, each.cites) for each in wallets.decisions()]
+    assert found == ([(AT + 36 * DAY, 500, ("stm_w4.1",))] if late else [])
+
+
+def test_a_movement_at_the_end_of_a_period_belongs_to_the_next_period() -> None:
+    (sums,) = checked(MONTH, Period(until=AT + HOUR)).sums
+    assert (sums.opening, sums.closing, sums.stated) == (10_000, 11_485, 11_485)
+
+
+def test_transfers_and_holds_are_paired_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reconcile.matching.wallets.MOST", 2)
+    assert told(checked([GOES, COMES])) == []
+    with pytest.raises(ValueError, match="more than 2 transfers and holds"):
+        checked([GOES, COMES, HOLD])
 
 
 HOLD = row("hold", -500, line="stm_h.1", reference="rsv_1")
