@@ -305,13 +305,12 @@ class Wallets:
         due = before + sum([net for _, net in stating])
         found = min(closing, key=lambda balance: abs(balance - due))
         if found != due:
+            assert after is not None, "the balance before these rows is that of a row"
             self._differs(min(rows, key=lambda row: row.line_id), after, due=due, found=found)
         return found
 
-    def _differs(self, row: WalletRow, after: WalletRow | None, *, due: int, found: int) -> None:
-        earlier, later = [
-            0 if each is None else int(each.line_id.rpartition(".")[2]) for each in (after, row)
-        ]
+    def _differs(self, row: WalletRow, after: WalletRow, *, due: int, found: int) -> None:
+        earlier, later = [int(each.line_id.rpartition(".")[2]) for each in (after, row)]
         between: Facts = (("how", "between files"), ("earlier", earlier), ("later", later))
         self._report(
             "wallet_balance_differs",
@@ -323,7 +322,7 @@ class Wallets:
                 ("difference", Money(minor=abs(found - due), currency=row.currency)),
                 ("source", row.source),
                 ("sub_account", row.wallet),
-                *(between if earlier not in (0, later) else ()),
+                *(between if earlier != later else ()),
             ),
             left=left_of([Money(minor=due - found, currency=row.currency)]),
         )

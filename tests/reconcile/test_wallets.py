@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, permutations
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,8 @@ from reconcile.matching.breaks import Break, Step, break_sentence, next_step
 from reconcile.matching.control import control_in, control_text
 from reconcile.matching.period import Period
 from reconcile.matching.rules import Coverage, Covered, MatchRules, Span
-from reconcile.matching.wallets import WalletRow, Wallets, due_after
+from reconcile.matching.wallets import WalletRow, Wallets, WalletSums, due_after
+from reconcile.money import Money
 from reconcile.reporting.input import BankView, OrderSeen
 from reconcile.reporting.journal import Posting, transactions, written_off
 from tests.rows import for_each
@@ -45,6 +47,10 @@ COVERED = Coverage(
 def checked(rows: Sequence[WalletRow], period: Period | None = None) -> Wallets:
     ordered = sorted(rows, key=lambda each: each[:4])
     return Wallets(ordered, period=period, as_of=END, coverage=COVERED)
+
+
+def kes(minor: int) -> Money:
+    return Money(minor=minor, currency="KES")
 
 
 def told(wallets: Wallets) -> list[str]:
@@ -241,8 +247,20 @@ def test_a_payout_is_late_from_the_moment_when_it_is_due(
         as_of=Instant(AT + as_of),
         coverage=Coverage(statements=(Covered(name="till", spans=(span,)),)),
     )
-    found = [(each.since, each.money.minor, each.cites) for each in wallets.decisions()]
-    assert found == ([(AT + 36 * DAY, 500, ("stm_w4.1",))] if late else [])
+    told = Break(
+        cause="payout_late",
+        subject="stm_w4",
+        money=kes(500),
+        since=AT + 36 * DAY,
+        cites=("stm_w4.1",),
+        facts=(
+            ("wallet", f"till {UTILITY}"),
+            ("waiting", kes(500)),
+            ("last_at", AT + 28 * DAY),
+            ("due_at", AT + 36 * DAY),
+        ),
+    )
+    assert list(wallets.decisions()) == ([told] if late else [])
 
 
 def test_a_movement_at_the_end_of_a_period_belongs_to_the_next_period() -> None:
@@ -272,6 +290,54 @@ def test_a_release_needs_its_hold(free: int, named: str, left: int, excess: list
     assert held.since == (AT if left > 0 else None)
     assert [each.money.minor for each in wallets.decisions()] == excess
     assert {each.cause for each in wallets.decisions()} <= {"release_without_hold"}
+
+
+@for_each(("rows", "expected"), [
+    # Of two rows of one instant the balance differs after the first by its id.
+    (
+        [row("payment", 100, 100, line="stm_0.1"),
+         row("payment", 50, 170, at=AT + HOUR, line="stm_b.2"),
+         row("payment", 10, 180, at=AT + HOUR, line="stm_a.1")],
+        {"cause": "wallet_balance_differs", "subject": "stm_a", "money": kes(20),
+         "since": AT + HOUR, "cites": ("stm_a.1",), "left": (kes(-20),),
+         "facts": (("wallet", f"till {UTILITY}"), ("moved_at", AT + HOUR), ("due", kes(160)),
+                   ("stated", kes(180)), ("difference", kes(20)), ("source", "till"),
+                   ("sub_account", UTILITY))},
+    ),
+    (
+        [GOES, OTHER],
+        {"cause": "transfer_one_sided", "subject": "stm_a", "money": kes(700), "since": AT,
+         "cites": ("stm_a.1",),
+         "facts": (("wallet", f"till {UTILITY}"), ("moved_at", AT), ("moved", kes(-700)))},
+    ),
+    (
+        [HOLD, row("release", 600, at=AT + DAY, line="stm_r.1")],
+        {"cause": "release_without_hold", "subject": "stm_r", "money": kes(100),
+         "since": AT + DAY, "cites": ("stm_r.1",),
+         "facts": (("wallet", f"till {UTILITY}"), ("moved_at", AT + DAY), ("released", kes(600)))},
+    ),
+])  # fmt: skip
+def test_a_break_of_a_wallet_names_its_line_and_both_amounts(
+    rows: list[WalletRow], expected: dict[str, Any]
+) -> None:
+    assert list(checked(rows).decisions()) == [Break(**expected)]
+
+
+def test_holds_are_released_by_their_name_and_else_the_oldest_first() -> None:
+    """Of three holds one is released by its name, and the oldest one in part."""
+    second = row("hold", -300, at=AT + DAY, line="stm_i.1", reference="rsv_2")
+    third = row("hold", -200, at=AT + 2 * DAY, line="stm_j.1", reference="rsv_3")
+    rows = [
+        HOLD, second, third,
+        row("release", 300, at=AT + 3 * DAY, line="stm_r.1", reference="rsv_2"),
+        row("release", 100, at=AT + 3 * DAY, line="stm_s.1", reference=""),
+        row("release", 400, at=AT + 4 * DAY, line="stm_t.1", reference=""),
+    ]  # fmt: skip
+    wallets = checked(rows, Period(since=AT + DAY))
+    assert list(wallets.decisions()) == []
+    assert wallets.sums[-1] == WalletSums(
+        source="till", wallet="Held", currency="KES", opening=500, held=-300, since=AT + 2 * DAY
+    )
 
 
 def posted(*lines: StatementLine, bank: BankView | None = None) -> list[str]:
