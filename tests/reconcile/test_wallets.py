@@ -152,7 +152,8 @@ LATE = GOES._replace(at=AT + 50 * DAY)
     ("rows", "expected"),
     [
         ([GOES, COMES], []),
-        ([GOES, COMES._replace(reference="other", at=AT + HOUR)], []),
+        ([GOES, COMES._replace(reference="other", at=AT + DAY)], []),
+        ([GOES, COMES._replace(reference="x", at=AT + DAY + TICK)], ["KES -7.00", "KES 7.00"]),
         ([GOES], []),  # the other balance's statement is not there
         (
             [GOES, OTHER],
@@ -170,6 +171,16 @@ def test_a_transfer_has_two_sides(rows: list[WalletRow], expected: list[str]) ->
     found = told(checked(rows))
     assert len(found) == len(expected)
     assert all(one.startswith(start) for one, start in zip(found, expected, strict=True))
+
+
+@for_each(("at", "missed"), [
+    (-DAY - TICK, []), (-DAY, ["stm_a"]), (40 * DAY - TICK, ["stm_a"]), (40 * DAY, []),
+])  # fmt: skip
+def test_a_side_of_a_transfer_is_missed_where_the_statement_covers_it(
+    at: int, missed: list[str]
+) -> None:
+    found = checked([GOES._replace(at=Instant(AT + at)), OTHER]).decisions()
+    assert [each.subject for each in found] == missed
 
 
 def test_transfers_that_name_nothing_pair_only_within_a_day() -> None:
