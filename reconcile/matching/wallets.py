@@ -394,7 +394,7 @@ class Wallets:
                     opening -= row.net
                 else:
                     moved -= row.net
-                if row.net <= 0:
+                if row.net < 0:
                     held.append((row, -row.net))
                     continue
                 free, kept = row.net, list[tuple[WalletRow, int]]()

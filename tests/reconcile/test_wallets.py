@@ -351,6 +351,16 @@ def test_holds_are_released_by_their_name_and_else_the_oldest_first() -> None:
     )
 
 
+def test_of_one_instant_a_hold_comes_before_its_release() -> None:
+    wallets = checked([HOLD._replace(net=-1), row("release", 1, line="stm_a.1")])
+    assert list(wallets.decisions()) == []
+    assert (wallets.sums[-1].closing, wallets.sums[-1].since) == (0, None)
+
+
+def test_a_hold_of_nothing_holds_nothing() -> None:
+    assert checked([HOLD._replace(net=0)]).sums[-1].since is None
+
+
 def posted(*lines: StatementLine, bank: BankView | None = None) -> list[str]:
     """Return the postings of each line: account and minor units."""
     withdrawn = frozenset((e.source, e.payout, e.currency) for e in lines if e.kind == "withdrawal")
