@@ -161,11 +161,11 @@ def suspended(
     held: Counter[str] = Counter()
     stands: Placement | None = None
     steps: list[SuspenseStep] = []
-    events: list[tuple[Instant, int, Taken | Placement]] = [
-        *((each.at, 0, each) for each in placements),
-        *((each.received_at, 1, each) for each in moved),
+    events: list[tuple[Instant, Taken | Placement]] = [
+        *((each.at, each) for each in placements),
+        *((each.received_at, each) for each in moved),
     ]
-    for known, _, each in sorted(events, key=lambda one: one[:2]):
+    for known, each in sorted(events, key=lambda one: one[0]):  # a decision comes first
         if isinstance(each, Placement):
             if stands is not None:
                 steps += _moved(held, stands, at=known, back=True)

@@ -357,7 +357,7 @@ class Wallets:
         left = [
             row
             for (_, _, reference), own in together.items()
-            if reference is None or sum([each.net for each in own])
+            if reference is None or sum([each.net for each in own]) != 0
             for row in own
         ]
         waiting: dict[tuple[str, str, int], deque[WalletRow]] = defaultdict(deque)

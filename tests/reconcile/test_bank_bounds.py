@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconcile.instants import DAY, TICK
+from reconcile.instants import DAY, TICK, Instant
 from reconcile.matching.bank import BankLeg
 from reconcile.matching.books import BankLine, Payout
 from reconcile.matching.breaks import Break
@@ -357,12 +357,12 @@ def test_a_failed_payout_stands_with_the_first_later_payout_of_its_sum(
 def test_a_provider_is_late_from_the_moment_when_its_payout_is_due(
     as_of: int, since: int, until: int, late: bool
 ) -> None:
-    span = Span(since=T + since, until=T + until)
+    span = Span(since=Instant(T + since), until=Instant(T + until))
     found = BankLeg(
         payouts=DAILY,
         lines=[],
         rules=MatchRules(),
-        as_of=T + as_of,
+        as_of=Instant(T + as_of),
         coverage=Coverage(statements=(Covered(name="shop", spans=(span,)),)),
     )
     found.expect([Unsettled("shop", "KES", 3, number=1, minor=1)])

@@ -12,7 +12,14 @@ from reconcile.matching.ledger_lines import Taken
 from reconcile.matching.match import Decision, Matching
 from reconcile.matching.rows import NO_KEY, BookRow, StatementRow
 from reconcile.matching.rules import Coverage, Covered, MatchRules, Span
-from reconcile.matching.suspense import PlacedIn, Placement, Suspended, Suspense, suspended
+from reconcile.matching.suspense import (
+    PlacedIn,
+    Placement,
+    Suspended,
+    Suspense,
+    SuspenseStep,
+    suspended,
+)
 from reconcile.reporting.input import OrderSeen
 from reconcile.reporting.journal import Revenue, of_suspense, transactions
 from reconcile.reporting.report import PeriodReport, Scope
@@ -149,6 +156,33 @@ def test_the_report_closes_with_what_the_journal_holds(fate: str) -> None:
 def test_what_is_held_is_divided_by_its_age(days: int, age: str) -> None:
     found = lines(reported(payment(movement(at=Instant(END - days * DAY - 1))), start=LONG_AGO))
     assert {line for line in found if "days" in line} == {age}
+
+
+def test_money_is_in_suspense_from_its_own_date_and_known_from_its_arrival() -> None:
+    came, back = movement(1, known=2), movement(-1, at=T + DAY, kind="refunded")
+    found = payment(came, back)
+    assert found.steps == (
+        SuspenseStep(
+            at=T + DAY, known=T + DAY, flow="refunded", minor=-1, currency="KES", cites=back.cites
+        ),
+        SuspenseStep(
+            at=T, known=T + 2 * DAY, flow="received", minor=1, currency="KES", cites=came.cites
+        ),
+    )
+    instants = (T, T + TICK, T + DAY, T + DAY + TICK, T + 2 * DAY, T + 2 * DAY + TICK)
+    assert [found.held(before=at).get("KES", 0) for at in instants] == [0, 1, 1, 0, 0, 0]
+    known = [found.held(before=at, known=True).get("KES", 0) for at in instants]
+    assert known == [0, 0, 0, -1, -1, 0]
+
+
+def test_movements_and_decisions_of_one_instant_are_taken_as_they_stand() -> None:
+    """A decision of that instant comes before the movement."""
+    found = payment(movement(300), movement(200), put("other_business", 0), put("nowhere", 0))
+    assert [(each.flow, each.minor) for each in found.steps] == [
+        ("received", 200),
+        ("received", 300),
+    ]
+    assert payment(movement(300), put("other_business", 0)).stands is None
 
 
 def test_an_assignment_is_posted_on_its_own_day_and_the_capture_stays() -> None:
@@ -296,6 +330,9 @@ def test_other_lines_are_matched_as_before(other: StatementRow) -> None:
 def test_its_break_belongs_to_the_period_of_its_capture() -> None:
     assert matched(payment(CAME), since=T)[0]
     assert not matched(payment(CAME), since=T + TICK)[0]
+    found = payment(CAME)
+    assert list(Suspense([found], until=T + TICK).of_period()) == [found]
+    assert list(Suspense([found], until=T).of_period()) == []
 
 
 def test_a_contradicted_assignment_is_a_break_of_its_order() -> None:

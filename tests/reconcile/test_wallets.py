@@ -154,6 +154,7 @@ LATE = GOES._replace(at=AT + 50 * DAY)
         ([GOES, COMES], []),
         ([GOES, COMES._replace(reference="other", at=AT + DAY)], []),
         ([GOES, COMES._replace(reference="x", at=AT + DAY + TICK)], ["KES -7.00", "KES 7.00"]),
+        ([GOES, COMES._replace(net=701)], ["KES -7.00", "KES 7.01"]),
         ([GOES], []),  # the other balance's statement is not there
         (
             [GOES, OTHER],
