@@ -127,13 +127,13 @@ class Transfers:
             exact = [each for each in named if self._fits(self.orders[each], line.minor)]
             if len(exact) == 1:
                 yield _transfer(None, [self.orders.pop(exact[0])], [line])
-            elif len(named) > 1 and line.minor == sum([self._minor(each) for each in named]):
+            elif line.minor == sum([self._minor(each) for each in named]):
                 yield _transfer("by_group", [self.orders.pop(each) for each in named], [line])
             elif len(named) == 1:
                 parts[named[0]].append(line)
         for subject, own in sorted(parts.items()):
             whole = sum([line.minor for line in own])
-            if len(own) > 1 and subject in self.orders and self._minor(subject) == whole:
+            if subject in self.orders and self._minor(subject) == whole:
                 yield _transfer("by_group", [self.orders.pop(subject)], own)
 
     def named_by(self, line: BankLine) -> list[str]:

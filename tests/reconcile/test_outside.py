@@ -7,6 +7,8 @@ from reconcile.instants import DAY
 from reconcile.matching.bank import BankLeg
 from reconcile.matching.books import BankLine, BookLine
 from reconcile.matching.breaks import Break, break_sentence
+from reconcile.matching.decide import Match
+from reconcile.matching.period import Period
 from reconcile.matching.rules import HandMatch, MatchRules
 from reconcile.matching.texts import order_names
 from reconcile.money import Money
@@ -64,6 +66,10 @@ def test_a_text_names_an_order_by_its_reference_or_its_number(
     ([order("#10740", 5_000)], [booked("a", 5_000, 12, text="Bestellung #10740 Danke")],
      {"bnk_a.1": (["#10740"], None)}),
     ([order("#10740", 5_000)], [booked("a", 4_000, 12, text="Bestellung #10740")], {}),
+    ([order("#10740", 1)], [booked("a", 1, 12, text="10740")], {"bnk_a.1": (["#10740"], None)}),
+    ([order("#10740", 0)], [booked("a", 0, 12, text="10740")], {}),
+    ([order("#10740", 1)], [booked("a", 1, 12)], {"bnk_a.1": (["#10740"], "by_date_window")}),
+    ([order("#10740", 0)], [booked("a", 0, 12)], {}),
     ([order("#10740", 5_000, method="gift card + bacs")],
      [booked("a", 4_000, 12, text="Bestellung 10740")], {"bnk_a.1": (["#10740"], None)}),
     ([order("#10740", 5_000), order("#10741", 700)],
@@ -113,3 +119,42 @@ def test_a_persons_match_counts_whatever_the_method_and_a_difference_stays_a_bre
     )
     whole = leg(order("#10740", 4_970), replace(line), hands=(("bnk_a", "bok_10740"),))
     assert not [each for each in whole.decisions() if isinstance(each, Break)]
+
+
+def test_lines_and_orders_that_people_joined_are_one_transfer() -> None:
+    lines = booked("a", 4_000, 12), booked("b", 1_700, 11)
+    hands = (("bok_10740", "bnk_a"), ("bnk_b", "bok_10740"), ("bnk_b", "bok_10741"))
+    for second, minor in ((700, 0), (701, 1)):
+        found = leg(order("#10740", 5_000), order("#10741", second), *lines, hands=hands)
+        (transfer,) = found.transfers
+        names = ("bok_10740.1", "bok_10741.1", "bnk_a.1", "bnk_b.1")
+        assert (*[each.line_id for each in transfer.orders], *transfer.lines) == names
+        (decision,) = [each for each in found.decisions() if each.money.minor in (5_700, 1)]
+        if not minor:
+            money = Money(minor=5_700, currency="KES")
+            lines_of = tuple(sorted(names))
+            assert decision == Match(kind="by_hand", order="#10740", lines=lines_of, money=money)
+            continue
+        assert isinstance(decision, Break)
+        assert (decision.order, decision.subject, decision.since) == (
+            "#10740",
+            "bnk_a",
+            T + 11 * DAY,
+        )
+        assert (decision.cites, decision.money.minor) == (names, minor)
+
+
+def test_a_transfer_in_another_currency_pays_no_order() -> None:
+    line = booked("a", 5_000, 12, "USD")
+    assert paid(leg(order("#10740", 5_000), line, hands=(("bok_10740", "bnk_a"),))) == {}
+
+
+@for_each(("at", "own"), [(11, True), (12, False)])
+def test_a_transfer_belongs_to_the_period_of_its_first_line(at: int, own: bool) -> None:
+    lines = booked("a", 2_000, 20, text="10740"), booked("b", 3_000, 11, text="10740")
+    found = leg(order("#10740", 5_000), *lines)
+    period = Period(since=T + at * DAY)
+    kinds = [each.kind for each in found.decisions(period) if isinstance(each, Match)]
+    assert kinds == ["by_group"] * own
+    placed = [one for bucket, one in found.placed(period) if bucket == "outside_providers"]
+    assert placed == [*lines[::-1]] * own
