@@ -150,7 +150,7 @@ class Transfers:
     def _fits(self, order: BookLine, minor: int) -> bool:
         """Check whether an amount pays the order, perhaps less a gift card or store credit."""
         tendered = "tender" in self._methods.parts(order.method)
-        return minor == order.money.minor or (tendered and minor < order.money.minor)
+        return minor <= order.money.minor if tendered else minor == order.money.minor
 
     def by_date(self, lines: Sequence[BankLine]) -> Iterator[Transfer]:
         """Yield the bank transfers whose sum and date fit exactly one order, which fits no other
