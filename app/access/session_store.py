@@ -230,6 +230,7 @@ async def open_link(
 
 
 async def delete_invitations(connection: AsyncConnection, name: str) -> None:
+    """Delete all invitations of a person, used or not."""
     await connection.execute(
         text("DELETE FROM invitations WHERE name=:name AND kind='invite'"), {"name": name}
     )

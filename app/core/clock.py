@@ -63,6 +63,7 @@ class SetClock:
         self._instant = instant
 
     def now(self) -> Instant:
+        """Return the instant to which the clock was last set."""
         return self._instant
 
     def put(self, instant: Instant) -> None:

@@ -1,5 +1,4 @@
-"""Customers' phone numbers, read from the stored deliveries of an order. They are stored nowhere
-else in plain form.
+"""Customers' phone numbers, read from the stored deliveries of an order whenever they are needed.
 
 The numbers are read to mask them, or to show them to a permitted person who gives a reason. For
 several orders, another person must approve:
