@@ -55,7 +55,8 @@ def left_to_settle(ledger: Ledger) -> tuple[FindingCode, ...]:
 def acceptance(ledger: Ledger) -> Callable[[Finding], bool]:
     """Return a function that tells whether a person has accepted a finding.
 
-    An acceptance is void if evidence of the finding became known after it.
+    The acceptance counts only if all evidence of the finding was known when the person accepted the
+    finding.
     """
     accepted, known = ledger.case.filed.accepted, dict[str, Instant]()
     for heard in ledger.case.heard if accepted else ():

@@ -6,10 +6,10 @@ An attempt is identified by its source and a reference. The reference is that of
 payment is unknown, the session's reference is used. If the session is unknown too, the order's
 reference is used.
 
-An event that names no payment joins the only attempt that the event can mean. This is the single
-attempt of the event's session or order, or the attempt that has its dispute. Otherwise it is the
-single attempt with an equal claim, or the attempt whose claim and amount the event repeats. If
-there is no such attempt, the event makes a new attempt, unless it says nothing new.
+An event that names no payment joins an existing attempt if only one attempt is possible. For
+example, the event's session may have only one attempt, or only one attempt may have the event's
+dispute or claim. If no attempt or several attempts are possible, the event makes a new attempt. But
+an event that says nothing new is left out.
 
 A refund's event may name an order but no payment. The refund counts for the order only if other
 evidence proves that the order exists.
@@ -43,9 +43,9 @@ class Heard:
     at       the provider's date, or the first arrival if the provider gave no date
     by       ids of the assignment or of the shop's record that gives the event to an order
     whose    ids of other events which show that the payment belongs to our shop
-    follows  ids of other evidence that links the event to its order. Only given if the event names
-             another order, if several orders claim its payment, or if another order has an event
-             with an equal id
+    follows  ids of other evidence that links the event to its order. Empty unless the event names
+             another order, several orders claim the event's payment, or another order has an event
+             with the same id
     """
 
     event: Event
@@ -75,9 +75,11 @@ def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
 
 
 Link = tuple[str | None, Heard]
-"""Pair of a reference and an event which shows that the reference belongs to an attempt.
+"""Evidence that a session, refund or dispute belongs to a payment attempt: a pair of its reference
+and the event that shows this.
 
-The reference is that of a refund or dispute. None stands for the attempt's session.
+The reference is that of the refund or dispute. The reference is None if the event links the
+attempt's session.
 """
 
 
@@ -189,10 +191,10 @@ class AttemptEvidence:
         return next((h for h in self.heard if h.event.session == session), None)
 
     def tied(self, heard: Sequence[Heard]) -> Sequence[Heard]:
-        """Return the events, followed by the events that link them to this attempt.
+        """Return the events, followed by further events that prove that the events belong to this
+        attempt.
 
-        Only events that name no payment need such a link. No link to a session is added if one of
-        the events names both the payment and that session.
+        Only an event that names no payment needs such a proof.
         """
         if not self.links:
             return heard
@@ -238,9 +240,9 @@ class Case:
     heard            events of this order, sorted by date, then id, then digest
     foreign          events that name another order but share a reference or id with this order
     moved            events of payments that a person or the shop assigned to another order. These
-                     events put no payment of this order in doubt
-    renewals         payments in `moved` that renew an agreement whose first payment belongs to this
-                     order. Each is a pair of source and payment
+                     events are no reason to doubt this order's payments
+    renewals         subscription payments whose events are in `moved`, and whose subscription began
+                     with a payment of this order. Each entry is a pair of source and payment
     not_ours         events of payments that belong to another shop or to an unknown shop. These
                      events are in no ledger
     foreign_records  records of other orders whose sessions have events in this order
@@ -260,7 +262,8 @@ class Case:
 
 
 NOTHING_FILED: Final = Filed()
-"""Empty records that all orders without records share. Add nothing to this object."""
+"""Empty set of records, shared by all orders that have no records. Callers must not add records to
+this object."""
 
 
 def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
@@ -311,11 +314,12 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
 
 
 def made_by(history: History) -> tuple[str, ...]:
-    """Return the ids that prove that the order exists, with the most important id first.
+    """Return the ids of the evidence that proves that the order exists, with the most important id
+    first.
 
-    Unconfirmed events and refunds without a payment prove nothing. But if such a refund shares a
-    payment, session or event id with another order's evidence, that evidence is the proof. The
-    refund's id then follows.
+    An unconfirmed event proves nothing. A refund that names no payment proves nothing by itself.
+    Such a refund counts only if another order's evidence shares a payment, session or event id with
+    the refund. Then the result has the id of that evidence and the id of the refund.
     """
     order = history.order
     alone, making = list[Event](), list[Event]()
@@ -595,9 +599,9 @@ def _attempts(order: str, heard: list[Heard], filed: Filed) -> list[AttemptEvide
 def _with_unconfirmed(
     order: str, attempts: list[AttemptEvidence], unconfirmed: list[Heard]
 ) -> list[AttemptEvidence]:
-    """Add each unconfirmed event to the attempt that the event can mean.
+    """Add each unconfirmed event to the attempt that the event belongs to.
 
-    An event that fits no attempt or several attempts gets a new attempt.
+    If no attempt or several attempts are possible, the event gets a new attempt.
     """
     known = {(attempt.source, attempt.reference): attempt for attempt in attempts}
     for each in unconfirmed:
@@ -625,10 +629,10 @@ def _with_unconfirmed(
 def _with_coarse(
     order: str, attempts: list[AttemptEvidence], level: list[Heard]
 ) -> list[AttemptEvidence]:
-    """Add events without a payment reference to the attempts that they mean.
+    """Add each event without a payment reference to the attempt that the event belongs to.
 
-    An event that fits no attempt or several attempts gets a new attempt, unless it says nothing
-    new.
+    If no attempt or several attempts are possible, the event gets a new attempt. An event that says
+    nothing new is left out.
     """
     own: dict[tuple[str, str], AttemptEvidence] = {}
     additions: list[tuple[AttemptEvidence, Heard]] = []
@@ -666,8 +670,8 @@ def _finer(attempts: list[AttemptEvidence], event: Event) -> list[AttemptEvidenc
 
 
 def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> AttemptEvidence | None:
-    """Return the attempt that an event without a payment reference means; None if that is
-    unclear."""
+    """Return the attempt to which an event without a payment reference belongs; None if several
+    attempts are possible."""
     if len(finer) == 1:
         return finer[0]
     claim = event.claim
@@ -685,7 +689,8 @@ def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> Att
 
 
 def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence | None:
-    """Return the attempt whose money a refund or dispute takes back; None if that is unclear."""
+    """Return the attempt whose money a refund or dispute takes back; None if several attempts are
+    possible."""
     if event.movement is not None:
         named = [a for a in finer if any(h.event.movement == event.movement for h in a.heard)]
         if len(named) == 1:

@@ -33,7 +33,8 @@ def doubts_of(
     priced_by: tuple[str, ...],
     unpriced: Sequence[Payment],
 ) -> Doubts:
-    """Return the reasons why payments are in doubt, for each payment in the order of the checks.
+    """Return, for each payment, the reasons why the payment is in doubt. The reasons are in the
+    order of the checks.
 
     bodies     groups of events that have one id but different bodies
     price      price of the order; None if statements disagree or are missing
@@ -103,13 +104,13 @@ Eight payments have 255 combinations. If there are more payments, each payment i
 
 
 def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Payment], list[str]]:
-    """Return the payments that fit no price, and the ids of the price records that other payments
-    fit.
+    """Compare payments with the order's prices. Return the payments that fit no price, and the ids
+    of the price records that the remaining payments fit.
 
-    Only payments from the sources that the policy names are checked, and only if just the order
-    number links them to the order. A payment fits if it equals a price that was valid at the
-    payment's date or later. A payment also fits if it adds up to such a price with some of the
-    other payments. So a stranger's payment puts no genuine payment in doubt.
+    A payment is checked only if the policy names the payment's source, and if only the order number
+    links the payment to the order. A payment fits if it equals a price that was valid at the
+    payment's date or later. A payment also fits if it is part of a group of payments whose sum
+    equals such a price.
     """
     found = [
         each
@@ -234,10 +235,10 @@ def names_attempt(each: Event | Record, attempt: AttemptEvidence) -> bool:
 
 
 def is_off_by_factor(amount: Money | None, price: Money | None) -> bool:
-    """Check whether an amount is exactly 100 times the price, or 1000 times for three decimals.
+    """Check whether an amount is too large because minor units were taken for major units.
 
-    This happens if an amount in minor units is taken for major units. The factor follows the
-    currency's decimals, but it is 100 for currencies without decimals.
+    This is so if the amount is exactly 100 times the price. For a currency with three decimals, the
+    factor is 1000.
     """
     if amount is None or price is None or amount.currency != price.currency or not price.minor:
         return False

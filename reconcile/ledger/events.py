@@ -68,7 +68,8 @@ UNCONFIRMED: Final[Standing] = "unconfirmed"
 pending."""
 
 Shop = Literal["ours", "other", "unstated"]
-"""Whose payment an event is about. Only used if the source's settings ask for the shop."""
+"""Shop to which an event's payment belongs. This is used only if the source's settings say how to
+recognize the shop."""
 
 PartKind = Literal[
     "base",

@@ -368,7 +368,8 @@ def _arrived(payment: Payment) -> Instant:
 
 
 def fulfillment_deadline(case: Case, judgement: Judgement) -> Instant | None:
-    """Return the instant at which an unfulfilled paid order becomes a finding; None for never."""
+    """Return the instant at which a paid order that is not fulfilled is reported as a finding; None
+    if the order is never reported."""
     filed = case.filed
     window = case.policy.fulfillment_window
     if window is None or filed.placed is None or filed.fulfilled:
@@ -399,7 +400,8 @@ _ALL_GONE: Final = frozenset(("refunded_in_full", "reversal_amount_unclear", "ch
 
 
 def fulfilled_but_not_paid(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find a fulfilled order that was never fully paid, or whose money had all gone back before."""
+    """Find a fulfilled order that was never fully paid, or whose money had all gone back before the
+    fulfillment."""
     fulfilled, price = case.filed.fulfilled, judgement.expected.money
     if fulfilled is None:
         return []

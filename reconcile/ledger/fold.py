@@ -92,8 +92,9 @@ FINAL: Final[frozenset[Outcome]] = frozenset(
 def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
     """Check whether the order is finished, so that nothing more is expected.
 
-    The outcome is final, nothing is open or pending, and no finding is an error. The order shares
-    no evidence with another order, and nothing arrived for it during the last `quiet` microseconds.
+    A finished order has a final outcome, nothing open or pending, and no finding that is an error.
+    The order shares no evidence with another order, and nothing arrived for it during the last
+    `quiet` microseconds.
     """
     return (
         ledger.outcome in FINAL
@@ -121,8 +122,8 @@ def is_known(ledger: Ledger) -> bool:
 def is_disputed(ledger: Ledger) -> bool:
     """Check whether a dispute of the order is open.
 
-    The outcome need not show the dispute, because other money may pay the price, or all money may
-    be refunded.
+    An order with an open dispute may have another outcome than `disputed`, for example if all its
+    money was refunded.
     """
     return any(finding.code == "dispute_open" for finding in ledger.findings)
 
@@ -135,11 +136,12 @@ def is_window_open(ledger: Ledger) -> bool:
 
 
 def closed_at(ledger: Ledger) -> Instant | None:
-    """Return the date of the order's final outcome; None if its outcome is not final.
+    """Return the date of the order's final outcome; None if the order's outcome is not final.
 
-    This is the date of the first capture, else the end of the last attempt, else the shop's
-    cancellation. The result is never after the ledger's instant. Money that goes back later does
-    not change it.
+    The date is that of the first capture. If nothing was captured, the date is the end of the last
+    attempt. If there was no attempt, the date is that of the shop's cancellation. No returned date
+    is later than the instant for which the ledger was computed. Money that goes back later does not
+    change the date.
     """
     if ledger.outcome not in FINAL:
         return None

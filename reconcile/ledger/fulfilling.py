@@ -5,7 +5,7 @@ reason is found here.
 
 Money is on hold for an open dispute, a pending refund, or an event of unknown kind whose name
 suggests returned money. The amount on hold is never more than the money that is left of the
-payment. If such an event names no known payment, the money of all payments is on hold.
+payment. If the refund or event belongs to no known payment, the money of all payments is on hold.
 """
 
 from collections.abc import Iterable
@@ -108,9 +108,10 @@ def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
 
 
 def _on_hold(payment: Payment, currency: str) -> tuple[int, list[Heard]]:
-    """Return the amount of a payment that may still go back, and the events about it.
+    """Return the amount of a payment that may still go back, and the events about that amount.
 
-    Disputes that state an amount are not included, because `standing` subtracts them already.
+    Open disputes with a stated amount are left out. The function `standing` already subtracts their
+    amounts.
     """
     unstated = [d for d in payment.disputes if d.unstated and d.word != "won"]
     if not (payment.pending or payment.unread or unstated or payment.undos):

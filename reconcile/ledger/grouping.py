@@ -26,8 +26,8 @@ ALIKE: Final = "alike"
 def some(values: Sequence[str], *, most: int = NAMED) -> str:
     """Join the first texts with commas, and append how many further texts are left out.
 
-    The result has up to `most` texts with up to NAMED_CHARACTERS characters in total, but always
-    the first text.
+    The result has at most `most` texts. Their total length is at most NAMED_CHARACTERS characters.
+    The first text is always shown, even if it is longer.
     """
     shown: list[str] = []
     left = NAMED_CHARACTERS
@@ -70,9 +70,10 @@ def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason]]:
-    """Return pairs of attempt references and the reason why the attempts ended.
+    """Combine attempts that ended for similar reasons. Return pairs: a list of attempt references,
+    and the reason why these attempts ended.
 
-    Attempts with equal reason codes share a pair if there are more than ONE_BY_ONE of them.
+    Attempts are combined if more than ONE_BY_ONE attempts have the same reason code.
     """
     found: list[tuple[list[str], Reason]] = []
     for same in _alike(attempts, lambda each: each.reason.code):
@@ -88,9 +89,9 @@ def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason
 def joined(each: Sequence[Facts]) -> Facts:
     """Merge the facts of several findings, so that each name has one value.
 
-    Of numbers and deadlines, the largest value is kept. Of other instants, the earliest is kept,
-    and the latest is added as `last_…`. Up to ONE_BY_ONE texts are joined. Amounts that differ are
-    omitted.
+    For numbers and deadlines, the largest value is kept. For all other instants, the earliest value
+    is kept, and the latest value is added under the name `last_…`. Different texts are joined, up
+    to ONE_BY_ONE texts. Different amounts of money are left out.
     """
     values: dict[str, dict[FactValue, None]] = {}
     for facts in each:

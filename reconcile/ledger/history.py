@@ -18,8 +18,8 @@ from reconcile.ledger.records import Record
 class History:
     """Deliveries and records of one order.
 
-    Deliveries that name another order are included if they share a reference or id with this order,
-    so that the contradiction is seen.
+    A delivery that names another order is included if it shares a reference or id with this order.
+    Without that delivery, nobody would see that the two orders contradict each other.
     """
 
     order: str
@@ -48,21 +48,25 @@ class History:
     def instant_at(self, now: Instant) -> Instant:
         """Return the instant for which the order's ledger should be computed.
 
-        This is `now`. If a delivery or record has a later arrival because a clock was fast, it is
-        that arrival.
+        The instant is `now`. But if a delivery or record of the order is dated later than `now`,
+        its date is returned. This happens if a clock was fast.
         """
         heard = [d.received_at for d in self.deliveries]
         recorded = [r.recorded_at for r in self.records if r.kind != "redated"]
         return max([now, *heard, *recorded])
 
     def as_stored(self) -> History:
-        """Return a copy in which wrongly dated deliveries and records have the wrong instants, as
-        stored."""
+        """Return a copy in which every delivery and record has the arrival time under which it was
+        stored.
+
+        This arrival time is wrong if the clock was wrong. `as_it_counts` returns a copy with the
+        corrected times.
+        """
         return self._moved((r.replaces, r.expires_at or r.at) for r in self._redatings())
 
     def as_it_counts(self) -> History:
-        """Return a copy in which wrongly dated deliveries and records have their corrected
-        instants.
+        """Return a copy in which deliveries and records that a wrong clock misdated have their
+        corrected times.
 
         This undoes `as_stored`.
         """

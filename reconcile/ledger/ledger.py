@@ -181,7 +181,8 @@ NO_WINDOW: Final = PaymentWindow()
 class Balance:
     """Money captured and returned in one currency, in minor units. All numbers are positive.
 
-    lost  amount lost in disputes, less what a later win returned
+    lost  amount lost in disputes, less the amount that came back because a lost dispute was won
+          later
     """
 
     currency: str

@@ -1,7 +1,6 @@
 """Types for the JSON documents that are built from a ledger.
 
-`app` extends some documents with later statements of the shop and with data stored next to a
-ledger.
+The package `app` extends some of these documents with data that is not part of a ledger.
 """
 
 from typing import Annotated, NotRequired, TypedDict

@@ -5,7 +5,8 @@ The movements are:
 
 - one capture per attempt, or per capture reference if the profile names one
 - one refund per refund reference, or per event id if there is no reference
-- a further refund if a running total or a fetched answer states more than these refunds
+- a further refund, if a running total or a fetched answer states a larger sum than these refunds
+  have
 - one reversal
 - the loss of each dispute
 
@@ -103,8 +104,8 @@ class Payment:
     pending   refunds that are not finished
     failed    events of refunds that failed and did not succeed later
     unread    events of unknown kinds whose names suggest that money went back
-    undos     amounts that an answer of the provider withdrew, and that no later answer has
-              confirmed as withdrawn
+    undos     amounts that the provider's API stated and later stopped stating, as long as no
+              further answer confirms the withdrawal
     plain     whether the money consists of captures only, as in nearly all payments
     """
 
@@ -243,7 +244,8 @@ def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
 def _as_named(
     captures: list[Movement], attempts: Sequence[AttemptEvidence], filed: Filed
 ) -> list[Movement]:
-    """Return the captures. If no event states their amount, it is taken from the shop's records."""
+    """Return the captures, with amounts filled in from the shop's records. A record's amount is
+    used only for a capture whose amount no event states."""
     attempt = captures[0].attempt
     heard = [each for capture in captures for each in capture.heard]
     proved = filed.assigned.get(attempt.assignment or "")
@@ -316,10 +318,10 @@ class Refunds:
         return [each for each in self.failed if each.event.movement in known]
 
     def movements(self) -> list[Movement]:
-        """Return the refunds, each once, followed by what running totals state beyond these
-        refunds.
+        """Return each refund once, followed by additional refunds that only running totals show.
 
-        The additional movements are sorted by currency.
+        An additional refund is the amount by which a running total exceeds the known refunds. The
+        additional refunds are sorted by currency.
         """
         done = [heard for name, heard in self._done.items() if name not in self._failed]
         found = [
@@ -358,8 +360,8 @@ class Refunds:
         ]
 
     def not_repeated(self) -> list[Undo]:
-        """Return the withdrawn refunds that no later answer of the provider has confirmed as
-        withdrawn."""
+        """Return the refunds that one answer of the provider withdrew, if no later answer has
+        confirmed the withdrawal."""
         pairs = [self._taken_back(n) for n in self._failed if n not in self._position.repeated]
         return [
             Undo(pair[0].money, pair[1].heard)
@@ -370,7 +372,7 @@ class Refunds:
     def _rises(
         self, stated: list[tuple[int, Heard]], found: list[Movement]
     ) -> list[tuple[int, list[Heard]]]:
-        """Return the values to which a running total rises, each with the events that state it.
+        """Return each new maximum of a running total, with the events that state this maximum.
 
         If the sequence of the events is unclear, only the largest value is returned.
         """
@@ -728,7 +730,8 @@ def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
 def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> bool:
     """Check whether a reversal may take back a capture.
 
-    This is excluded if the reversal names another capture, or is dated before this capture.
+    The result is False if the reversal names another capture, or if the reversal is dated before
+    this capture.
     """
     own, event = {h.event.capture for h in capture.heard}, reversal.event
     named = event.capture or (event.movement if event.movement in names else None)

@@ -17,15 +17,17 @@ from reconcile.ledger.movements import Payment
 from reconcile.money import Money
 
 ON_TOP: Final[tuple[PartKind, ...]] = ("tip", "donation", "surcharge", "fee", "shipping", "tax")
-"""Kinds of parts that are paid on top of a price. An amount on top is divided in this order.
+"""Kinds of parts that are paid on top of a price.
 
-`shipping` and `tax` are last, because prices often include them.
+If several kinds share an amount, the amount is used up by these kinds in this order. `shipping` and
+`tax` are last, because prices often include them.
 """
 
 
 @dataclass(slots=True)
 class Counted:
-    """Share of one payment in the money that pays the price, in minor units of one currency.
+    """Amounts of one payment that are needed to compare the order's money with its price. All are
+    minor units of one currency.
 
     captured  amount that came
     kept      amount that came, less returns and open disputes; negative if more went back than came
@@ -55,7 +57,7 @@ class Counted:
 
 
 def counted_of(payment: Payment, currency: str, *, kept: int) -> Counted:
-    """Return the share of a payment in the money that pays the price.
+    """Return the amounts of a payment that are needed to compare the order's money with its price.
 
     Parts in other currencies are skipped.
     """
@@ -132,11 +134,11 @@ def _counting(shares: Sequence[Counted], price: int | None) -> int:
 
 
 def discounted(shares: Sequence[Counted], price: int, *, percent: int) -> tuple[int, int]:
-    """Return the discount that the provider pays, and the discount that the shop pays.
+    """Return two amounts: the discount that the provider pays, and the discount that the shop pays.
 
-    A fully returned payment counts only if there is no other payment. Discounts of several payments
-    are added up only as far as the payments do not cover the price. An order paid twice therefore
-    gets only one discount.
+    A fully returned payment counts only if there is no other payment. If several payments have a
+    discount, the discounts are added up only if they are needed to cover the price. So an order
+    that was paid twice gets only one discount.
 
     percent  largest percentage of the price that the shop's discount may take off
     """
@@ -155,7 +157,8 @@ def discounted(shares: Sequence[Counted], price: int, *, percent: int) -> tuple[
 
 
 def by_kind(shares: Sequence[Counted], minor: int, currency: str) -> tuple[Part, ...]:
-    """Divide an amount that was paid on top of the price by kind, in the order of ON_TOP."""
+    """Divide an amount among the kinds of parts that are paid on top of the price. The parts are in
+    the order of ON_TOP."""
     found = []
     for kind in ON_TOP:
         given = sum([(each.kinds or {}).get(kind, 0) for each in shares])

@@ -41,11 +41,12 @@ _LAST_WORD: Final[dict[AttemptOutcome, Outcome]] = {
 
 @dataclass(slots=True)
 class Expectation:
-    """Price of the order without tenders and discounts, with the evidence for the price.
+    """Price of the order that providers should collect, with the evidence for the price.
 
     money     amount due at providers; None if nobody stated it, or if statements differ
     stated    the different amounts, if statements differ
-    tendered  part of the whole price that was paid otherwise; None if there is no such part
+    tendered  part of the whole price that was paid without a provider, such as by gift card; None
+              if there is no such part
     discount  part of the whole price that discounts at providers take off; None if there is no
               discount
     by_shop   whether the shop itself stated the price, by a record or by a session that it
@@ -79,14 +80,15 @@ class Judgement:
     currency       currency of the price. If there is no price, the currency of all captures, or
                    None if they have no common currency
     held           captured amount in `currency`, less returns and open disputes, in minor units
-    shares         shares of the payments not in doubt, in `currency`; empty if no payment names
-                   parts
+    shares         amounts of each payment that is not in doubt, in `currency`; empty if no payment
+                   names parts
     came_on_top    amount paid on top of the price on the payments not in doubt
     on_top         part of `came_on_top` that is still held
     percent        largest percentage of the price that a discount at a provider may take off
     refused        part of the discounts at providers that the shop does not accept; None if it
                    accepts all
-    lost_in_doubt  money that payments in doubt returned beyond their smallest stated capture
+    lost_in_doubt  money that went back on payments in doubt, as far as it exceeds what was
+                   certainly captured on them
     counted        amount that is compared with the price: the held amount of the payments not in
                    doubt, less `on_top` and `lost_in_doubt`
     surplus        amount by which `counted` exceeds the price; 0 if there is no price or no excess
@@ -361,10 +363,8 @@ def _money_moved(judgement: Judgement) -> Decision:
 
 
 def stands_alone(judgement: Judgement, payment: Payment) -> bool:
-    """Check whether a payment has only standalone refunds that the order's captures cover.
-
-    A standalone refund is a refund that belongs to no payment.
-    """
+    """Check whether the payment consists only of refunds that belong to no capture, and the order's
+    captures cover these refunds."""
     returned = {m.money.currency for m in payment.returns if m.money is not None}
     return (
         not payment.captures

@@ -170,8 +170,8 @@ def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant | None:
 
     The deadline is the session's expiry plus grace, because the final event takes time to arrive.
     If the expiry is unknown, the deadline is one payment window plus grace after the session was
-    opened. If the opening is unknown too, it is counted from the attempt's first date, or from the
-    request.
+    opened. If the opening is unknown too, the same time is counted from the attempt's first event.
+    If there is no event, the time is counted from the shop's request.
 
     A pending slow payment extends the deadline to the end of that payment's own time limit, because
     the customer has acted in time.

@@ -1,7 +1,7 @@
 """Assign events to orders by the records of the shop and of persons.
 
-A record outranks the order number in the event. That number counts only if no record assigns or
-names the payment.
+A record outranks the order number in the event. The order number in the event counts only if no
+record assigns or names the payment.
 
 A person's assignment outranks everything else. If a payment was assigned several times, the latest
 assignment counts. The assignment covers every event that names the payment, and the events of its
@@ -13,8 +13,8 @@ a record about the session also covers the payment. If the shop's records name s
 one payment, none of these records counts.
 
 Returned money belongs to the order of its payment, even if its event names another order. If events
-name several orders for one payment, the order that the shop has placed counts, if there is only
-one.
+name several orders for one payment, and the shop has placed only one of these orders, that order
+counts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -154,9 +154,10 @@ class Placing:
         return said
 
     def _tied(self, keys: list[Key]) -> dict[Key, tuple[str, ...]]:
-        """Return the references and all references that events connect with them.
+        """Return all references that events connect with the given references, directly or through
+        other references. The given references are included.
 
-        Each reference has the ids of the events that connect it with the given references.
+        The value for each reference has the ids of the events that make the connection.
         """
         found: dict[Key, tuple[str, ...]] = dict.fromkeys(keys, ())
         wanted = list(keys)
@@ -172,8 +173,8 @@ class Placing:
 def may_link(event: Event) -> bool:
     """Check whether an event links its payment to the order that the event names.
 
-    Events about returned money never do, because their order reference may belong to the refund
-    itself.
+    The result is False for events about returned money, because their order reference may belong to
+    the refund itself.
     """
     return (
         event.order is not None

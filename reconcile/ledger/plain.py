@@ -173,9 +173,9 @@ ABSENT: Final = frozenset(
         "last_word_no_final_event_by_deadline",
     )
 )
-"""Reason codes which say that no payment or event came.
+"""Reason codes which say that no payment or no event came.
 
-Such reasons are not shown if a message may be missing, because then nobody knows this.
+If messages may have been lost, such a reason is not shown, because it could be false.
 """
 
 
@@ -516,7 +516,6 @@ _NOT_PAID: Final = frozenset(
         "last_word_session_refused",
     )
 )
-"""Reason codes whose facts may contain a payment service's own code."""
 
 
 def _code_of(reason: Reason) -> str | None:

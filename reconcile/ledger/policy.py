@@ -9,8 +9,8 @@ from reconcile.instants import DAY, MINUTE, Duration, Instant
 FORM: Final = 4
 """Version number of the policy text and of the folding rules.
 
-Increase it if a setting gets another meaning, or if a fold gives another result. All orders are
-then folded again. Increase it no more than once a release, and not before the first release.
+Increase the number when the meaning of a setting or the result of a fold changes. Then all orders
+are folded again. Increase the number no more than once a release, and not before the first release.
 """
 
 
@@ -22,15 +22,16 @@ class Policy:
     grace                       time added to the window, because the final event takes time to
                                 arrive
     late_after                  delay of arrival beyond which an event is `delivered_late`
-    future_tolerance            time by which an event may be dated after its arrival. Beyond it,
-                                the event is `dated_in_future`
+    future_tolerance            maximum time between an event's arrival and a later date of the
+                                event. An event with a still later date is reported as
+                                `dated_in_future`
     fulfillment_window          how long a placed order may be ready for fulfillment without being
                                 fulfilled; None if the shop does not report when it ships
     refund_window               how long a refund may be pending before it is overdue at the
                                 provider
-    require_order_record_since  instant from which the shop must state the price itself. An order
-                                whose evidence all came later is fulfillable only if the shop has
-                                stated its price. None if a price in events is enough
+    require_order_record_since  instant from which the shop must state prices itself. An order that
+                                began after this instant may be shipped only if the shop has stated
+                                the order's price. None if a price that events state is enough
     mismatch_held               sources that are checked for strangers' payments. A payment of such
                                 a source is in doubt if only the order number links it to the order,
                                 and its amount is no price of the order

@@ -128,11 +128,11 @@ class Position:
         )
 
     def steps(self, member: StateMember, currency: str) -> list[Step]:
-        """Return the sum that the answers state, one step for each version of the payment.
+        """Return the sums that the answers state, with one step for each version of the payment.
 
-        If answers on one version differ, the greatest amount counts. An answer that names no
-        version or no payment may be about another payment. Its amount is therefore only a minimum
-        for the other steps.
+        If answers about one version state different sums, the largest sum counts. An answer without
+        a version or a payment may be about another payment. The sum in such an answer only raises
+        smaller sums of the other steps.
         """
         found: dict[tuple[bool, Instant], Step] = {}
         for each, state in self._states:
@@ -162,10 +162,10 @@ NO_POSITION: Final = Position(AttemptEvidence("", ""))
 
 
 def still_stated(steps: Sequence[Step]) -> int:
-    """Return the greatest amount that is still valid.
+    """Return the largest sum that is still valid.
 
-    An amount is no longer valid if a later answer states another amount, and a further answer
-    confirms that other amount.
+    A sum is no longer valid if a later answer states another sum, and a further answer confirms the
+    change.
     """
     return max(
         [

@@ -37,14 +37,15 @@ held                  the order must not be fulfilled until a later `released` w
 payment_assigned      a person gives a payment to this order, or withdraws it from this order
 payment_dismissed     a person says that a payment belongs to no order
 finding_accepted      a person accepts a finding, which then needs no further action
-redated               corrects the instant of the delivery, record or revision that `replaces`
-                      names, because a fast clock misdated it. `at` is the corrected instant
+redated               corrects the time of a delivery, record or revision that was misdated by a
+                      fast clock. The record's `replaces` names the misdated item, and the record's
+                      `at` is the corrected time
 """
 
 HoldReason = Literal[
     "rules_changed", "poisoned_delivery", "unreadable_delivery", "maybe_other_shop", "gap_accepted"
 ]
-"""Why an order is held, so that it must not be fulfilled.
+"""Reason for a hold. An order on hold must not be fulfilled.
 
 `poisoned_delivery` means that a delivery was set aside because reading it failed repeatedly.
 """

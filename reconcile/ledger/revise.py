@@ -21,9 +21,9 @@ class Position:
     """Content of a published ledger that decides whether a new ledger must be published.
 
     substance  one line of text; ledgers with equal substance need no revision. The text has the
-               outcome, the money, the attempts, and the codes of most findings. For findings about
-               refunds and disputes it has their number, and it has the present amount of each open
-               dispute whose amount has changed
+               outcome, the money, the attempts, and the codes of most findings. Findings about
+               refunds and disputes are counted. If the amount of an open dispute has changed, the
+               text has the new amount
     """
 
     outcome: Outcome
@@ -56,10 +56,8 @@ _EACH_BY_ITSELF: Final[tuple[FindingCode, ...]] = (
     "refund_failed",
     "unread_money_event",
 )
-"""Codes of findings that are counted, so that a further finding of such a code makes a revision.
-
-Each of these findings has its own deadline.
-"""
+"""Codes of findings that are counted. A further finding with such a code causes a new revision,
+because each of these findings has its own deadline."""
 
 
 def position_of(ledger: Ledger) -> Position:
@@ -111,9 +109,9 @@ def _restated(finding: Finding, amounts: _Amounts) -> str:
 
 
 def _counts_in(parts: Iterable[str]) -> Counter[str]:
-    """Return the number of findings for each code that is counted.
+    """Return the number of findings for each code in `_EACH_BY_ITSELF`.
 
-    A part without a number stands for one finding.
+    A part of the text without a number stands for one finding.
     """
     counts = Counter[str]()
     for part in parts:

@@ -32,11 +32,11 @@ An event without a reference has its own id in place of the reference.
 
 
 class Shops(NamedTuple):
-    """Events that do not belong to our shop, and evidence for the events that do.
+    """Result of the decision which shop each event belongs to.
 
     aside     whether the event belongs to another or to an unknown shop. The keys are event keys
-    rests_on  ids that prove that an event is our shop's, for events that do not name our shop. The
-              keys are event keys
+    rests_on  ids of the evidence that an event belongs to our shop. Only events that do not name
+              the shop themselves have an entry. The keys are event keys
     """
 
     aside: Mapping[EventKey, Aside]
@@ -96,9 +96,10 @@ def _marks(event: Event) -> list[Mark]:
 def _reached(
     marks: Iterable[Mark], ties: Mapping[Mark, Mapping[Mark, str]]
 ) -> dict[Mark, tuple[str, ...]]:
-    """Return the references and all references that events connect with them.
+    """Return all references that events connect with the given references, directly or through
+    other references. The given references are included.
 
-    Each reference has the ids of the events that connect it with the given references.
+    The value for each reference has the ids of the events that make the connection.
     """
     found: dict[Mark, tuple[str, ...]] = dict.fromkeys(marks, ())
     wanted = list(found)

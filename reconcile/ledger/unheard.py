@@ -152,7 +152,7 @@ class UnheardDocument(TypedDict):
 
 
 def unheard_document(unheard: Unheard) -> UnheardDocument:
-    """Return everything that was not read as JSON values."""
+    """Convert the unread evidence to JSON values."""
     return {
         "sources": [
             {

@@ -53,9 +53,9 @@ Followed = tuple[StatementBalances, StatementBalances | None]
 def followed(found: Iterable[StatementBalances]) -> Iterator[Followed]:
     """Yield each bank statement with the next statement of its account, or with None.
 
-    Banks date an opening balance on the first day of the statement, or on the day of the previous
-    closing balance. If several statements could be next, one whose opening balance equals the
-    closing balance is preferred.
+    The next statement opens on the day of the closing balance or on a later day. If several
+    statements open on the same day, the statement whose opening balance equals the closing balance
+    is preferred.
     """
     of_account = sorted(found, key=lambda one: (one.account, one.currency, *_in_time(one)))
     for _, some in groupby(of_account, key=lambda one: (one.account, one.currency)):

@@ -50,9 +50,9 @@ from reconcile.money import MAX_MINOR, Money
 class Link:
     """Payouts and bank lines that belong to one transfer of money.
 
-    expected  amount that should arrive after an exchange, in the bank's currency; None if payouts
-              and bank lines have the same currency. It is computed from the exchange rate of a
-              rule. If there is no rule, it is the amount that the bank booked
+    expected  amount that should arrive, in the bank's currency, if the payouts have another
+              currency; else None. The amount is computed with the exchange rate that the matching
+              rules give. Without such a rate, the amount is what the bank booked
     """
 
     bucket: Bucket
@@ -76,8 +76,8 @@ class Link:
 
     @property
     def missing(self) -> Money:
-        """Return the amount that is missing in the bank, in the bank's currency; negative if it has
-        too much."""
+        """Return the amount that is missing in the bank, in the bank's currency. The amount is
+        negative if the bank booked too much."""
         due = self.paid if self.expected is None else self.expected
         return Money(minor=due.minor - self.booked.minor, currency=due.currency)
 
@@ -97,7 +97,7 @@ class Alone:
     """Payout or bank line for which no partner was found.
 
     due_at  when the payout should have arrived in the bank; None for a bank line, and for a payout
-            that is not expected there
+            that will not go to the bank
     """
 
     bucket: Bucket
@@ -237,7 +237,7 @@ class BankLeg:
     def _grouped(self, edges: Sequence[_Edge], *, whole: bool = False) -> Iterator[Link]:
         """Yield a link for each connected group of payouts and bank lines.
 
-        If `whole` is set, only links by hand whose sums are equal are yielded.
+        If `whole` is set, only groups that a person matched, and whose sums are equal, are yielded.
         """
         for group in _connected(edges):
             link = self._judged(group)
@@ -407,12 +407,12 @@ class BankLeg:
                 yield late
 
     def expect(self, unsettled: Iterable[Unsettled]) -> None:
-        """Find providers that are late with a payout, and store a break for each provider in
+        """Find providers that are late with a payout, and store a break for each such provider in
         `late`.
 
-        A payout is late if the pause since the last payout is longer than all earlier pauses. Only
-        captures older than the longest earlier pause count. Captures that another break reports do
-        not count. Wallets are skipped, because their balances are checked elsewhere.
+        A provider is late if the time since its last payout is longer than any earlier time between
+        two payouts. Only captures that have waited longer than that earlier time count. Wallets are
+        skipped, because their balances are checked elsewhere.
 
         unsettled  captures that no statement has settled
         """

@@ -201,7 +201,7 @@ class Methods:
     bank     methods by which the customer pays into the shop's bank account. A bank line may be
              matched with the order
     tender   methods that use money which the shop owes the customer, such as gift cards and store
-             credit. Such a payment may cover a part of the price, and another method the rest
+             credit. Such a method may pay a part of the price, while another method pays the rest
     """
 
     outside: tuple[str, ...] = OUTSIDE_METHODS

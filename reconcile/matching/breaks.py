@@ -42,8 +42,8 @@ class Break:
     order       reference of the order as the ledger writes it; without a ledger, as the book or the
                 statement writes it
     payment     reference of the payment at the provider, if the difference is about one payment
-    subject     text that distinguishes breaks with equal cause, order and payment. It is the part
-                of a line's id that all versions of the line share
+    subject     text that distinguishes breaks with equal cause, order and payment. The text is part
+                of a line's id, and stays the same if the line changes
     money       amount at stake, never negative
     since       instant from which the break's age counts. It is the latest date of the lines or
                 amounts that disagree
