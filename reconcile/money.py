@@ -44,7 +44,8 @@ _EXACT: Final = Context(prec=128, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact, 
 """Decimal arithmetic that raises an error instead of rounding."""
 
 _TOO_LONG: Final = 19
-"""Number of digits before the decimal point above which scaled amounts do not fit in 64 bits."""
+"""Number of digits before the decimal point. An amount in minor units with more digits does not fit
+in 64 bits."""
 
 
 class MoneyError(ValueError):

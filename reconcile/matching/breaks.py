@@ -68,8 +68,8 @@ class Break:
 
     @property
     def identity(self) -> str:
-        """Return `brk_` and 20 hex digits, which are equal in every run that finds this
-        difference."""
+        """Return the id of the break: `brk_` and 20 hex digits. Every run that finds the same
+        difference gives the break the same id."""
         digest = fingerprint([self.cause, self.order, self.payment, self.subject])
         return "brk_" + digest.removeprefix("sha256:")[:20]
 
@@ -78,9 +78,11 @@ class Break:
 
 
 def at_risk(found: Break) -> int:
-    """Return the minor units of the break that may be lost. This is all of its money, or 0.
+    """Return the amount of the break's money that may be lost, in minor units. The result is all of
+    the break's money, or 0.
 
-    The rule is the `risk` of the break's cause. Money of a won dispute is never at risk.
+    The cause of the break decides, by its `risk` rule. If the break is about a dispute that was
+    won, the result is 0.
     """
     risk, facts = CAUSES[found.cause].risk, dict(found.facts)
     if risk in ("held", "owed", "mistake") or ("won", True) in found.facts:
@@ -118,7 +120,8 @@ Turn = Literal["opened", "changed", "closed", "reopened"]
 
 Act = Literal["assigned", "commented", "accepted", "matched", "unmatched", "settled"]
 ACTS: Final[tuple[Act, ...]] = get_args(Act)
-"""Actions of a person on a break. `matched` closes the break until a run finds it again."""
+"""Actions that a person can take on a break. The action `matched` closes the break. A later run
+opens the break again if the run finds the same difference."""
 
 LateDecision = Literal["accept", "refund", "credit"]
 SETTLINGS: Final[tuple[LateDecision, ...]] = get_args(LateDecision)

@@ -39,10 +39,11 @@ FAR: Final = 6
 """Distance in points between references, or between amounts, that have nothing in common."""
 
 CLOSE_PERCENT: Final = 5
-"""Maximum percentage by which charges may make two amounts of the same day differ."""
+"""Maximum percentage by which two amounts of the same day may differ because of charges."""
 
 CHARGE: Final = 20
-"""Maximum number of major units by which a fixed charge may make two amounts of one day differ.
+"""Maximum difference between two amounts of the same day that a fixed charge may cause, in major
+units.
 
 The difference must not exceed a tenth of the amount either.
 """
@@ -57,8 +58,8 @@ class Searchable:
     keys       match key of each reference
     names      keys by which the texts of other lines may name this line
     named      keys that the texts of this line contain
-    people     keys of orders. If this line is an order, only its own key. If this line paid money
-               to a phone number, the keys of all orders of the customer with this number
+    people     for an order, the key of the order. For a line that paid money to a phone number, the
+               keys of all orders of the customer with that number
     """
 
     line: str

@@ -46,19 +46,20 @@ BreakCause = Literal[
 About = Literal["order", "bank", "wallet", "placing", "books"]
 """Subject of a cause.
 
-`placing` is a payment that a person must assign to an order, and `books` is the journal.
+`placing` stands for a payment that a person must assign to an order. `books` stands for the
+journal.
 """
 
 Risk = Literal["all", "held", "owed", "mistake", "left", "sums"] | tuple[str, str]
-"""Rule that decides whether all of a break's money is at risk, or nothing.
+"""Rule that decides whether all of a break's money is at risk, or none of it.
 
-all      always all
-held     nothing, because the money is held until it is confirmed
-owed     nothing, because the money belongs to the customer
-mistake  nothing, because only the minor unit is wrong
-left     all, if money is still to come
-sums     all, if less money came than was due
-a pair   all, if the first of the two named amounts exceeds the second
+all      all of the money is at risk
+held     no money is at risk, because the money is held until it is confirmed
+owed     no money is at risk, because the money belongs to the customer
+mistake  no money is at risk, because only the minor unit is wrong
+left     all of the money is at risk if money is still to come
+sums     all of the money is at risk if less money came than was due
+a pair   the names of two amounts. All of the money is at risk if the first amount is larger
 """
 
 
@@ -69,12 +70,12 @@ class Cause:
     name         cause in a few words, for table cells
     meaning      cause in one sentence, for pages
     sentence     template of the sentence on what differs, without a full stop
-    rated        template that replaces `sentence` if the amounts are compared at an exchange rate
+    rated        template used in place of `sentence` if two currencies are compared
     step         template of the instruction for a person, without a full stop
-    step_by_how  templates that replace `step` if all money went back in one way. The keys are the
-                 ways
-    partners     causes of breaks that may report the missing counterpart. If a person matches the
-                 two lines, both breaks close
+    step_by_how  templates used in place of `step` if all of the money went back in the same way.
+                 The keys are the ways in which money goes back
+    partners     causes of the breaks that may be about the missing other line. If a person matches
+                 the two lines, both breaks are closed
     not_by_hand  what closes the break instead of a match by hand; empty if a match by hand closes
                  it
     two_people   reason why two people must always accept the break; empty if one person can accept
@@ -82,8 +83,8 @@ class Cause:
     accepts      findings on the break's order that are accepted together with the break
     late         decision to propose to a person; None if the break is not about late money
     blocks       whether the break must be decided before its month can be closed
-    apart        whether the break is reported separately from the order's price. No book line is
-                 searched for such a break
+    apart        whether the break is about other money than the order's price. Such a break has no
+                 missing book line
     of_movement  whether the break's subject is a source or an event instead of a line
     """
 

@@ -52,7 +52,7 @@ Agreed = Literal[
 ]
 """Buckets of rows that are matched or need no match.
 
-by_tender          a tender, such as a gift card, or cash paid the rest of the price
+by_tender          the rest of the price was paid by a tender, such as a gift card, or in cash
 outside_providers  an order that was not paid through a provider, or the bank line that paid it
 nothing_due        no money moved, and no file states that money moved
 returned           all captured money went back, and the order book claims nothing
@@ -179,8 +179,8 @@ class Control:
 
     lines, read, breaks  sorted by side, currency and bucket or cause. No combination occurs twice
     wallets              balances that statements state
-    unsearched           number of rows for which no partner was searched beyond the key, because
-                         the limit of such rows was reached (`funds.MOST_LEFT`)
+    unsearched           number of rows whose partner was searched only among rows with the same
+                         key, because too many rows had no partner (see `funds.MOST_LEFT`)
     """
 
     as_of: Instant

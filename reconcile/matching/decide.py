@@ -1,4 +1,5 @@
-"""Compare one order's money with its book lines: decide the buckets of both, and what differs.
+"""Compare one order's money with its book lines. Decide into which bucket the order and each line
+belong, and which differences are breaks.
 
 Each step is a row of the decision table in the README. The first step that returns a verdict
 decides.
@@ -51,7 +52,8 @@ class Match:
 
     @property
     def identity(self) -> str:
-        """Return `mat_` and 20 hex digits, which are equal in every run that finds this match."""
+        """Return the id of the match: `mat_` and 20 hex digits. Every run that finds the same match
+        gives the match the same id."""
         digest = fingerprint([self.kind, self.order, self.payment, list(self.lines)])
         return "mat_" + digest.removeprefix("sha256:")[:20]
 
@@ -91,11 +93,11 @@ class Pair:
     @property
     def tendered(self) -> int:
         """Return the part of the book's amount that no provider received, in minor units; 0 if
-        there is none.
+        there is no such part.
 
-        Some books state whole prices, and others only the amounts due at providers. The amount that
-        is nearer to the received money is assumed. If the order has no tender, the book may name a
-        second payment method for this part.
+        The part was paid by a tender, or by a second payment method that the book names. The book
+        may state the whole price or only the amount due at providers. The amount that is nearer to
+        the received money is used.
         """
         tendered, apart = self.funds.tendered, self.lines.charge - self.funds.worth
         whole = tendered and self.lines.charge != self.funds.captured
@@ -195,10 +197,10 @@ def decide(pair: Pair) -> Verdict:
 
 
 def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decision, ...]:
-    """Add unsettled money of statement lines to the break that reports the order's doubtful
-    payment.
+    """Add the unsettled money of statement lines to one of the order's breaks.
 
-    If no break is about doubt, the money is added to the first break.
+    This is the break about the order's doubtful payment. If there is no such break, the money is
+    added to the first break.
     """
     breaks = [each for each in decisions if isinstance(each, Break)]
     doubts = [each for each in breaks if each.cause in ("unresolved", "payment_in_doubt")]

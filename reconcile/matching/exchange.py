@@ -4,9 +4,9 @@ The captured and the settled amount imply the rate, and a rule may state the exp
 payment counts as exchanged only if it has one capture and all its statement lines are in one other
 currency.
 
-Returned money of a payment counts as exchanged if it has as many movements as statement lines. Lost
-disputes are compared separately from refunds and reversals. If only running totals of the refunds
-are known, a statement may combine several refunds in one line.
+Returned money of a payment counts as exchanged if the number of its movements equals the number of
+its statement lines. Lost disputes are compared separately from refunds and reversals. If only
+running totals of the refunds are known, a statement may combine several refunds in one line.
 """
 
 from collections import defaultdict
@@ -62,7 +62,7 @@ def implied_rate(came: Money, arrived: Money) -> str:
 
 
 class CaptureLike(Protocol):
-    """Capture in a ledger line or in a match."""
+    """Object with the fields of a capture, from a ledger line or from a match."""
 
     @property
     def source(self) -> str: ...
@@ -75,7 +75,7 @@ class CaptureLike(Protocol):
 
 
 class LineLike(Protocol):
-    """Statement line, as a parsed value or as a stored row."""
+    """Object with the fields of a statement line: a parsed value or a stored row."""
 
     @property
     def line_id(self) -> str: ...
@@ -132,8 +132,9 @@ def exchanges(
 def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
     """Check whether statement lines settle a capture in another currency.
 
-    If the numbers are equal, the currency is wrong, and the result is False. The result is also
-    False for lines of another source, whose payment reference may be equal by chance.
+    If the captured and the settled number are equal, the result is False, because then the file
+    only states a wrong currency. The result is also False for lines of another source, because an
+    equal payment reference may occur there by chance.
     """
     (currency, *more) = sorted({each.currency for each in lines})
     if more or currency == came.currency or not came.minor:

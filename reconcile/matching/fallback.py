@@ -4,7 +4,7 @@ Rows are joined if a person matched them, if they share a payment or a group, or
 and dates fit.
 
 Each method takes the rows that it joins, so that no row is joined twice. The most certain method
-comes first. A row that fits several others equally well is ambiguous and is not joined.
+comes first. A row that fits several rows equally well is ambiguous and is not joined.
 """
 
 from bisect import bisect_left
@@ -251,10 +251,10 @@ def by_payment(rest: Rest, deciding: Deciding) -> None:
 
 
 def refunds_paid_out(rest: Rest, deciding: Deciding) -> None:
-    """Join refunds in the book with disbursements that name the order, or that people matched with
-    it.
+    """Join refunds in the book with disbursements that pay them out.
 
-    A disbursement that only has an equal amount is a mere candidate, because it may be a wage.
+    The disbursement must name the order, or a person must have matched it. A disbursement with an
+    equal amount alone is only suggested to a person, because it may be a wage.
     """
     named: dict[str, list[StatementRow]] = {}
     for line in rest.paid_out.values():
@@ -282,7 +282,8 @@ def refunds_paid_out(rest: Rest, deciding: Deciding) -> None:
 def by_group(rest: Rest, deciding: Deciding) -> None:
     """Join orders with the book lines of a group.
 
-    Either the only order that fits is joined, or all orders together.
+    If exactly one order fits the lines, that order is joined. If no single order fits, but all
+    orders together do, all orders are joined.
     """
     groups: dict[str, list[str]] = {}
     for name, rows in rest.book.items():
@@ -300,9 +301,10 @@ def by_group(rest: Rest, deciding: Deciding) -> None:
 
 
 def _one_group(rest: Rest, deciding: Deciding, *, names: list[str], orders: list[str]) -> None:
-    """Join book lines with the only order that fits them, or with all these orders together.
+    """Join the book lines with the only order that fits them. If no single order fits, join the
+    book lines with all orders together.
 
-    If several orders fit alone, they are reported as ambiguous.
+    If several orders fit the lines, these orders are reported as ambiguous.
     """
     lines = lines_of([row for name in names for row in rest.book[name]])
 

@@ -18,9 +18,10 @@ LEAST: Final = 3
 """Minimum number of lines that a fee rule must explain. Two lines would always fit some rule."""
 
 GRIDS: Final = (1_000, 500, 100)
-"""Steps of percentages that are tried in this order, in parts per million.
+"""Precisions to which a fee's percentage is rounded, in parts per million. The precisions are tried
+in this order.
 
-The coarse steps come first, because contracts state 2.9 or 1.25 %, but seldom 1.39 %.
+Contracts state 2.9 or 1.25 %, but seldom 1.39 %, so rough precisions come first.
 """
 
 MOST_VALUES: Final = 300
@@ -68,8 +69,9 @@ Tariff = tuple[int, int]
 def suggested_fees(lines: Iterable[FeeLine]) -> list[SuggestedFee]:
     """Return suggested fee rules for each source and currency, the general rule last.
 
-    Special rules depend on details such as the card's country. The special rules use the fewest
-    details that explain the maximum number of fees exactly.
+    Special rules depend on details such as the card's country. The details are chosen so that the
+    rules explain as many fees as possible. If several choices explain equally many fees, the choice
+    with the fewest details is used.
     """
     groups: dict[tuple[str, str], Group] = defaultdict(list)
     for line in lines:
@@ -147,7 +149,8 @@ def _together(
 ) -> list[tuple[Where, Tariff]]:
     """Return a rule for each special tariff, followed by the general rule.
 
-    Equal tariffs share a rule if their details differ only in the last detail.
+    If several groups of lines have the same tariff, and differ only in the value of the last
+    detail, they share one rule.
     """
     joined: dict[tuple[tuple[str, ...], Tariff], list[str]] = defaultdict(list)
     for key, (_, tariff) in sorted(tariffs.items()):

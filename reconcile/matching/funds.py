@@ -1,7 +1,7 @@
 """Money of an order as matching needs it: captures, returns, doubts and surplus.
 
-The module also has `Left`: rows without a partner of equal key, which wait for further methods of
-matching. Their number is limited.
+The module also has the class `Left`. It holds a limited number of rows whose key no other row has,
+for the next methods of matching.
 """
 
 from collections import Counter
@@ -60,7 +60,8 @@ class Funds:
 
     currency  currency of the price, if money came in it. Otherwise the currency of the first money
               that moved or may have moved
-    others    whether a capture is in another currency and is not yet reported as owed back
+    others    whether there is a capture in another currency that is not yet reported as money to
+              give back
     captured  sum of captures in `currency`. Payments in doubt are left out unless the order is
               unresolved
     refunded  sum of the refunds and chargebacks of the same payments in `currency`, as a positive
@@ -74,8 +75,8 @@ class Funds:
     at_doubt  money at stake in `doubted` for each currency; empty for unresolved orders
     owed      money held beyond the price and owed back, for each currency
     tendered  part of the orders' prices that no provider receives, in `currency`
-    beside    unsettled money of statement lines, which is added to the break about the order's
-              doubtful payment
+    beside    money of statement lines that settle nothing. This money is stated in the break about
+              the order's doubtful payment
     at        when the last money came; if none came, when the order was opened
     """
 
@@ -113,7 +114,8 @@ class Funds:
     def given_back(self) -> int:
         """Return the refunded part of the price.
 
-        Refunds first reduce the money beyond the price, then the price, and last the money on top.
+        Refunds are deducted first from money beyond the price, then from the price, and last from
+        money on top of the price, such as a tip.
         """
         back = max(0, self.refunded - self.over)
         return back - min(self.on_top, max(0, back - self.worth))
@@ -266,8 +268,8 @@ def _on_top(whole: LedgerLine, currency: str) -> int:
 
 
 def _at_doubt(wholes: Sequence[LedgerLine]) -> tuple[Money, ...]:
-    """Return the money in doubt in each currency: the captured or the returned sum, if that is
-    larger."""
+    """Return the money in doubt in each currency. This is the captured sum or the returned sum,
+    whichever is larger."""
     taken = [money for whole in wholes for money in whole.in_doubt]
     back: list[Money] = []
     for whole in wholes:
@@ -325,19 +327,19 @@ class Left:
     """Rows for which no partner with an equal key was found, so that further methods must be tried.
 
     orders     orders that have money but no book line that fits
-    book       book lines of one reference that claim money, if no order was found whose money fits
-    idle       book lines of one reference that claim no money, although an order with another key
-               may have paid them
+    book       book lines of one reference which say that money came, but for which no fitting order
+               was found
+    idle       book lines of one reference which say that no money came. An order with another key
+               may still have paid them
     captures   captures that a statement should already have
     awaited    captures that need no statement line yet, although an unmatched line may settle them
     lines      statement lines of unknown payments
     suspended  statement lines of unallocated payments
-    paid_out   disbursements. A disbursement has a key if it names an order, or a payment that has
-               money
+    paid_out   disbursements: payments to customers or other people
     refunds    orders with a refund that the book states and that has not arrived. A disbursement
                may turn out to be the refund
-    together   for each order that may also have paid other lines of its group, the id of its first
-               book line
+    together   id of an order's first book line, for each order that may also have paid further
+               lines of its group. The keys are orders
     """
 
     orders: list[TakingRow] = field(default_factory=list)

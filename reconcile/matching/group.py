@@ -288,8 +288,7 @@ class Deciding:
     def absorb(self, left: Left) -> None:
         """Take over the rows that another matching has set aside.
 
-        If there is no room, rows are decided at once, in the order in which a single matching would
-        decide them.
+        Rows beyond the limit are decided at once.
         """
         orders = defaultdict[str, list[TakingRow]](list)
         books = defaultdict[str, list[tuple[BookRow, ...]]](list)

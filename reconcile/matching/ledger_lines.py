@@ -90,7 +90,8 @@ class LedgerLine:
     tendered      minor units of the whole price that are not part of `expected`, because they were
                   paid by a tender or discounted at the provider
     on_top        amount that came on top of the price for each kind, in the currency of the price
-    failed        refunds that failed. A statement may show that each was taken and returned later
+    failed        refunds that failed. A statement may show that the provider deducted such a refund
+                  and returned it later
     fulfilled_at  when the shop fulfilled the order; None if it did not
     fulfilled_by  id of the record that says that the shop fulfilled the order
     """

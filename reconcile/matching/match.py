@@ -271,10 +271,10 @@ class Matching:
                     equal key
         suspense    unallocated payments. A statement line that names such a payment is matched with
                     nothing else
-        keeping     tally to use; None to create a new tally
-        recipients  keys of the orders that a disbursement may refund, for each payment reference of
-                    a disbursement. These are the orders of the customer whose phone number received
-                    the money
+        keeping     tally that counts the rows; None to create a new tally
+        recipients  keys of the orders that a disbursement may refund: the orders of the customer
+                    whose phone number received the money. The keys of the mapping are payment
+                    references of disbursements
         """
         self._recipients = recipients
         terms = Terms(rules=rules, as_of=as_of, coverage=coverage, hands=hands, suspense=suspense)
@@ -372,10 +372,10 @@ class Matching:
 
 
 class OtherPeriods:
-    """Matching of the orders of all other periods, to find statement lines that settle no movement.
+    """Finder of statement lines that settle nothing, among the orders outside a report's period.
 
-    A report counts a statement line in the period of the money that the line settles. A line that
-    settles nothing counts in the period of its own date.
+    A statement line is counted in the period of the money that the line settles. A line that
+    settles nothing is counted in the period of its own date.
     """
 
     def __init__(self, terms: Terms) -> None:

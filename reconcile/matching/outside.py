@@ -153,8 +153,10 @@ class Transfers:
         return minor <= order.money.minor if tendered else minor == order.money.minor
 
     def by_date(self, lines: Sequence[BankLine]) -> Iterator[Transfer]:
-        """Yield the bank transfers whose sum and date fit exactly one order, which fits no other
-        transfer."""
+        """Yield the bank transfers that have exactly one order with a fitting sum and date.
+
+        The order must fit no other transfer.
+        """
         orders = [
             Offer(each.money.currency, each.money.minor, each.placed_at, subject)
             for subject, each in self.orders.items()

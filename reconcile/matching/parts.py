@@ -37,9 +37,9 @@ def are_parts(captures: Sequence[Capture]) -> bool:
 def parted(captures: Sequence[Capture], lines: Sequence[StatementRow]) -> Parted:
     """Pair each statement line with a captured part of equal amount, the earliest part first.
 
-    If more lines than parts have an amount, no line of that amount is paired. If all parts are
-    paired and the remaining lines add up to zero, the remaining lines are corrections. Then nothing
-    is paired, and all lines together settle all parts.
+    If more lines than parts have the same amount, lines with this amount stay unpaired. If every
+    part has a line, and the remaining lines add up to zero, these lines are corrections. Then there
+    are no pairs, because all lines settle all parts together.
     """
     by_sum: dict[tuple[str, int], list[StatementRow]] = defaultdict(list)
     for line in lines:

@@ -7,8 +7,8 @@ statement line without an order belongs to the period of its own date. If it has
 to the period of its import. A book line without date and money belongs to every period.
 
 A group, a match by hand or a payment may join the rows of several orders. Such rows are matched
-together, so they belong to one period, which is determined as if they were one order. The caller
-finds and passes all such rows.
+together, so they all belong to one period. That period is determined as if the rows were one order.
+The caller finds and passes all such rows.
 """
 
 from collections import defaultdict, deque
@@ -23,7 +23,10 @@ from reconcile.matching.rules import HandMatch
 from reconcile.matching.tally import Group
 
 Dated = tuple[int, Instant]
-"""Kind of a date, and the date. PLACED is the strongest kind, then MONEY, SETTLED and KNOWN."""
+"""Pair of a date and what the date tells. The first item is PLACED, MONEY, SETTLED or KNOWN.
+
+PLACED outranks MONEY, MONEY outranks SETTLED, and SETTLED outranks KNOWN.
+"""
 
 PLACED, MONEY, SETTLED, KNOWN = range(4)
 
@@ -74,10 +77,10 @@ def joined_dates(
     hands: Iterable[HandMatch],
     settles: Settles,
 ) -> dict[str, Instant]:
-    """Return the common date of rows that must be matched together.
+    """Return the date that decides the period of rows that must be matched together.
 
-    The keys are match keys, or the names of statement lines without a match key. Rows whose own
-    date is the common date already are left out.
+    The keys are match keys, or the names of statement lines without a match key. Rows are left out
+    if their own date decides anyway.
 
     Pass all rows that a group, a match by hand or a payment may join. Passing further rows does no
     harm.
@@ -204,11 +207,13 @@ def within(
 ) -> Streams:
     """Return the three streams in key order, without the orders of other periods.
 
-    joined     date that decides the period of each order that is matched together with others
-    elsewhere  set to fill with the ids of statement lines dated outside the period, except lines
-               that plainly settle their order
-    outside    function to call with each order outside the period and each line without an order,
-               except plainly settled orders without a book line
+    joined     date that decides the period, for each order that is matched together with other
+               orders
+    elsewhere  set that receives the ids of statement lines dated outside the period. Lines that
+               simply settle their own order are left out
+    outside    function that is called with each order outside the period, and with each line
+               without an order. Ordinary orders whose lines settle all their money are left out if
+               they have no book line
     """
     sieve = _Sieve(period, joined, takings, book, statements)
     sieve.elsewhere, sieve.outside = elsewhere, outside
@@ -218,7 +223,7 @@ def within(
 class _Sieve:
     """Reader of three streams, which drops the orders of other periods.
 
-    Rows that are read before their stream is asked for them are buffered.
+    The streams are read together. Rows are kept in memory until the caller asks for them.
     """
 
     def __init__(

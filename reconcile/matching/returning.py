@@ -74,7 +74,8 @@ def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bo
     """Check whether a statement line is about money that went back, and not about a payment.
 
     A negative payment line may be the correction of a capture. Such a line counts as money that
-    went back only if it equals one refund or chargeback of its payment, or the sum of all.
+    went back only if its amount equals one refund or chargeback of its payment, or the sum of all
+    of them.
     """
     if row.kind != "payment":
         return True

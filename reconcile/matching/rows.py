@@ -100,8 +100,8 @@ class StatementRow(NamedTuple):
               an equal payment reference means another payment
     known_at  when a line without a date was first imported; None for other lines
 
-    The named order is preferred because it never changes, so that lines can be stored sorted by
-    this key. If the named order is wrong, the line is found later by its payment.
+    The key is taken from the named order first, because that order never changes. So lines can be
+    stored sorted by the key. If the named order is wrong, the line is found later by its payment.
     """
 
     key: str
@@ -147,7 +147,8 @@ def is_plain(taking: LedgerLine) -> bool:
 
     - the order succeeded with one capture that one event states, or no money moved and it is not
       unresolved
-    - there is no finding of WEIGHTY, no payment in doubt and no failed refund
+    - the order has no finding about wrong or returned money (WEIGHTY), no payment in doubt and no
+      failed refund
     - no money is owed back, and there are no tenders and no money on top of the price
     """
     odd = taking.tendered or taking.owed or taking.doubted or taking.on_top or taking.failed
@@ -187,15 +188,14 @@ class Lines:
     """Book lines of one reference that count together.
 
     rows         lines that count
-    rest         lines that do not count. If some lines state that money moved, these are all lines
-                 that state none
+    rest         lines that do not count. If some lines say that money moved, all lines without
+                 money are in `rest`
     status       common status of the lines
     charge       sum of the positive amounts. If two lines state the same charge, it counts once
     credit       sum of the negative amounts and of the refunds, as a positive number
     placed_at    latest date; None if no line has a date
     refunded_at  latest date of a refund; None if there is none
-    repeated     whether two lines state the same charge; False if `lines_of` was asked to count
-                 both
+    repeated     whether two lines state the same charge, which counts only once
     """
 
     rows: tuple[BookRow, ...]
@@ -243,7 +243,8 @@ class Lines:
 def claims(row: BookRow) -> bool:
     """Check whether a book line says that money moved.
 
-    A line without a status says so if it is an accounting entry or states a refund.
+    A line with a status says so by the status `paid` or `refunded`. A line without a status says so
+    if it is an accounting entry, or if it states a refund.
     """
     if row.status is None:
         return row.kind == "entry" or bool(row.refunded)
@@ -253,11 +254,12 @@ def claims(row: BookRow) -> bool:
 def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
     """Combine the book lines of one reference.
 
-    If some lines state that money moved, all other lines become `rest`. A `refunded` line repeats a
-    `paid` line of the reference if the refunded amount is not larger.
+    If some lines say that money moved, all other lines become `rest`. A `paid` line and a
+    `refunded` line usually state one charge, which counts once. The refunded amount must not be
+    larger than the paid amount.
 
-    apart  whether to count each `refunded` line as a separate charge that was paid and refunded,
-           instead of a repeated line
+    apart  whether a `refunded` line always counts as another charge, which was paid and then
+           refunded
     """
     ordered = sorted(rows, key=lambda row: row.line_id)
     counted = [row for row in ordered if claims(row)]
@@ -343,10 +345,10 @@ def paired(
 ) -> list[int | None]:
     """Return, for each row, the index of the known line that the row repeats; None for a new line.
 
-    Equal lines are paired first, each only once. Then the other rows are paired, in order, with
-    known lines for which `same` is true.
+    Equal lines are paired first, and no line is paired twice. Then each remaining row is paired
+    with a known line that `same` accepts.
 
-    same  function that tells whether a row and a different known line are versions of one line
+    same  function that checks whether a row and a known line are versions of one line
     """
     if len(stated) == len(known) == 1:  # the usual case
         return [0 if stated[0] == known[0] or same(stated[0], known[0]) else None]
@@ -365,16 +367,16 @@ def paired(
 
 
 def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
-    """Check whether two different rows must be statements of one movement of money.
+    """Check whether two different rows state one movement of money.
 
     The rows state two movements in each of these cases:
 
-    - their amounts differ, unless both are payment lines with equal signs and times of day. One
-      payment line may correct another
-    - they are lines of two wallets, even with one receipt
-    - they name different payouts
-    - one of them names no payout, and their days of settlement differ in every zone in which the
-      file may have been read
+    - Their amounts differ. But two payment lines with equal signs and times of day may have
+      different amounts, because one line may correct the other.
+    - The rows are lines of two wallets, even if they share a receipt number.
+    - The rows name different payouts.
+    - A row names no payout, and the rows have different days of settlement in every time zone in
+      which the file may have been read.
     """
     if one.money != other.money and (
         one.kind != "payment" or _opposite(one, other) or _timed_apart(one, other)
@@ -412,8 +414,8 @@ def _opposite(one: Moved, other: Moved) -> bool:
 def _timed_apart(one: Moved, other: Moved) -> bool:
     """Check whether two lines have different times of day.
 
-    Times that are whole quarter hours apart count as equal, because only the time zone may differ.
-    The times also count as equal if one of them is on a quarter hour.
+    The times count as equal if they differ by whole quarter hours, because then only the time zone
+    may differ. The times also count as equal if either time is a full quarter hour.
     """
     if one.settled_at is None or other.settled_at is None:
         return False
@@ -424,7 +426,8 @@ def _timed_apart(one: Moved, other: Moved) -> bool:
 def _of_one_day(row: Instant, known: Instant, calendar: Calendar) -> bool:
     """Check whether two instants are on one day of the calendar.
 
-    A date without a time of day may have been read in UTC or in the calendar's zone.
+    An instant at midnight may be a bare date that was read in UTC or in the calendar's zone. Both
+    readings are tried.
     """
     if calendar.day_of(row) == calendar.day_of(known):
         return True

@@ -1,7 +1,7 @@
 """Rules of matching, with the time spans that files cover and the matches that people made.
 
-By default, every tolerance is zero, and rows without a common reference are never matched. If a
-rule allows more, the resulting matches have their own kind.
+By default, every tolerance is zero, and rows without a common reference are never matched. Matches
+that need a tolerance or a date window are reported as kinds of their own.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Unallocated payments as finance sees them: money in suspense until a person assigns it.
 
-When a movement of money becomes known, it is posted to suspense, to an order or to an account. This
-depends on where its payment is at that time. A later assignment moves the money on the day of the
-assignment, and never changes the first posting.
+When a movement of money becomes known, it is posted to suspense, to an order, or to an account. The
+posting depends on where the movement's payment belongs at that time. A later assignment moves the
+money on the day of the assignment, and never changes the first posting.
 """
 
 from collections import Counter
@@ -18,8 +18,8 @@ from reconcile.matching.rows import StatementRow
 from reconcile.money import Money
 
 PlacedIn = Literal["order", "nowhere", "to_refund", "other_business"]
-"""Decision of a person about an unallocated payment. `nowhere` withdraws its assignment to an
-order."""
+"""Decision of a person about an unallocated payment. `nowhere` means that the person takes the
+payment back from the order to which it was assigned."""
 
 SuspenseFlow = Literal["received", "refunded", "assigned", "other_business"]
 """Reasons why the money in suspense changes."""
@@ -61,9 +61,9 @@ class SuspenseStep:
 
 
 UNALLOCATED: Final = "unallocated:"
-"""Prefix of the ids of candidates that are unallocated payments.
+"""Prefix of a candidate's id, if the candidate is an unallocated payment.
 
-A person assigns such a payment to an order. The payment cannot be matched with a break.
+Such a payment cannot be matched with a break by hand. A person must assign the payment to an order.
 """
 
 
@@ -86,11 +86,7 @@ class Suspended:
     other_shop: bool = False
 
     def in_suspense(self, taken: Taken) -> bool:
-        """Check whether a movement of the payment was posted to suspense.
-
-        The movement may cite more ids than the step in suspense, because an entry in an order's
-        ledger also cites the assignment.
-        """
+        """Check whether a movement of the payment was posted to suspense."""
         cites = set(taken.cites)
         return any(
             step.flow in _MOVEMENTS

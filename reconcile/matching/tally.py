@@ -57,7 +57,7 @@ class Tally:
     def __init__(self, home: str) -> None:
         """Begin with zero counts.
 
-        home  currency of orders whose currency is unknown
+        home  currency under which orders with an unknown currency are counted
         """
         self._home = home
         self.read: dict[Side, Sheet] = {
@@ -323,13 +323,13 @@ class Group(NamedTuple):
 
 
 class Plain(NamedTuple):
-    """Where ordinary orders that agree with the book are counted.
+    """Counters and functions for ordinary orders that agree with the book.
 
     agreed     sums in which book and ledger lines are counted
     settled    sums in which statement lines are counted
-    fee_fits   tells whether a line's fee is the expected fee, or no fee is expected; None if no fee
-               is expected at all
-    unsettled  called with an ordinary order whose capture has no statement line
+    fee_fits   function that checks whether a line's fee is the expected fee; None if there are no
+               expected fees
+    unsettled  function that is called with each ordinary order whose capture has no statement line
     """
 
     agreed: Sheet
@@ -349,8 +349,8 @@ def merge(
 
     Raises ValueError if a stream is not sorted by key.
 
-    plain  where ordinary orders that agree with the book are counted, instead of being yielded.
-           None to yield every key
+    plain  counters for ordinary orders that agree with the book. Such orders are counted and not
+           yielded. If None, every key is yielded
     """
     fast = plain is not None
     agreed, settled, fee_fits, unsettled = plain or Plain(Sheet(), Sheet(), None, lambda _: None)

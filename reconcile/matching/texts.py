@@ -60,8 +60,8 @@ _DATE: Final = re.compile(
 def telling(key: str) -> bool:
     """Check whether a payout's match key can be searched for in bank texts.
 
-    A short key cannot, because it may occur by chance. A date cannot, because dates occur in many
-    texts.
+    The result is False for a short key, which may occur in a text by chance. The result is also
+    False for a date, because many texts contain dates.
     """
     least = SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST
     return len(key) >= least and not _DATE.fullmatch(key)

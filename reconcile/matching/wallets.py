@@ -6,7 +6,7 @@ with bank lines in `bank`.
     1 balances   opening + movements = stated balance, for each wallet
     2 transfers  both sides of a transfer between wallets of one source add up to zero
     3 holds      each release has a hold; money that is still held is reported with its date
-    4 rhythm     a wallet with regular withdrawals has none that is overdue
+    4 rhythm     if a wallet's money is withdrawn regularly, the next withdrawal is not overdue
 
 Rows come sorted by source, wallet, currency and date. Only rows of transfers and holds are kept.
 """
@@ -290,7 +290,7 @@ class Wallets:
         """Return the wallet's balance after the rows of one instant, and report it if it is wrong.
 
         before  balance before these rows; None if unknown
-        after   row that precedes these rows, perhaps in another file
+        after   the wallet's last row before these rows, perhaps in another file
         """
         stating = [(row.balance, row.net) for row in rows if row.balance is not None]
         if not stating:

@@ -7,10 +7,10 @@ month's journal would be. So three sets of transactions are compared over all cl
     frozen     the transactions in the stored journals, including their adjusting entries
     adjusting  fresh minus frozen
 
-For each account and currency, frozen + adjusting + open months equals a whole journal computed now.
-Two transactions are equal if their day, source, order, payment, method, currency and postings are
-equal. A changed description, or more evidence of the same money, gives no entry. If a transaction
-has changed, it is reversed and posted again.
+For each account and currency, the frozen transactions, the adjusting entries and the open months
+add up to a whole journal computed now. Two transactions are equal if their day, source, order,
+payment, method, currency and postings are equal. A changed description, or more evidence of the
+same money, gives no entry. If a transaction has changed, it is reversed and posted again.
 """
 
 from bisect import bisect_right
@@ -105,10 +105,9 @@ _REVERSED: Final = "reversed: "
 
 
 def _reversed(transaction: Transaction) -> Transaction:
-    """Return the transaction with opposite postings, and say in its description that it is
-    reversed.
+    """Return the transaction with opposite postings, and mark it as reversed in its description.
 
-    If the transaction is a reversal itself, it gets the original description.
+    If the transaction is a reversal itself, the mark is removed from its description.
     """
     what = transaction.what
     done = what.removeprefix(_REVERSED)
@@ -126,7 +125,8 @@ CITED: Final = 20
 class AdjustedMoney:
     """Amount that adjusting entries move, for each closed month and currency.
 
-    The amount is the sum of all accounts with a debit balance.
+    The amount is the sum of the accounts whose balance the entries increase. Every amount that an
+    account gains is lost by another account.
     """
 
     def __init__(self) -> None:
@@ -135,7 +135,8 @@ class AdjustedMoney:
         self._at: Instant | None = None
 
     def add(self, transaction: Transaction) -> None:
-        """Add the money of a transaction, unless it is not an adjusting entry."""
+        """Add the money of a transaction if the transaction is an adjusting entry. All other
+        transactions are ignored."""
         adjusts, currency = transaction.adjusts, transaction.currency
         if adjusts is None:
             return

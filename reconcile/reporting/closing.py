@@ -1,8 +1,9 @@
 """Record of a closed month: what was reported, on what evidence, by which rules, and by whom.
 
-A closing is written once. Closings and reopenings form a chain: each contains the digest of the
-previous record, so a change to any of them is detected. A reopened month is closed again as its
-next version. A closing covers only evidence that became known after the previous month was closed.
+A closing is written once. Closings and reopenings form a chain: each record contains the digest of
+the record before it. So every change to a record is detected. A reopened month is closed again as
+its next version. A closing covers the evidence that became known since the previous month was
+closed.
 """
 
 from collections import Counter
