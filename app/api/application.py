@@ -59,11 +59,12 @@ class AnswerMiddleware:
 
 
 class _Application(Starlette):
-    """Starlette application that tries the routes in `direct` before all others. This makes
-    handling a delivery a fifth faster."""
+    """Starlette application that first tries the few routes in `direct`. Because of this order, a
+    delivery is handled a fifth faster."""
 
     direct: Sequence[tuple[Route, ASGIApp]] = ()
-    """The routes that are tried first, each with the application that answers its requests."""
+    """The routes that are tried before all others. Each comes with the application that answers its
+    requests."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         for route, application in self.direct if scope["type"] == "http" else ():
@@ -82,7 +83,8 @@ def build_application(
     failed: Callable[[str], None],
     count_refused: Callable[[int], None],
 ) -> Starlette:
-    """Return the ASGI application. The caller opens and closes everything that is passed in.
+    """Return the ASGI application. The application neither opens nor closes the objects that are
+    passed in.
 
     api  function that returns all other routes. Loading the routes takes long, so a thread calls
          this function at the first request that matches no other route

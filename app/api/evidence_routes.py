@@ -1,7 +1,7 @@
-"""The API of evidence: an order's evidence bundle, and the documents of an order's dispute.
+"""The API of evidence: an order's evidence bundle, and the documents about an order's dispute.
 
-A bundle needs a person's own token. The dispute's checklist and letter equal the output of the
-commands. Attachments are only listed; the attached files are not served.
+A bundle needs a person's own token. The checklist and the letter about a dispute are the same as
+those that the commands print. Attachments are only listed; the attached files are not served.
 """
 
 import re
@@ -33,8 +33,8 @@ MAX_BUNDLE_BYTES: Final = 64 * 1024 * 1024
 command can build bundles of up to 256 MiB."""
 
 AT_ONCE: Final = 1
-"""Maximum number of evidence bundles that are built at a time. The limit also applies to the
-letters about disputes."""
+"""Maximum number of evidence bundles that are built at a time. At most this number of letters about
+disputes are written at a time, too."""
 
 MOST_S: Final = 120.0
 """Time limit for building one evidence bundle, in seconds. A bundle of twenty deliveries takes two
@@ -54,11 +54,11 @@ class EvidenceRoutes:
         )
 
     async def build_bundle(self, reference: str, who: Holder, asked: AsOfAsked) -> Response:
-        """Build an order's evidence bundle: a ZIP file that a stranger can check, without personal
-        data.
+        """Build an order's evidence bundle, which is a ZIP file without personal data. Anyone who
+        has the file can check the evidence.
 
         The roles finance, support and admin may build a bundle. The audit trail records who built
-        it. Building takes some seconds. Only one bundle is built at a time.
+        the bundle. Building takes some seconds. Only one bundle is built at a time.
         """
         folder = await to_thread.run_sync(lambda: tempfile.mkdtemp(prefix=_PREFIX))
         try:

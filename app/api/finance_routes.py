@@ -1,5 +1,5 @@
-"""The read-only API of finance: imports, matches, breaks, decisions and closed months. The
-documents equal the output of the commands."""
+"""The read-only API of finance: imports, matches, breaks, decisions and closed months. Each answer
+has the same content as the JSON output of the matching command."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing

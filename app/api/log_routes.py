@@ -62,9 +62,9 @@ class LogRoutes:
     async def list_deliveries(self, who: Holder, asked: DeliveriesAsked) -> ArrivalPageDocument:
         """List deliveries without their bodies, newest first.
 
-        Only the roles finance and support also see refused deliveries. With `kind` or `no_order`, a
-        page may have fewer deliveries than `limit`, or none, although more deliveries follow.
-        `next` is null only if no delivery is left to examine.
+        Only the roles finance and support also see refused deliveries. With the filter `kind` or
+        `no_order`, a page may have fewer deliveries than `limit`, or be empty. This does not mean
+        that the list is at its end: continue until `next` is null.
         """
         refused = who.role in MAY_READ["refused_deliveries"]
         page = await delivery_log.list_deliveries(self._context, **asdict(asked), refused=refused)
@@ -92,8 +92,8 @@ class LogRoutes:
         }
 
     async def list_notifications(self, asked: NotificationsAsked) -> SentPageDocument:
-        """List the notifications to the shop, newest first. Each states whether the shop has
-        accepted it."""
+        """List the notifications to the shop, newest first. Each notification states whether the
+        shop has accepted it."""
         found = await notify_shop.list_notifications(self._context, **asdict(asked))
         following = found[-1].seq if len(found) == asked.limit else None
         sent = [notify_shop.notification_document(each) for each in found]
@@ -114,8 +114,8 @@ class LogRoutes:
     async def release_order(
         self, reference: str, who: Holder, asked: ReleaseAsked, body: BecauseDocument
     ) -> LedgerDocument:
-        """Release a held order. Its outcome is then published, and the shop is notified, as for any
-        other order."""
+        """Release a held order. The order's outcome is then published, and the shop is notified, as
+        for any other order."""
         await release_hold(
             self._context,
             reference,

@@ -91,8 +91,11 @@ _PATH_WORDS: Final = {
 
 
 def _leads(place: str, **parameters: str) -> dict[str, Any]:
-    """Return OpenAPI links from an answer to other operations. Each operation gets the id at
-    `place` in the answer as the named parameter."""
+    """Return OpenAPI links, which say how a client can use an answer's id in other operations.
+
+    place  place of the id in the answer, as a JSON pointer
+    parameters  for each operation, the name of the parameter that takes the id
+    """
     return {
         operation: {
             "operationId": operation,

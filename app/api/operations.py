@@ -1,12 +1,14 @@
 """The operations of the API. Routes and OpenAPI description are built from the same list of
 operations.
 
-1. An operation names its path, its scope and its endpoint, which is a method of a class of routes.
-2. The endpoint's parameters declare its input: `request`; `who` for the caller; the parts of the
-path by name; and `asked`, a dataclass of query parameters. The return type declares the answer: a
-document, `Created` or `Accepted` with a document, or a response.
+1. An operation names its path, its scope and its endpoint. The endpoint is a method of a class of
+   routes.
+2. The endpoint's parameters declare its input. `request` is the HTTP request, `who` the caller,
+   `asked` a dataclass of query parameters, and `body` the parsed JSON body. Every other parameter
+   is the part of the path that has the same name. The return type declares the answer: a document,
+   `Created` or `Accepted` with a document, or a response.
 3. `ApiRoute` checks the caller's token, reads the parameters, and answers. `openapi.py` describes
-the operations.
+   the operations.
 """
 
 import json
@@ -47,8 +49,8 @@ Scope = TokenScope | Literal["operator"]
 
 PAGE_MAX: Final = 1_000
 LONGPOLL_MAX_S: Final = 60
-"""Maximum number of seconds for long polling in the API's description, unless the instance sets its
-own limit."""
+"""Maximum number of seconds for which long polling waits, unless the instance sets its own
+limit."""
 
 AS_SENT: Final = Keywords(pattern="^[^\\u0000]*$")
 """Keywords of a text parameter that is used exactly as it was sent. Other texts are normalized to
@@ -110,7 +112,7 @@ STATUSES: Final[Mapping[Any, int]] = {Answer: 200, Created: 201, Accepted: 202}
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
     """One HTTP method of one path. In the API's description, the endpoint's name is the operation's
-    id, and its docstring is the text.
+    id, and the endpoint's docstring is the operation's text.
 
     tag  tag in the API's description; by default the first word of the path
     answers  descriptions of the answers and problems. The keys are HTTP statuses
@@ -123,9 +125,10 @@ class Operation:
     body  type of the request body, if the endpoint reads the body itself
     body_bytes  maximum bytes of a body that is parsed for the endpoint's parameter `body`
     media  media types of the answer, if it can be something other than JSON
-    waits  whether the endpoint itself waits for unread deliveries and reports their age
-    alone  whether requests are answered one at a time. All operations with this setting share this
-           limit, because several long lists at once would delay deliveries
+    waits  whether the endpoint waits until deliveries are read, and reports the age of the unread
+           ones. For other endpoints, the route reports the age
+    alone  whether the operation returns a long list. The long lists of one class of routes are made
+           one at a time, so that they do not delay deliveries
     """
 
     method: Literal["GET", "PUT", "POST"]

@@ -156,8 +156,8 @@ class Probes:
         ]
 
     def _without_names(self, value: Any) -> Any:
-        """Replace the names of unsigned sources by numbers. The webhook addresses of these sources
-        are secret, and contain the names."""
+        """Replace the name of each source without signatures by a number. The name is part of the
+        source's webhook address, which is secret."""
         if isinstance(value, dict):
             return {name: self._without_names(each) for name, each in value.items()}
         if isinstance(value, list):

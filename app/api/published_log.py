@@ -102,8 +102,9 @@ class PublishedLog:
         return PlainTextResponse(note, headers=_CACHE)
 
     async def consistency(self, request: Request) -> Response:
-        """Return a proof that the log of one size extends the log of a smaller size. The command
-        `tallyhook log consistency` prints the same proof."""
+        """Return a proof that a longer log contains all entries of a shorter log, unchanged. The
+        path gives the number of entries of both. The command `tallyhook log consistency` prints the
+        same proof."""
         old, new = request.path_params["old"], request.path_params["new"]
         if not all(_is_number(each) for each in (old, new)):
             return problem(

@@ -46,8 +46,8 @@ AT_ONCE: Final = 1
 MiB of memory."""
 
 KEPT: Final = 4
-"""Maximum number of finished results that are kept. A result has at most about ten MiB, or is
-stored in a file."""
+"""Maximum number of finished results that are kept. A large result is stored in a file. Any other
+result takes at most about ten MiB of memory."""
 
 MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
 """Maximum size in bytes of a journal in an answer. A journal of this size has about 100,000
@@ -125,8 +125,9 @@ class JournalAsked(PeriodAsked):
 
 
 class ReportDocument(TypedDict):
-    """A period's report, as `report period --format json` writes it. A closed month's report is
-    returned byte for byte as it was closed, in the format of the release that closed it."""
+    """A period's report, as the command `report period --format json` prints it. For a closed
+    month, this is the report that was stored at the closing, byte for byte. It has the format of
+    the release that closed the month."""
 
 
 class ReportUnderWayDocument(TypedDict):
@@ -196,7 +197,8 @@ class ReportRoutes:
         return StreamingResponse(job.result.parts(), media_type=JOURNAL_FORMS[form].media)
 
     async def verify_periods(self, who: str) -> VerificationDocument | UnderWay:
-        """Verify that every closed month still follows from its evidence, earliest first."""
+        """Verify that every closed month still follows from its evidence. The earliest month comes
+        first in the result."""
         return await self._verified(None, by=who)
 
     async def verify_period(self, who: str, period: str) -> VerificationDocument | UnderWay:
@@ -243,8 +245,8 @@ class ReportRoutes:
         return preview
 
     async def _period(self, asked: PeriodAsked, *, basis: Basis) -> tuple[Scope, str]:
-        """Return the requested period, and a key by which equal requests share one job. Without
-        `as_of`, the key does not depend on the present time."""
+        """Return the requested period, and a key that is equal for equal requests. The key contains
+        a time only if the request has `as_of`, so that a later equal request has the same key."""
         now, as_of = self._context.clock.now(), asked.as_of
         zone = self._context.calendar_zone
         given = Scope(

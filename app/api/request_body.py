@@ -113,7 +113,8 @@ def number_parameter(request: Request, name: str, *, default: int, low: int, hig
     """Return the whole number in a query parameter. Raise ApiProblem 422 if it is less than `low`
     or greater than `high`.
 
-    default  value if the parameter is absent; reduced to `high` if it is greater
+    default  value if the parameter is absent. If this value is greater than `high`, `high` is
+             returned
     """
     text = word_parameter(request, name)
     if text is None:
@@ -162,8 +163,8 @@ async def capped_body(request: Request, *, most: int) -> bytes:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Parse a request body as a JSON object, as strictly as the body of a webhook. Raise ApiProblem
-    400 if this fails."""
+    """Parse a request body as a JSON object. The body must follow the same strict rules as the body
+    of a webhook. Raise ApiProblem 400 if it does not."""
     try:
         document = parse(body)
     except Unreadable as error:

@@ -213,8 +213,8 @@ _TAG: Final = re.compile(r'(?:W/)?"([^"]*)"')
 
 
 def _if_new(request: Request, document: LedgerDocument) -> Response:
-    """Return the ledger with an ETag, or status 304 if the client has this ledger already. The tag
-    is weak because it does not cover `as_of`."""
+    """Return the ledger with an ETag, or status 304 if the client already has this ledger. The ETag
+    is weak, because ledgers that differ only in `as_of` have the same ETag."""
     tag = fingerprint({name: value for name, value in document.items() if name != "as_of"})
     asked = ", ".join(request.headers.getlist("if-none-match"))
     answer = _of_order(document)

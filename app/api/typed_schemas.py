@@ -85,8 +85,7 @@ class Schemas:
 
 
 def _may_lack(kind: Any) -> bool:
-    """Return whether a member is declared as NotRequired. `__required_keys__` does not show this if
-    the annotation is still an unevaluated string."""
+    """Return whether a member of a TypedDict is declared as NotRequired."""
     inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return get_origin(inner) is NotRequired
 

@@ -89,7 +89,8 @@ class UnallocatedRoutes:
         )
 
     async def dismiss_payment(self, payment: str, who: Holder, body: DismissingDocument) -> Placed:
-        """Propose that an unallocated payment belongs to no order."""
+        """Propose to dismiss an unallocated payment, which means that the payment belongs to no
+        order. A second person must approve this."""
         return await self._place(
             Placing(
                 kind="dismiss",

@@ -1,8 +1,8 @@
-"""Ask the payment service about one payment, and record the answer.
+"""Ask the payment service to open a payment's session, and record the answer.
 
-The shop's own calls and the background task share this code. The caller must have claimed the
-payment's row in `app.orders.pending_session_store`. This module releases the row, even after an
-error.
+The shop's own calls and the background task use this code. The caller must first claim the
+payment's row in `app.orders.pending_session_store`. This module releases the row in the end, even
+after an error.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ from app.orders.record_store import keep_records, order_records
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 KEY_TOO_OLD: Final = "key_too_old"
-"""Code of an answer that was recorded without a request. No request was sent, because the payment
-service may have forgotten the idempotency key."""
+"""Code that is recorded as the answer if no request was sent. The payment service may have
+forgotten the idempotency key, and could open a second session."""
 
 SPARE: Final[Duration] = 10 * SECOND
 """Time for which a row stays claimed after the longest possible call, so that the answer can be
@@ -44,14 +44,14 @@ reported."""
 
 
 def hold_for(client: CheckoutClient) -> Duration:
-    """Return the time for which a call claims a payment's row. The claim then ends by itself, even
-    if the process has died."""
+    """Return the time for which a call claims a payment's row. If the process dies and cannot
+    release the row, the claim ends after this time."""
     return Duration(round(client.settings.retry.total_s * SECOND)) + SPARE
 
 
 def never_after(client: CheckoutClient, *, now: Instant) -> Instant:
-    """Return the latest plausible end of a claim or pause. A later end was written while a clock
-    was wrong."""
+    """Return the latest time at which a claim or pause can plausibly end. A stored end that is
+    later comes from a wrong clock."""
     return now + hold_for(client) + LONGEST_PAUSE
 
 
@@ -64,7 +64,7 @@ async def claim(
     """Claim the payment's row, and return it with the bytes to send. Return None if another process
     has claimed it, or if the answer is already recorded.
 
-    row  row to insert first, if the payment may have none
+    row  row to insert before the claim; None if the payment already has a row
     """
     now, key = context.clock.now(), payment.key
 
@@ -202,8 +202,8 @@ def pause_after(tries: int) -> Duration:
 
 
 AT_ONCE: Final = 4
-"""Maximum number of requests that the background task repeats at a time. The remaining connections
-are for customers' calls."""
+"""Maximum number of requests that the background task repeats at a time. This leaves connections
+free for customers' calls."""
 
 IDLE_S: Final = 1.0
 """Seconds between two searches for requests that are due. A search costs one index lookup."""

@@ -33,10 +33,9 @@ from app.core.masking import Mask
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrySettings:
-    """Limits of one call, during which a customer waits. A later call may use the idempotency key
-    again.
+    """Limits of one call to the payment service, during which a customer waits.
 
-    tries  maximum number of requests; the default allows for two failures and a lost answer
+    tries  maximum number of requests in the call
     try_s  maximum seconds for one request with its whole answer; a slow service takes three seconds
     total_s  maximum seconds for the whole call with its pauses; customers wait no longer
     first_s  seconds of the pause before the second request; each later pause is twice as long
@@ -145,8 +144,8 @@ Sleep = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """Settings for the payment service. Creating them raises one ConfigurationError that lists
-    every problem.
+    """Settings for the payment service. The constructor raises one ConfigurationError that lists
+    every invalid setting.
 
     base_url  http or https URL; `api.path` is appended to it
     token  bearer token for the service

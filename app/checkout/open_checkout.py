@@ -1,10 +1,12 @@
-"""Open a checkout session for an order, and never a second one, whatever fails in between.
+"""Open the checkout session of an order's payment. Whatever step fails, the payment never gets a
+second session.
 
     (1) check everything  (2) find the order's payment  (3) commit the intent and its key
-    (4) ask the service, again with the same key  (5) record the answer  (6) return the result
+    (4) ask the service, if necessary several times with the same key
+    (5) record the answer  (6) return the result
 
-The code shows the numbers of these steps. If a call ends early, the next call for the order
-continues with the committed key.
+Comments in the code refer to the steps by these numbers. If a call ends early, the next call for
+the order continues with the committed key.
 """
 
 from __future__ import annotations
@@ -147,9 +149,10 @@ class _Opening:
     async def _over_by_now(
         self, payment: CheckoutPayment | None, records: list[Record]
     ) -> str | None:
-        """Return the idempotency key of the order's earlier payment if this payment has ended.
-        Return None if there is none, or if later steps report the order's state. Raise
-        PaymentNotOverError if the earlier payment can still bring money."""
+        """Return the idempotency key of the order's earlier payment if that payment has ended
+        without success. Return None if the order has no earlier payment. Return None also if a
+        later step reports the order's state, for example that the order is paid. Raise
+        PaymentNotOverError if the earlier payment may still succeed."""
         if payment is None:
             return None
         now = self._context.clock.now()
@@ -431,8 +434,8 @@ def not_over(order: str, ask_again_at: Instant | None) -> requests.PaymentNotOve
 
 
 def refused_result(payment: CheckoutPayment, reason: str) -> CheckoutResult:
-    """Build the result for a session that the service refused. Its sentence contains the service's
-    reason."""
+    """Build the result for a session that the service refused. The result's sentence contains the
+    service's reason."""
     order = payment.requested.order
     return CheckoutResult(
         state="refused",
@@ -444,8 +447,8 @@ def refused_result(payment: CheckoutPayment, reason: str) -> CheckoutResult:
 
 
 def unknown_result(payment: CheckoutPayment, code: str, *, wait_s: float = 0.0) -> CheckoutResult:
-    """Build the result for an unclear answer of the service. Its sentence says what happens
-    next."""
+    """Build the result for an unclear answer of the service. The result's sentence says what
+    happens next."""
     again_s = ceil(wait_s) or None
     order = payment.requested.order
     start = f"Whether the payment service opened a session for order {order} is unknown ({code}). "

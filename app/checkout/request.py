@@ -57,7 +57,8 @@ class CheckoutConflictError(UsageError):
     """Error for a request that differs from the order's earlier request. Nothing was sent.
 
     before  money of the earlier request
-    asked  money of the present request; equal to `before` if something else differs
+    asked  money of the present request. It may be equal to `before`, because requests can also
+           differ in other values
     """
 
     def __init__(self, sentence: str, *, before: Money | None, asked: Money) -> None:
@@ -253,11 +254,11 @@ def _text(value: str) -> str:
 
 
 def request_digest(request: SoundRequest) -> str:
-    """Return `sha256:…` of the request in canonical form. The digest covers only a checksum of the
-    phone number.
+    """Return `sha256:…` of the request in canonical form. The digest covers a short checksum of the
+    phone number, not the number itself.
 
-    A digest of the whole number would reveal it. The rest of the body is stored, so somebody could
-    try all 10^9 numbers in minutes. See README.md.
+    A digest of the whole number would reveal the number. All other parts of the request are stored,
+    so somebody could try all 10^9 numbers until the digest agrees. See README.md.
     """
     return fingerprint(
         {

@@ -182,11 +182,11 @@ def comment(
 )
 @printing.sharing(_choice)
 def accept(reason: Reason, **choice: Any) -> None:
-    """Write off one or several breaks. If one person may not accept a break alone, it becomes a
-    proposal.
+    """Write off one break or several breaks. If a break needs a second person, the command makes a
+    proposal instead.
 
-    A break reopens as soon as its money changes. With --where, breaks above one person's limit are
-    skipped.
+    The break opens again as soon as its money changes. With --where, breaks that need a second
+    person are skipped.
     """
     _act("accepted", reason=reason, one=f"Accepted {choice['name']}.", each="is accepted", **choice)
 
@@ -209,11 +209,11 @@ def match(
     ] = 60,
     **choice: Any,
 ) -> None:
-    """Match a break with unmatched lines by hand. This closes the break, and the breaks of these
-    lines, at once.
+    """Match a break with unmatched lines by hand. The break is closed at once, and so are the
+    breaks of these lines.
 
     If the sums differ, the next run reports the difference. With --where, each break is matched
-    with its best suggestion of at least --score points.
+    with the best suggestion for it that has at least --score points.
     """
     if line and choice["where"] is not None and choice["name"] is None:
         raise UsageError(

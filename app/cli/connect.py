@@ -141,8 +141,8 @@ def connect(
 ) -> None:
     """Connect a provider: write the source's settings, and print what to register at the provider.
 
-    Settings that are already in the file are kept. If one has another value, the command writes
-    nothing and reports the difference.
+    Settings that are already in the file are kept. If a setting in the file has a different value,
+    the command writes nothing and reports the difference.
 
     With --wait, the command waits for the first delivery to a running `serve`. If the delivery is
     refused or names no order, the command says what to change. In these cases, and if no delivery

@@ -52,8 +52,8 @@ def list_deliveries(
     ] = 50,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List deliveries, newest first. Each has its verdict, and the kind, order, claim and money of
-    its event."""
+    """List deliveries, newest first. Each row shows the delivery's verdict, and the kind, order,
+    claim and money of its event."""
     from app.orders.delivery_log import VERDICTS, list_deliveries, listed_delivery, order_cell
 
     if verdict is not None and verdict not in VERDICTS:

@@ -67,7 +67,8 @@ ANSWER_S: Final = 30.0
 """Maximum seconds to wait for one HTTP answer. The machine may be busy."""
 
 AGAIN: Final = (429, 503)
-"""HTTP statuses after which a call is repeated, when the time in Retry-After has passed."""
+"""HTTP statuses after which a call is repeated. The header Retry-After says when to repeat the
+call."""
 
 LOOK_S: Final = 0.1
 
@@ -155,8 +156,8 @@ async def answers(http: httpx2.AsyncClient, url: str) -> bool:
 async def call(
     http: httpx2.AsyncClient, method: str, url: str, *, again: Collection[int] = AGAIN, **words: Any
 ) -> httpx2.Response:
-    """Send a request. Repeat it after a failed connection or if the server asks for this. All
-    requests of the demo are safe to repeat.
+    """Send a request. Repeat the request after a failed connection, or after one of the statuses in
+    `again`. All requests of the demo are safe to repeat.
 
     Raise UnreachableError after PATIENCE_S seconds, or at once for any other error.
     """
@@ -462,8 +463,8 @@ async def play(*, once: bool) -> int:
 
 
 class _Interruption:
-    """Handler of Ctrl-C and SIGTERM that cancels the demo's task. The handler remembers the signal,
-    because the signal explains errors that follow."""
+    """Handler of Ctrl-C and SIGTERM that cancels the demo's task. The handler stores which signal
+    came, because the signal decides the exit code."""
 
     def __init__(self) -> None:
         self.number: int | None = None

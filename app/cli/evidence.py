@@ -310,8 +310,8 @@ def seal() -> None:
 
 @log_group.command("checkpoint")
 def checkpoint() -> None:
-    """Print the newest signed checkpoint of the log. If you store it elsewhere, it can later show
-    that entries were removed."""
+    """Print the newest signed checkpoint of the log. Store the checkpoint on another machine, so
+    that it can later show whether entries were removed."""
     from app.evidence.prove_sealed import newest_checkpoint
 
     found = running.reading(newest_checkpoint)

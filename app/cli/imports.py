@@ -415,9 +415,9 @@ def import_records(
     row is imported, except with --accept-good.
 
     Importing the same file again changes nothing. A changed row becomes a new version, and the old
-    version is kept. An order book does not state an order's price. The import changes ledgers only
-    through source, session_reference and payment_reference, which assign the provider's events to
-    orders.
+    version is kept. The columns source, session_reference and payment_reference assign the
+    provider's events to orders. All other columns leave ledgers unchanged. In particular, the
+    import does not set an order's price.
     """
     from app.finance.imports import import_book
 
@@ -601,10 +601,10 @@ def import_bank_lines(
     """Import a bank's booked lines, which are later reconciled with payouts. If a line is rejected,
     no line is imported, except with --accept-good.
 
-    Importing the same file again changes nothing. The same is true for lines that another file
-    contained. Pending lines are left out. For CAMT and OFX, row 1 means the first entry of the
-    file. If a file in another format already covers a day, the import adds no lines for that day.
-    Only the bank's reference is added to the existing lines.
+    Pending lines are left out. A line that was imported earlier, from this file or another file, is
+    not imported again. If a file in another format already covers a day, no lines are imported for
+    that day. Only the bank's references are added to the existing lines of the day. In messages
+    about a CAMT or OFX file, row 1 means the first entry of the file.
     """
     from app.finance.imports import import_bank
 
@@ -687,8 +687,8 @@ coverage_group = typer.Typer(
 
 @coverage_group.command("list")
 def list_coverage(form: printing.FormatOption = printing.Format.table) -> None:
-    """List the days that imported files cover. These days were stated by a file or declared by a
-    person."""
+    """List the days for which the imported files are complete. Either a file states these days, or
+    a person has declared them."""
     from app.finance.coverage import list_coverage
 
     rows = [each.document() for each in running.reading(list_coverage)]
@@ -721,8 +721,8 @@ def declare_coverage(
 ) -> None:
     """Declare which days the imported files of a source, bank account or order book cover.
 
-    From then on, money of these days that is in no file counts as missing. Declare only days that
-    you have checked. The report names who declared them.
+    After the declaration, money of these days counts as missing if no file contains it. Declare
+    only days that you have checked. The report names the person who declared them.
     """
     from app.finance.coverage import Declaration, days_of_span
     from app.finance.coverage import declare_coverage as declare

@@ -1,5 +1,5 @@
-"""Commands for local testing, like those of providers. `trigger` sends test events, and `listen`
-forwards the requests that it receives."""
+"""Commands for local testing. `trigger` sends test events. `listen` forwards the requests that it
+receives."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def stays_here(to: str) -> bool:
 
 
 def check_target(to: str, *, yes: bool, what: str) -> None:
-    """Raise UsageError if the address is invalid. Unless `yes` is true, also raise it if the
-    address is on another machine.
+    """Raise UsageError if the address is invalid. Raise UsageError also if the address is on
+    another machine, unless `yes` is true.
 
-    what  what would be sent, for the message
+    what  the thing that would be sent, for the error message
     """
     from app.core.recorded import target_of
 
