@@ -126,9 +126,10 @@ def trigger(
 ) -> None:
     """Send an event of a provider's documented shape, signed with the configured secret.
 
-    The command works only in the sandbox. The same command with the same --at sends the same bytes
-    with a new signature, as providers do when they repeat an event. Without --at, it sends another
-    body with the same event id. The exit code is 1 if the service refuses the event.
+    The command works only in the sandbox. To repeat an event as providers do, repeat the command
+    with the same --at. The body is then the same, and the signature is new. Without --at, the
+    repeated event has the same id but another body. The exit code is 1 if the service refuses the
+    event.
     """
     from app.providers.connecting import names_no_order
     from app.providers.examples import WantedEvent, find_example
@@ -287,11 +288,12 @@ def listen(
     ] = None,
     yes: YesOption = False,
 ) -> None:
-    """Forward the requests that a tunnel or a provider sends here, with body and headers unchanged.
+    """Forward the requests that a tunnel or a provider sends to this command. Body and headers stay
+    unchanged.
 
-    The command listens only on 127.0.0.1. Point a tunnel of your choice there. With --from, the
-    command sends the requests of a file instead. The exit code is then 1 if a request was not
-    accepted.
+    The command listens only on 127.0.0.1. Let a tunnel of your choice send the requests to this
+    address. With --from, the command sends the requests of a file instead. The exit code is then 1
+    if a request was not accepted.
     """
     check_target(forward, yes=yes, what="the received requests")
     if from_file is not None:

@@ -67,8 +67,8 @@ SECTIONS: Final = {
     "Evidence and personal data": ("evidence", "log", "audit", "erase", "privacy"),
     "The store": ("db", "backup", "restore", "prune", "prove", "refold", "reindex"),
 }
-"""Sections of `tallyhook --help`. Each has the commands that one person uses together, in the order
-of their use."""
+"""Sections of `tallyhook --help`. Each section has the commands for one kind of work, in the order
+in which people use them."""
 
 _WHOLE: Final = 1_000
 """Maximum number of characters of a command's first sentence in the help. The number is so large
@@ -90,8 +90,8 @@ class Commands(TyperGroup):
                 )
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command. In the message about an invalid value, remove the prefix that the library
-        adds."""
+        """Run a command. If a value is invalid, remove the prefix that the library adds to the
+        error message."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:

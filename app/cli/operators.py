@@ -97,8 +97,8 @@ def let_in(
     """Print a link that opens the console without a password or company account.
 
     Use it when nobody can sign in otherwise. The link works once, within ten minutes. The session
-    that it opens lasts one hour. The audit trail records it as an invitation by the operator in
-    --by.
+    that it opens lasts one hour. The audit trail records the link as an invitation by the operator
+    whom --by names.
     """
     from app.access.sessions import let_in_link
 
@@ -126,8 +126,7 @@ def vouch_for(
     during set-up.
 
     The two may then approve each other's proposals at once, even if one invited the other. The
-    command is refused once the go-live checklist has been complete, or once a month has been
-    closed.
+    command is refused if the go-live checklist was ever complete, or if any month is closed.
     """
     from app.golive.golive import vouch
 
@@ -398,7 +397,8 @@ Reason = Annotated[str, typer.Option(help="Why, in your words.")]
 
 
 def proposal_notice(proposal: Proposal) -> str:
-    """Return the notice that a command prints if it has only made a proposal."""
+    """Return the sentences that a command prints if it has made a proposal instead of acting at
+    once."""
     from reconcile.instants import format_instant
 
     return (

@@ -216,8 +216,8 @@ def find(
 ) -> None:
     """Find an order by anything that the customer knows about it.
 
-    A search for a person needs the role support or finance. The audit trail records it. The exit
-    code is 5 if nothing is found.
+    A search for a person needs the role support or finance. The audit trail records each such
+    search. The exit code is 5 if nothing is found.
     """
     from app.orders.find_orders import find_orders
     from app.orders.sought import understood
@@ -315,9 +315,9 @@ def release_orders(
 ) -> None:
     """Release held orders. Released orders are published, and the shop is notified.
 
-    An upgrade holds orders that only its new rules make fulfillable. `orders list --finding
-    held_back` lists held orders. If one of the given orders is not held, none is released, and the
-    exit code is 5.
+    An upgrade can bring new rules that make more orders fulfillable. These orders are held until
+    you release them. `orders list --finding held_back` lists held orders. If one of the given
+    orders is not held, no order is released, and the exit code is 5.
     """
     from app.core.text import counted
     from app.orders import holds

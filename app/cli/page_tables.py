@@ -51,10 +51,10 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
 
 
 def with_table(page: str, table: str) -> str:
-    """Return a page with a table replaced by a new version. Raise ValueError if the page does not
-    have the table.
+    """Return the page with a new version of one of its tables. Raise ValueError if the page does
+    not have the table.
 
-    The old table begins with the first line of `table` and ends at an empty line.
+    The old table begins with a line equal to the first line of `table`, and ends at an empty line.
     """
     lines, rows = page.split("\n"), table.rstrip("\n").split("\n")
     begin = lines.index(rows[0])

@@ -183,8 +183,8 @@ def print_file(text: str) -> None:
 
 
 def _encoded(form: Format | None) -> Format | None:
-    """Return the format in which to print rows, and prepare the output. All formats except tables
-    are written in UTF-8. `csv_excel` becomes CSV after a byte order mark."""
+    """Return the format in which to print rows. For every format except the table, set the output
+    to UTF-8. For `csv_excel`, print a byte order mark, and return CSV."""
     if form not in (None, Format.table):
         _in_utf_8()
     if form is not Format.csv_excel:

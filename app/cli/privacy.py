@@ -176,11 +176,12 @@ def _tell_owner(database: Path | None) -> None:
 def stated_losses(
     without_erasures: bool, accept_gap: bool, *, reason: str, by: str | None
 ) -> tuple[Without | None, str | None]:
-    """Return the losses that a person accepts: a missing journal of erasures, and the reason for
-    accepting a gap.
+    """Return what a person accepts to lose in a restore. The first value accepts that no journal of
+    erasures exists. The second value is the reason for accepting a gap, which is a period with
+    possibly lost deliveries.
 
-    A value is None if the person does not accept the loss. Raise UsageError if an option has no
-    reason, or a reason has no option.
+    A value is None if the person does not accept this loss. Raise UsageError if an option has no
+    reason, or if a reason has no option.
     """
     from app.privacy.replay_erasures import Without
 
@@ -191,15 +192,17 @@ def stated_losses(
 
 
 def stated_gap(said: bool, *, reason: str) -> str | None:
-    """Return the reason for accepting a gap, or None if it is not accepted. Raise UsageError if the
-    option is given without a reason, or a reason without the option."""
+    """Return the reason for accepting a gap, which is a period with possibly lost deliveries.
+    Return None if the gap is not accepted. Raise UsageError if --accept-gap is given without a
+    reason, or a reason without --accept-gap."""
     if said != bool(reason.strip()):
         raise UsageError("give both --accept-gap and --reason, or neither")
     return reason if said else None
 
 
 def tell_gap(found: FoundGap | None) -> None:
-    """Print which gap was accepted, or nothing if there is none."""
+    """Print the gap that was accepted, which is a period with possibly lost deliveries. Print
+    nothing if there is no gap."""
     if found is not None:
         printing.note(f"The gap is accepted and recorded: {found.sentence()}.")
 

@@ -24,7 +24,8 @@ CSV = (*BREAKS[:-1], "assignee", "since", "cites", "next_step", "sentence")
 
 
 async def print_run(context: AppContext, found: Ran, form: printing.Format) -> None:
-    """Print a reconciliation: first its control totals, then its breaks while they are loaded."""
+    """Print a reconciliation: first its control totals, then its breaks. The breaks are printed
+    while they are being read. CSV has only the breaks."""
     from app.finance.break_acts import breaks_of_run
     from app.finance.reconcile_period import run_document
 
@@ -308,7 +309,8 @@ def save(
     ] = "",
 ) -> None:
     """Put the rules of a file in force for future runs. Run `reconcile preview` first to see the
-    effect. If the rules in force limit what one person may do, this becomes a proposal."""
+    effect. If the present rules limit what one person may do, the command makes a proposal
+    instead."""
     from app.access.proposal import Proposal
     from app.finance.match_rules import save_rules
 

@@ -130,7 +130,7 @@ def report_journal(
     ] = None,
     output: printing.OutputOption = None,
 ) -> None:
-    """Write a period's payments, not sales, as balanced double entries.
+    """Write a journal of a period's payments, as balanced double entries.
 
     Payments and refunds are posted against Assets:Receivable. Your own books post your invoices and
     their taxes to the same account. With revenue_at = "fulfilment" in the file of accounts,
@@ -282,8 +282,7 @@ def show_ready(
     """List all conditions for closing a month, and whether each condition is met.
 
     The exit code is 1 if a condition is not met. Two people together may still close the month with
-    `period close --except LINE=REASON`. Unread deliveries are the only condition that no exception
-    can override.
+    `period close --except LINE=REASON`. While deliveries are unread, nobody can close the month.
     """
     from app.finance.close_period import CloseRequest, against_closing
     from reconcile.reporting.closing import closing_lines

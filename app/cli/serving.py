@@ -223,7 +223,8 @@ def console(
     fd: Inherited = None,
     parent: ParentOption = None,
 ) -> None:
-    """Serve the console: pages for finance, support and the shop's developer, beside `serve`.
+    """Serve the console: web pages for finance, support and the shop's developer. The command
+    `serve` must run, too.
 
     If other machines are to reach the console, set TALLYHOOK_CONSOLE__PUBLIC_URL, and invite a
     person with `operators invite`.
@@ -281,8 +282,8 @@ def worker(
         ),
     ] = False,
 ) -> None:
-    """Read the inbox, fold due orders, seal and notify the shop. Run it beside receivers that share
-    one PostgreSQL database. On SQLite, `serve` does this itself."""
+    """Read the inbox, fold due orders, seal and notify the shop. Run this command if several
+    receivers share one PostgreSQL database. On SQLite, `serve` does this work itself."""
     from app.config.load import load_settings
     from app.core.child_processes import Parent, give_way_to_parent, taken_over
     from app.core.logs import configure_logging

@@ -166,11 +166,11 @@ def distribute() -> None:
 
 @group.command("adopt-inbox")
 def adopt_the_inbox(accept_gap: privacy.AcceptGap = False, reason: privacy.WhyGap = "") -> None:
-    """Let an SQLite database continue with the inbox file beside it, after this file was lost or
-    replaced. All deliveries in the file count as unread. Deliveries that the database already has
-    are skipped. If the old file is missing or was cut off, acknowledged unread deliveries may be
-    lost. The command describes the possible loss, and you must accept it. The service must be
-    stopped."""
+    """Let an SQLite database continue with the inbox file that is now beside it, after the earlier
+    inbox file was lost or replaced. All deliveries in the present file count as unread. Deliveries
+    that the database already has are skipped. If the earlier file is missing or was cut off,
+    deliveries that were acknowledged but not read yet may be lost. The command describes the
+    possible loss, and you must accept it. The service must be stopped."""
     from app.config.load import load_settings
     from app.privacy.backup import adopt_inbox
 
@@ -201,9 +201,9 @@ def restored(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Do the work of `restore` after pg_restore, a base backup, or a takeover that may have lost
-    data. Run it before you start the service. New revisions then get higher numbers than all
-    earlier ones. Erasures are repeated from the journal of erasures."""
+    """Finish a restore that was made with pg_restore or a base backup, or a takeover that may have
+    lost data. Run this command before you start the service. New revisions then get higher numbers
+    than all earlier ones. Erasures are repeated from the journal of erasures."""
     from app.config.load import load_settings
     from app.privacy.backup import after_restore
     from app.privacy.gap import accept_found

@@ -175,7 +175,8 @@ def dismiss(
     replaces: Replaces = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Propose that a payment belongs to no order. A second person must approve it."""
+    """Propose to dismiss a payment, which means that the payment belongs to no order. A second
+    person must approve this."""
     _place(
         payment,
         {"kind": "dismiss", "dismiss": as_, "to": to, "replaces": replaces, "reason": reason}

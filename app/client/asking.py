@@ -1,8 +1,8 @@
-"""Define exchanges with Tallyhook once for all HTTP libraries.
+"""Exchanges with Tallyhook, written once for all HTTP libraries.
 
-An exchange is a generator: it yields a request, an Ask, and receives the Answer. `ask` runs an
-exchange with a function that sends requests, and `ask_async` with a coroutine function. No code
-here sleeps or reads a clock.
+An exchange is a generator. It yields each request as an `Ask`, and receives the `Answer`. `ask`
+runs an exchange with a function that sends requests. `ask_async` runs an exchange with a coroutine
+function. No code here sleeps or reads a clock.
 """
 
 import http.client
@@ -22,7 +22,8 @@ BUSY_S: Final = 5
 LONGEST_S: Final = 30 * 86_400
 """Maximum number of seconds to wait before asking again.
 
-Because of this limit, the client asks about once a month about a session that ends in years.
+If the service names a later time, such as the end of a session in some years, the client still asks
+about once a month.
 """
 
 Result = TypeVar("Result")

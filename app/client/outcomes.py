@@ -2,12 +2,12 @@
 
     notification ──verify──▶ news ─┐
     feed ──page by page──▶ news ───┼─▶ keeper: each once, in the shop's own transaction
-    order, where it was unknown ───┘
+    state of an undecided order ───┘
 
-Notifications and the feed bring the same news, so a shop may use either, or both. After Tallyhook
-was restored from a backup, it does not know whether an order was shipped. Such an order waits until
-the shop has stated this. Whenever the shop reads the feed, the client asks about these orders
-again.
+Notifications and the feed bring the same news, so a shop may use either, or both. After a restore
+from a backup, Tallyhook may not know whether an order was shipped. The order is then undecided
+until the shop has stated this. Whenever the shop reads the feed, the client asks for the present
+state of undecided orders.
 """
 
 import base64

@@ -35,9 +35,10 @@ NEWER: Final = (
 SHIPPED: Final = "UPDATE tallyhook_told SET shipped = 1, undecided = 0 WHERE ref = :ref"
 
 WAITS: Final = "UPDATE tallyhook_told SET undecided = undecided + 1 WHERE ref = :ref"
-"""Statement for an order whose shipping is unknown: it adds 1 to `undecided`.
+"""SQL statement that adds 1 to `undecided`. It is used for an order that may have been shipped.
 
-The value 0 means that the order is decided.
+The value 0 means that the order is decided. The client asks first about the orders with the lowest
+values.
 """
 
 UNDECIDED: Final = (

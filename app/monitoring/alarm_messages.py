@@ -6,9 +6,9 @@ an alarm is raised, and one when it is over.
 Between (2) and (4), other processes skip a claimed notice. If this process dies in between, the
 notice is sent again with the same id.
 
-An alarm is over when no receiver process has seen it for three minutes. One receiver alone cannot
-decide this, because receivers may know different things. A restart, or a short interruption of an
-alarm, does not count as its end.
+An alarm is over when no receiver process has seen it for three minutes. All receiver processes must
+agree, because each may see other problems. If an alarm stops for less than three minutes, for
+example at a restart, the alarm is not over.
 
 A person who takes an alarm becomes its owner, so that two people do not work on one alarm. The
 alarm still lasts until its reason ends. The owner is then deleted, but stays in the audit trail.
@@ -130,8 +130,8 @@ class AlarmMessages:
         self._failed = Repeating()
 
     async def note(self, lasting: Mapping[str, Alarm]) -> None:
-        """Store a notice for each raised alarm and each channel. Mark the notices of alarms that
-        have ended.
+        """Store a notice for each raised alarm and each channel. If an alarm has ended, note that a
+        notice of its end is due.
 
         lasting  alarms that this process sees now. The keys are the alarms' names
         """

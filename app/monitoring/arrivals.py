@@ -16,11 +16,12 @@ EXPECTED: Final = 10
 independent deliveries are usual, only one time span in 22,000 has no delivery."""
 
 DAYS: Final = 7
-"""Number of earlier days on which deliveries are counted in the same time span."""
+"""Number of past days with which a silence is compared. On each of these days, deliveries are
+counted in the same part of the day."""
 
 LONGEST: Final[instants.Duration] = instants.DAY
-"""Longest time span in which deliveries are counted. For a longer silence, only its beginning is
-counted."""
+"""Longest time span in which deliveries are counted. If a silence lasts longer, only its first day
+is compared with past days."""
 
 SESSIONS: Final = 3
 """Minimum number of sessions without an event that raise an alarm. In fewer sessions, all customers
@@ -69,9 +70,9 @@ def silence(arrivals: Arrivals) -> Alarm | None:
 
 
 def usual_of(days: Sequence[int]) -> float:
-    """Return how many deliveries can be expected. The number is the median of the past days, or the
-    number of a week ago if this is smaller. A weekday that is always quiet therefore raises no
-    alarm.
+    """Return how many deliveries can be expected. The number is the median of the past seven days,
+    but not more than the number of a week ago. A weekday that is always quiet therefore raises no
+    alarm. Return 0 for fewer than seven days.
 
     days  number of deliveries on each past day; the last element is the day a week ago
     """

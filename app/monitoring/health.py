@@ -1,5 +1,6 @@
-"""The state of the database in a few numbers, which also proves that the database can be read. The
-module also finds out when the public URL's certificate expires."""
+"""Numbers that describe the state of the service and its database. Because they are read from the
+database, they also prove that it can be read. The module also finds out when the public URL's
+certificate expires."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -73,9 +74,10 @@ class Overview:
     unread  number of accepted records that are not read yet
     unread_bytes  size of these unread records in bytes
     aside  number of records that were set aside because they could not be read
-    notifications  number of waiting and of abandoned notifications to the shop, each counted up to
-                   100,000
-    sealed  number of leaves in the log, and of rows that are not sealed yet, counted up to 100,000
+    notifications  two numbers of notifications to the shop: those that wait, and those that were
+                   given up. Each is counted up to 100,000
+    sealed  two numbers: the leaves in the log, and the rows that are not sealed yet. The rows are
+            counted up to 100,000
     free  free bytes on the database's disk; None on a database server
     """
 
@@ -97,7 +99,8 @@ class StoreState(Overview):
     read  number of deliveries that were read. The keys are source and verdict
     kept  bytes of read deliveries that are still in the inbox
     faults  number of successive batches of deliveries that could not be written
-    left  number of leaves and time of the last published checkpoint; None if there is none
+    left  last checkpoint that was published, as its number of leaves and its time; None if there is
+          none
     backup  time of the last recorded backup; None if there is none
     refuses  sentence that says why nothing can be written now; None if writing works
     """
@@ -151,8 +154,8 @@ def nodes_of(context: AppContext) -> NodesWatch:
 
 
 async def unsafe(context: AppContext, nodes: Nodes) -> list[str]:
-    """Return sentences about data that servers could lose, and about a takeover or restore that
-    nobody has accepted."""
+    """Return one sentence for each danger to the stored data. A server may lose data, or nobody has
+    accepted a takeover or restore of the database yet."""
     async with context.database.reading() as connection:
         moved = await run(connection, server_moved)
     return nodes.unsafe(context.settings.standbys) + ([] if moved is None else [moved])
@@ -184,8 +187,8 @@ async def reader_behind(
     process was seen for too long. Return None if all is well.
 
     limit_s  number of seconds that is too long
-    elsewhere  time since which this service waits for a separately started reader; None if it
-               starts the reader itself
+    elsewhere  time at which this service began to wait for a reader process that somebody else
+               starts; None if this service starts the reader process
     """
     now = context.clock.now()
     oldest = (await context.inbox.backlog()).oldest

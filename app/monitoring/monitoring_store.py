@@ -55,8 +55,8 @@ _LAST: Final = statement(
 
 
 async def last_delivery(connection: AsyncConnection, now: Instant = LATEST) -> Instant | None:
-    """Return the time at which the last verified delivery arrived, or None. A date that was stored
-    by a fast clock is corrected."""
+    """Return the time at which the last verified delivery arrived; None if there is none. If a fast
+    clock dated a delivery, the corrected time counts."""
     ends = (first_id("dlv_", Instant(now + SECOND)), "dlv_g")
     found = [await connection.scalar(text(_LAST), {"end": end}) for end in ends]
     return max((each for each in found if each is not None), default=None)
@@ -65,8 +65,8 @@ async def last_delivery(connection: AsyncConnection, now: Instant = LATEST) -> I
 async def deliveries_between(
     connection: AsyncConnection, start: Instant, end: Instant, *, enough: int
 ) -> int:
-    """Return the number of verified deliveries from `start` to before `end`. Counting stops at
-    `enough`."""
+    """Return the number of verified deliveries from `start`, inclusive, to `end`, exclusive.
+    Counting stops at `enough`."""
     found = await connection.execute(
         text(
             "SELECT count(*) FROM (SELECT 1 FROM deliveries "
@@ -268,8 +268,9 @@ async def any_lasts(connection: AsyncConnection) -> bool:
 
 
 async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: Instant) -> None:
-    """Mark alarms as ended that no receiver process has seen since `unseen_since`, so that the
-    notices of their end become due. An alarm seen in the future counts as not seen."""
+    """Mark each alarm as ended if no receiver process has seen it since `unseen_since`. A notice of
+    the alarm's end then becomes due. If a fast clock has stored a future time, the alarm counts as
+    not seen."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET over_at = :now, tries = 0, "
@@ -283,7 +284,8 @@ async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: I
 async def messages_due(
     connection: AsyncConnection, now: Instant, *, beyond: Instant = LATEST
 ) -> Sequence[AlarmMessage]:
-    """Return the notices that are due now, of raised and of ended alarms.
+    """Return the notices that must be sent now, about alarms that were raised and alarms that have
+    ended.
 
     beyond  latest plausible due time. A later due time was set by a fast clock, and counts as due
     """

@@ -29,20 +29,20 @@ from reconcile.instants import DAY, SECOND, Duration, Instant, format_instant
 State = Literal["ok", "weak", "must"]
 
 SKEW_WEAK: Final[Duration] = 3 * SECOND
-"""Smallest difference between two clocks that is reported. The limit is larger than a second,
+"""Difference between two clocks above which a person is warned. The limit is larger than a second,
 because a Date header has no fractions of a second."""
 
 SKEW_MUST: Final[Duration] = 30 * SECOND
-"""Largest difference between two clocks that need not be corrected. The limit is a tenth of the
-time by which a signature's timestamp may usually differ."""
+"""Difference between two clocks above which a person must correct one of them. Most signatures
+allow a difference of ten times as much."""
 
 CERTIFICATE_SOON: Final[Duration] = 14 * DAY
 
 MIB: Final = 1024 * 1024
 
 SPARE_MIB: Final = 1024
-"""MiB that should be free beyond the limit below which deliveries are refused. Half a million
-deliveries fit into this space."""
+"""Free space in MiB that should be left before the service begins to refuse deliveries. Half a
+million deliveries fit into this space."""
 
 
 NAMED: Final = 6
@@ -375,8 +375,8 @@ def of_database(facts: DatabaseFacts) -> Iterator[Check]:
 
 
 def has_reset_bug(version: tuple[int, ...]) -> bool:
-    """Return whether this SQLite version has the WAL-reset bug. Versions 3.7.0 to 3.51.2 have it,
-    except 3.44.6 and later in 3.44, and 3.50.7 and later in 3.50. Source:
+    """Return whether this SQLite version has the WAL-reset bug. The bug is in versions 3.7.0 to
+    3.51.2. It was corrected in 3.44.6 and 3.50.7, and in later versions of 3.44 and 3.50. Source:
     https://sqlite.org/wal.html, "The WAL-Reset Bug"."""
     mended = any(version[:2] == line[:2] and version >= line for line in ((3, 44, 6), (3, 50, 7)))
     return (3, 7, 0) <= version < (3, 51, 3) and not mended
@@ -434,8 +434,9 @@ def of_alarm(name: str, alarm: Alarm) -> Check:
 
 
 def of_merchant() -> Check:
-    """Return a check result that states a rule. This instance serves one merchant, so an order
-    reference means the same order at all sources."""
+    """Return a check result that only reminds people of a rule. This instance serves one merchant,
+    so an order reference means the same order at all sources. Sources with orders of their own are
+    an exception."""
     return ok(
         "merchant",
         "This instance serves one merchant: an order reference names the same order at all "

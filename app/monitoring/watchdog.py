@@ -70,7 +70,8 @@ class Watched(NamedTuple):
 
     ages  deliveries that this process refused for their age; None if it receives no deliveries
     unallocated  payments without an order; None if they are not counted yet
-    ends  list to which the checks add the times at which present conditions become alarms
+    ends  list to which each check adds the time at which a present condition will become an alarm;
+          None to store no times
     """
 
     context: AppContext
@@ -79,8 +80,9 @@ class Watched(NamedTuple):
     ends: list[Instant] | None = None
 
     def is_patient(self, since: Instant, patience: instants.Duration) -> bool:
-        """Return whether a condition that began at `since` is too recent for an alarm. Also note
-        the time at which it becomes an alarm, so that the watchdog looks again then."""
+        """Return whether a condition that began at `since` has lasted for less than `patience`, so
+        that no alarm is due. Store the time at which an alarm becomes due, so that the watchdog
+        checks again then."""
         end = Instant(since + patience)
         if self.ends is not None:
             self.ends.append(end)
@@ -546,8 +548,8 @@ class Watchdog:
         return max(AGAIN_S, (min(self._ends) - now) / SECOND) if self._ends else inf
 
     def reader_changed(self, oldest: Instant | None) -> bool:
-        """Return whether the alarm `reader` must be checked again, but True at most once in two
-        seconds.
+        """Return whether the alarm `reader` must be checked again, because it seems to have begun
+        or ended. Return True at most once in two seconds.
 
         oldest  arrival of the oldest unread delivery, which the receiver knows without a query;
                 None if all are read

@@ -120,8 +120,8 @@ async def put_looked(
 async def work_entries(
     connection: AsyncConnection, *, after: int, limit: int
 ) -> Sequence[AuditEntry]:
-    """Return audit entries about assigned breaks and new proposals whose number is above `after`,
-    sorted by number."""
+    """Return the audit entries that say that a break was assigned or a proposal was made. Only
+    entries with a number above `after` are returned, sorted by number."""
     rows = await connection.execute(
         text(
             "SELECT number, at, who, role, action, subject, facts FROM audit "

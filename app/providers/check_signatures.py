@@ -41,8 +41,8 @@ class RequestLine:
     """One request to check.
 
     secrets  alternative secrets; None if the line has no secret
-    named  keys with their ids, or the named parts of one key
-    tolerance  allowed age of the timestamp; None to use the profile's
+    named  pairs of a name and a secret. The names are ids of keys, or names of the parts of one key
+    tolerance  allowed age of the timestamp; None to use the profile's tolerance
     ageless  whether a request of any age is accepted
     """
 
@@ -172,7 +172,7 @@ def _body(given: dict[str, Any]) -> bytes:
 
 
 ANY_AGE: Final[Duration] = LATEST - EARLIEST
-"""Tolerance that allows a timestamp of any age, because no two times differ by more."""
+"""Tolerance that allows a timestamp of any age."""
 
 AGED: Final = frozenset({"timestamp_too_old", "timestamp_too_new"})
 
@@ -181,8 +181,8 @@ def with_tolerance(profile: Profile, tolerance: Duration) -> Profile:
     """Return a copy of the profile that allows timestamps to differ by this tolerance, in whole
     seconds, to past and future.
 
-    A profile with a verifier of its own stays unchanged if the tolerance is ANY_AGE, or if the
-    verifier has no option for a tolerance.
+    Some profiles name a verifier in `app.providers.named`. Such a profile is returned unchanged if
+    the tolerance is ANY_AGE, or if the verifier has no option for a tolerance.
     """
     seconds = tolerance // SECOND
     if profile.timestamp is not None:
@@ -202,8 +202,8 @@ KEPT: Final = 256
 and secrets."""
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
-"""Maximum bytes of an input line. The limit is four times the largest body that can be configured.
-Such a body takes a third of the line, because it is in base64."""
+"""Maximum bytes of an input line. The largest body that can be configured, written in base64, takes
+a third of such a line."""
 
 
 def request_lines(stream: IO[bytes]) -> Iterator[bytes]:

@@ -144,8 +144,8 @@ UNITS: Final[Mapping[str, TimestampUnit]] = {
 _ANY: Final = UNITS["any"]
 
 _PLAUSIBLE: Final[Duration] = 365 * instants.DAY
-"""Largest difference from the present at which a time is plausible. If a refused timestamp would be
-plausible in a finer unit, the refusal says so."""
+"""Largest difference from the present at which a time is plausible. If a refused timestamp is
+plausible in another unit, such as milliseconds, the refusal mentions this."""
 
 # Faults of a text that is not all digits, the most specific first.
 _FAULTS = (

@@ -1,12 +1,12 @@
-"""The signature doctor, which finds out why a request was refused. The doctor tries known mistakes,
-and names those whose correction would let the request pass.
+"""The signature doctor, which finds out why a request was refused. The doctor tries the corrections
+of known mistakes. If a corrected request passes, the doctor names the mistake.
 
     request, source as configured ──trials──▶ what would have passed ──▶ diagnoses
 
-Nothing is accepted here. Each trial changes one thing: the secret, its encoding, the profile, the
-spelling of the body, the address, or the unit of the time. A wrong time is reported in addition, so
-that a wrong secret is found on an old request, too. The sentences name sources, profiles and our
-own numbers, but never a secret or text of the request.
+The request stays refused. Each trial changes one thing: the secret, its encoding, the profile, the
+spelling of the body, the address, or the unit of the time. The request's age is judged separately,
+so the doctor also finds a wrong secret if the request is old. The sentences name sources, profiles
+and our own numbers, but never a secret or text of the request.
 """
 
 import json
@@ -101,7 +101,7 @@ PORTS: Final = (":80", ":443", ":8080", ":8443")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Configuration of one source, of which changed copies are tried.
+    """Configuration of one source. Each trial of the doctor uses a changed copy.
 
     address  scheme and host under which the provider knows this service; "" if not configured
     ends  expiry of each secret that expires. The keys are secrets

@@ -105,8 +105,8 @@ class SignatureFormat:
     """One way to write signatures in a header's value.
 
     needs  names of the parts of `Layout` that this way requires
-    entries  function that returns the encoded signatures in a header's value that have the layout's
-             label
+    entries  function that finds the signatures in a header's value, and returns them without
+             decoding. If the layout has a label, only signatures with this label are returned
     write  function that returns the header's value for an encoded signature
     """
 

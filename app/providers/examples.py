@@ -2,13 +2,13 @@
 
     examples/<profile>.jsonl ──find──▶ example ──shape: order, amount, date, ids──▶ signed request
 
-Each line is a JSON object. The object has `name`, `event` (the provider's word as the profile reads
-it) and `body` (an object or a text). The object has `headers`, `url` and `method` if they matter.
-`source` is the page or test that shows the shape.
+Each line of such a file is a JSON object. The object has `name`, `event` (the kind of event, as the
+profile reads it) and `body` (an object or a text). The object has `headers`, `url` and `method` if
+they matter. `source` is the page or test that shows the shape.
 
-To find which value of an example states which field, each value is changed once, and the profile
-reads the event again. If the event's order, amount or date then differs, the changed value states
-it. Other modules send the request.
+The module must know which values of an example state the order, the amount and the date. Therefore
+each value is changed once, and the profile reads the event again. If the order is then different,
+the changed value states the order, and so on. Other modules send the request.
 """
 
 import copy
@@ -63,8 +63,8 @@ class Example:
 
     @property
     def word(self) -> str:
-        """Return the event's name for people: the provider's name with the profile's addition, such
-        as `charge.dispute.closed:won`."""
+        """Return the event's name for people. The name is the provider's own word, followed by
+        what the profile adds to this word, such as `charge.dispute.closed:won`."""
         if not self.named or self.event.startswith(self.named):
             return self.event
         return ":".join(filter(None, (self.named, self.event.partition(":")[2])))
@@ -94,7 +94,7 @@ def find_example(profile: str, event: str) -> Example:
 
     - the example's name
     - the provider's or the profile's word for the event
-    - the provider's name of the event, or the beginning of either word, up to a colon
+    - the provider's own name of the event, or the part of one of these words before a colon
 
     Raise NotFoundError with a list of all examples if none fits, or UsageError with a list if
     several fit.

@@ -3,9 +3,9 @@
     asked event + question + answer ──keep_answer──▶ bytes, stored like a delivery
     bytes ──AnswerReader.read──▶ an event whose standing is `fetched` or `answered`
 
-The stored bytes include the references of the event that was asked about, because the answer may
-not repeat them. The answer can therefore be read again from these bytes alone. Other modules send
-the questions.
+The two standings mean that the event comes from the provider's answer. The stored bytes include the
+references of the event that was asked about, because the answer may not repeat them. The answer can
+therefore be read again from these bytes alone. Other modules send the questions.
 """
 
 from collections.abc import Collection, Mapping
@@ -208,8 +208,8 @@ class AnswerReader:
         )
 
     def _read_states(self, claim: ClaimKind, data: fields.EventData) -> tuple[State, ...]:
-        """Return the sums and the refunds or chargebacks that an answer states. Return none unless
-        the payment has succeeded."""
+        """Return the sums, and the single refunds and chargebacks, that an answer states. Return an
+        empty tuple if the payment has not succeeded."""
         if claim != "succeeded":
             return ()
         found = []

@@ -276,8 +276,8 @@ def plain_name(texts: tuple[str, ...]) -> str:
 
 
 def holding(texts: tuple[str, ...], data: EventData) -> tuple[str, ...]:
-    """Return the first location that is present in the event, alone in a tuple. Return all
-    locations if none is present."""
+    """Return a tuple with the first of these locations that is present in the event. If none is
+    present, return all locations."""
     for text in texts:
         if compile_location(text)(data) is not None:
             return (text,)
@@ -313,9 +313,8 @@ def required_text(value: Any, name: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text whose control characters are escaped, such as `\\n`, cut to the maximum
-    length of a reference.
-    """
+    """Return the text with its control characters escaped. The result is cut to the maximum length
+    of a reference."""
     return UNUSABLE.sub(_escape, text)[:MAX_TEXT]
 
 

@@ -1,9 +1,9 @@
 """Identifiers of customers and payments in a normal form, so that equal identifiers have equal
 digests.
 
-An identifier begins with its kind and a colon. Only a phone number consists of digits alone. The
-functions accept any JSON value, and return None if it is no such identifier. Other modules compute
-the digests.
+An identifier begins with its kind and a colon, such as `card:4242`. Only the identifier of a phone
+number has no kind, and consists of digits. The functions accept any JSON value, and return None for
+a value that is no identifier of their kind. Other modules compute the digests.
 """
 
 import re
@@ -53,8 +53,8 @@ def card(value: object) -> str | None:
 
 
 def further_id(value: object) -> str | None:
-    """Return the identifier for an id of the provider that has no field of its own, such as the id
-    of a charge."""
+    """Return the identifier for a provider's id of any other thing, such as a charge. Return None
+    for any other value."""
     text = _text(value)
     return f"id:{text}" if text and " " not in text else None
 

@@ -211,16 +211,15 @@ class Particulars:
     """Functions that one provider's events need besides their profile. A function that is not
     needed is None.
 
-    other_form  takes the template of the signed content. Returns a second template, because the
-                provider sometimes signs that content instead. Both cover the same parts of the
-                request
+    other_form  takes the template of the signed content, and returns another template that the
+                provider sometimes uses. Both templates cover the same parts of the request
     greeting  takes the JSON object of a verified request, and returns the text to echo before
               events are delivered. The text has 1 to 255 printable ASCII characters. Any other
               value means that the request is a delivery
-    capturing  takes an event and its data. Returns the payment method if payments by it are
-               captured without a further event. The source must list the method in CAPTURES.
-               Because the method is unsigned, it counts only if the request has one of the source's
-               credentials `webhook`
+    capturing  takes an event and its data. Returns the payment method if the provider may capture
+               the payment without sending a further event. The source must list the method in
+               CAPTURES. The method is not signed, so it counts only if the request has one of the
+               source's credentials `webhook`
     split  takes an event, its bytes and its data, and returns the events in it, each with its own
            bytes
     movements  takes a fetched answer with the claim `succeeded`, and returns the refunds and

@@ -19,8 +19,8 @@ other provider repeats one for longer."""
 
 
 class Setup:
-    """Options and secrets of one source, with a list of their problems. Call `conclude` at the end,
-    which raises an error if there are problems."""
+    """Options and secrets of one source, with a list of their problems. At the end, the caller must
+    call `conclude`, which raises an error if there are problems."""
 
     def __init__(self, source: str, options: Mapping[str, object], secrets: Secrets) -> None:
         self._source = source
@@ -94,8 +94,8 @@ class Setup:
         return {name: each for name, each in made.items() if each is not None}
 
     def part(self, name: str, make: Callable[[str], T]) -> T | None:
-        """Return the secret with this name, converted by a function. Return None if it is not
-        configured, or if it cannot be converted, which is recorded as a problem."""
+        """Return the secret with this name, converted by a function. Return None if the secret is
+        not configured. If the secret cannot be converted, record a problem, and return None."""
         secret = self._secrets.named.get(name)
         return None if secret is None else self._made(f"secret {name!r}", secret, make)
 

@@ -228,8 +228,8 @@ class RequestPlace:
 
     @property
     def name(self) -> str:
-        """Name in the place, without the kind and the colon. If the place has several header names,
-        this is the first."""
+        """Name in the place, which is the text after the kind and the colon. If the place has
+        several header names, only the first is given."""
         return self.text.partition(":")[2].partition(",")[0]
 
 

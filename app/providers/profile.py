@@ -219,11 +219,11 @@ def show_profile(name_or_path: str) -> dict[str, Any]:
 
 
 def what_the_shop_must_name(profile: Profile) -> str | None:
-    """Return an instruction which reference of each payment the shop must state. Return None if the
-    shop need not state one.
+    """Return an instruction which says that the shop must report a reference of each payment.
+    Return None if this is not necessary.
 
-    The shop need not state a reference if the event or the provider's answer names the order, or if
-    no event moves money.
+    The shop need not report a reference if the event or the provider's answer names the order, or
+    if no event moves money.
     """
     answers = profile.fetch_back.order if profile.fetch_back else ()
     if profile.verifies_only or profile.event.order or answers:

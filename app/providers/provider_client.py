@@ -24,8 +24,8 @@ LIMIT_S: Final = 10.0
 person waits for the answer."""
 
 TOKEN_S: Final = 3_000.0
-"""Maximum seconds for which an access token is used, even if its lifetime is not stated. Providers
-issue access tokens for an hour."""
+"""Maximum number of seconds for which an access token is used. This maximum also applies if the
+provider states no lifetime. Providers issue access tokens for an hour."""
 
 _TOKEN_GIVEN: Final = (200, 201, 202)
 

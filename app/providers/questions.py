@@ -41,8 +41,8 @@ class Question:
 
 
 class Questions:
-    """The questions of a source, compiled once. Creating them raises ConfigurationError if a
-    credential is missing, or if no header can contain it."""
+    """The questions of a source, compiled once. The constructor raises ConfigurationError if a
+    credential is missing, or if an HTTP header cannot contain a credential."""
 
     def __init__(
         self, source: str, rule: FetchBackRule, *, environment: str, credentials: Mapping[str, str]
@@ -75,8 +75,9 @@ class Questions:
         return self._rule.auth == "oauth"
 
     def about(self, event: Event, *, access_token: str = "") -> Question | None:
-        """Build the question about this event. Return None if a needed reference is missing, or if
-        it would change the question.
+        """Build the question about this event. Return None if the event lacks a reference that the
+        question needs. Return None also if a reference such as `..` would lead to a different
+        address.
 
         access_token  access token, if `needs_token` is true
         """

@@ -189,9 +189,10 @@ class ShopMembers:
     """Fields in which a source's events state their account and their shop.
 
     where  locations of the account
-    accounts  our accounts. If this is empty, the account is not checked, except if `connected` is
-              true; then every named account belongs to another shop
-    connected  whether events name an account only if it is not the key's own account
+    accounts  our accounts. If this is empty and `connected` is false, the account is not checked.
+              If this is empty and `connected` is true, every account that an event names belongs to
+              another shop
+    connected  whether events of the account that owns the key name no account
     only  fields that the shop itself sets, each with our values
     """
 
@@ -356,8 +357,8 @@ class EventReader:
         """Return only the account, the shop and the environment that a body states. No error is
         raised.
 
-        If the source checks accounts, an unreadable body counts as a body of another account. An
-        unreadable environment is reported only by `read`.
+        If the source checks accounts, a body that cannot be read counts as a body of another
+        account. If the environment cannot be read, only the method `read` raises an error.
         """
         if self._accounts is None and not self._names_environments:
             return reading.NOBODYS

@@ -1,8 +1,8 @@
 """A received request with the parts that a signature may cover, and the refusal of a request.
 
-Parts are decoded on demand from the raw bytes. A body is parsed before verification only if the
-profile signs members of it. This parser is strict, and an invalid body has no members. Other
-modules verify signatures.
+Each part is decoded from the raw bytes when it is needed. If the signature covers members of the
+body's JSON, the body is parsed before verification. The parser is strict: an invalid body counts as
+a body without members. Other modules verify signatures.
 """
 
 from __future__ import annotations

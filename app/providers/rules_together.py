@@ -269,8 +269,8 @@ def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
 
 
 def _signed_for_us(values: Values, key: str) -> bool:
-    """Return whether the signature covers this reference and is made for this merchant only. If so,
-    the provider wrote the reference for us."""
+    """Return whether the signature proves that the provider wrote this reference for us. The
+    signature must cover the reference, and the key must be for this merchant only."""
     return (
         values["signature"]["key"] == "merchant"
         and all(map(_coverage(values).covers, values["event"][key]))

@@ -1,5 +1,5 @@
-"""Cryptography of signatures, which are computed from content and a key. SCHEMES has one entry for
-each signature scheme."""
+"""Cryptography of signatures. A signature is computed from the signed content and a key. SCHEMES
+has one entry for each signature scheme."""
 
 import hashlib
 import hmac

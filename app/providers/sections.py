@@ -86,7 +86,7 @@ class AccountRule:
     does not determine the account.
 
     where  member of the event that names the provider's account or entity
-    connected  whether events name an account only if it is not the key's own account
+    connected  whether events of the account that owns the key name no account
     undocumented  whether no such member is known, so that no event counts by itself
     """
 
@@ -100,8 +100,8 @@ class SecretRule:
     """Section [secret]: how a secret is written in the configuration, and how long it must be.
 
     key_id  place in the request that names the secret which was used; None if any secret may match
-    never_begins  prefixes of the provider's other credentials. A secret that begins with one was
-                  confused with such a credential
+    never_begins  prefixes of the provider's other credentials. If a secret begins with one of these
+                  prefixes, somebody has configured the wrong credential
     """
 
     encoding: Annotated[str, one_of(encodings.SECRET_ENCODINGS)] = ""
@@ -137,7 +137,7 @@ class AcknowledgementRule:
     """Section [acknowledgement]: the answer after which the provider does not redeliver.
 
     status  HTTP status, 200 to 299
-    redelivery_days  number of days after which the provider certainly redelivers no more
+    redelivery_days  number of days after which the provider has certainly stopped redelivering
     body  constant text of media type `type`; None for our own JSON
     fields  members of a JSON object that is sent instead of `body`, each a location or a constant
     """
@@ -153,7 +153,7 @@ class AcknowledgementRule:
 class EventRule:
     """Section [event]: the locations of an event's own fields.
 
-    items  path of the events in the body, with `[*]`, or of the single event
+    items  path of the events in the body. The path contains `[*]` if there may be several
     zone  offset from UTC for dates that state none
     capture  id of the capture that a success reports, if a payment may have several
     respond_by  deadline for the shop's answer to a dispute, written like `occurred_at`
@@ -368,7 +368,8 @@ class FetchBackRule:
                  the other environment is refused
     refund  amount of a refund or dispute, if it differs from `amount`
     claims  claims that the answer's words stand for; empty to use the profile's [claims]
-    again  kinds of answers that are final but may change, so that the provider is asked once more
+    again  kinds of answers that are final but may still change. After such an answer, the provider
+           is asked once more
     states_captured, states_refunded, states_charged_back  locations of sums that the answer states
                                                            as of its time. A later answer may state
                                                            smaller sums

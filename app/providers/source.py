@@ -151,9 +151,10 @@ class Source:
     strict  whether secrets must be as long as the profile says and have no blanks around them;
             False for published examples of secrets
     phone_key  key for digests of customers' phone numbers; None to make no digests
-    accounts  accounts whose events count. The profile must say where an event names its account. If
-              all merchants share the key, an event of another account is foreign. If the key
-              belongs to one account, such an event belongs to another shop
+    accounts  accounts whose events count. The profile must say where an event names its account. An
+              event of another account does not count. If all merchants share the key, the delivery
+              is refused. If the key belongs to one account, the event is treated as an event of
+              another shop
     only  locations by which our shop is recognized, each with its values
     own_orders  whether the source's orders are kept apart from all other orders; see
                 `fields.order_named`

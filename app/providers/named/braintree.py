@@ -140,8 +140,8 @@ class Braintree(kit.NamedVerifier):
 
 
 def braintree(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Braintree:
-    """Compile the scheme, which has no options. The named secrets are private keys. The name of
-    each is its public key."""
+    """Compile the scheme, which has no options. Each named secret is a private key, and its name is
+    the public key."""
     setup = Setup(source, options, secrets)
     keys = setup.named(_private_key)
     if not secrets.named:

@@ -3,8 +3,8 @@ signs.
 
 Source: docs.cdp.coinbase.com, "Verify signatures" (the webhooks of Hook0). The header has the form
 `t=1728394718,h=content-type x-event-id,v1=<hex>`. v1 is the HMAC-SHA256 of `{t}.{h}.{values joined
-by .}.{body}`. The older signature v0 is refused, because it does not cover the headers, so that
-anyone could exchange them.
+by .}.{body}`. The older signature v0 does not cover the headers, so that anyone could change them.
+It is therefore refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -119,8 +119,9 @@ class CoveredHeaders(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a request whose signature covers the required headers. The header `content-type`
-        contains the media type, and each other header the event's id."""
+        """Build a request whose signature covers the required headers. The value of the header
+        `content-type` is `application/json`. The value of every other required header is the
+        event's id."""
         headers = [
             (name, "application/json" if name == "content-type" else event_id)
             for name in self._required

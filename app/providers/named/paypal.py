@@ -4,7 +4,8 @@ the certificate's URL.
 Source: PayPal-Python-SDK, `paypalrestsdk/notifications.py`, and PayPal's page "Integrate webhooks".
 No certificate is fetched while a request waits. The operator configures each certificate under its
 URL. If a URL is unknown, the refusal says what to add. A certificate must name *.paypal.com and be
-valid when it is used. Each further certificate in its text must have issued the previous one.
+valid when it is used. The text of a certificate may contain further certificates, each of which has
+issued the one before.
 
 The signature covers only a CRC-32 of the body. By changing four bytes, anybody can give another
 body the same CRC-32. An event that moves money therefore counts only after it was fetched from
@@ -39,8 +40,8 @@ ALGORITHM: Final = b"SHA256withRSA"
 refused."""
 
 RETRIES_S: Final = 4 * 24 * 3600
-"""Maximum age in seconds of an accepted delivery. PayPal repeats a delivery for three days, and
-does not say whether it then has a new time."""
+"""Maximum age in seconds of an accepted delivery. PayPal repeats a delivery for three days. PayPal
+does not say whether a repeated delivery states the time of the first one."""
 
 _WEBHOOK_ID, _PRIVATE_KEY = "webhook_id", "private_key"
 

@@ -110,8 +110,8 @@ class Plaid(kit.NamedVerifier):
 def plaid(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Plaid:
     """Compile the scheme.
 
-    The options are `past_s` and `future_s` (default 300). The named secrets are JWKs in JSON. The
-    name of each is its key id.
+    The options are `past_s` and `future_s` (default 300). Each named secret is a JWK in JSON, and
+    its name is the key id.
     """
     setup = Setup(source, options, secrets)
     age = setup.age("The token's iat")

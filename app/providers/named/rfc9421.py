@@ -1,8 +1,8 @@
 """HTTP Message Signatures (RFC 9421) over a Content-Digest (RFC 9530), as pawaPay signs.
 
 The RFC leaves the clock, the keys and the required components to each application (section 3.2.1).
-A body is refused unless a signed digest matches it, whatever else is signed. If a request has
-several labelled signatures, one acceptable signature is enough.
+A request is accepted only if the signature covers a digest of the body, and this digest matches the
+body. If a request has several labelled signatures, one acceptable signature is enough.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -153,8 +153,8 @@ ECDSA: Final[Mapping[str, Mapping[str, str]]] = {
 side by side, as RFC 9421 requires. In `der`, they are encoded in DER."""
 
 EITHER: Final = "either"
-"""Value of the option `ecdsa` that accepts both formats, which pawaPay needs. Signing then uses
-DER."""
+"""Value of the option `ecdsa` that accepts both formats of an ECDSA signature. pawaPay needs this.
+With this value, our own signatures are written in DER."""
 
 SHARED: Final = "hmac:"
 """Prefix by which a shared secret is recognized. Without it, a public key that was entered by
@@ -164,8 +164,8 @@ LABEL: Final = "sig1"
 
 MAX_LABELS: Final = 8
 MAX_COMPONENTS: Final = 64
-"""Maximum number of components in all signatures of a request. Components take time before anything
-is verified. A usual request has six."""
+"""Maximum number of components in all signatures of a request. Before a signature is verified, its
+components are read, which takes time. A usual request has six."""
 
 Keys = Mapping[str, Key]
 
