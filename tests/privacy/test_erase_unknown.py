@@ -7,17 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
+from app.database.statements import insert_rows
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
 from app.privacy.erase_finding import Erasure
-from app.privacy.erase_rules import kept_unknown
+from app.privacy.erase_rules import KeptData, kept_unknown
+from app.privacy.pending_erasures import PendingErasures
 from app.providers.source import Source
+from app.receiving.framing import framed
 from app.receiving.reverify import reverify
 from app.receiving.unread import WINDOW
 from reconcile.instants import DAY, HOUR, TICK, Duration, format_instant
 from tests.api.driving import Driver, driving, of_order, secret, signed
 from tests.contexts import with_sources
+from tests.database.builders import arrival, received
+from tests.database.builders import said as said_event
 from tests.orders.test_reindex import WRONG, receive_with, source
 from tests.privacy.test_erase import OTHER, PHONE, erased, held, paid, quiet
 from tests.receiving.test_several_events import PROFILE, again, item, send, service
@@ -241,3 +247,33 @@ async def test_an_unread_event_does_not_go_from_under_another(
     assert [each.why for each in told.kept] == ["beside_unread"]
     (tmp_path / "batches.toml").write_text(NUMBERED)
     assert (await again(batches, tmp_path)).unreadable == 0
+
+
+async def test_a_delivery_that_is_set_aside_stays_until_it_was_read(driver: Driver) -> None:
+    """Found by its bytes or by its orders, and a damaged one by its row. Only one whose id is known
+    can be restricted, and is so while it is set aside."""
+    one = received(arrival(said_event("e9", order="A"), body=f"of {PHONE}".encode()))
+    damaged = f"\0 of {PHONE}".encode()
+    rows = [("", framed([one])), ("", damaged), (f"B\nORD-{PHONE}", b"\0"), ("B", b"\0")]
+    columns = ("received_at", "tries", "aside", "orders", "record")
+    new = [(T, 3, 1, *each) for each in rows]
+    await driver.context.database.writer.commit(
+        insert_rows, table="suspects", columns=columns, rows=new
+    )
+    told = await erased(driver)
+    assert told.kept == [
+        KeptData(what=what, why="set_aside", kind=kind)
+        for what, kind in ((one.delivery_id, "delivery"), ("row 2", None), ("row 3", None))
+    ]
+    assert told.aside == {"suspects.record": 2, "suspects.orders": 1}
+    stays = {each.where: each.stays for each in told.places()}
+    assert (stays["suspects.record"], stays["suspects.orders"]) == (2, 1)
+    of_order = await erased(driver, phone=None, order="B")
+    assert [each.what for each in of_order.kept] == ["row 3", "row 4"]
+    restricted = "SELECT thing, why FROM restrictions"
+    for day, left in ((1, [(one.delivery_id, "set_aside")]), (2, [])):
+        driver.clock.put(T + day * DAY)
+        await PendingErasures(driver.context).work()
+        assert driver.rows(restricted) == left
+        async with driver.context.database.writing() as connection:
+            await connection.execute(text("DELETE FROM suspects"))
