@@ -17,10 +17,10 @@ from app.evidence.bundle import bundle_of
 from app.evidence.gather_evidence import Dossier
 from app.evidence.keys import EvidenceKey
 from app.evidence.prove_sealed import SealedParts
-from app.evidence.verify import MANIFEST, NAME, unpack
+from app.evidence.verify import MANIFEST, NAME, main, unpack
 from app.evidence.verify_evidence import verify_evidence
 from app.orders.record_store import add_records
-from reconcile.instants import MINUTE
+from reconcile.instants import MINUTE, format_instant
 from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
 from reconcile.transparency.evidence import history_of, ledger_of
@@ -247,3 +247,14 @@ async def test_a_bundle_is_the_same_whoever_serves_beside_it(tmp_path: Path) -> 
         driver.clock.put(LATER + MINUTE)  # what the worker still concludes is of after LATER
         first = await build(driver)
         assert await build(driver) == first
+
+
+def test_a_sound_bundle_is_verified_by_verify_py_alone(
+    bundles: Bundles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "b.zip").write_bytes(bundles.redacted)
+    assert main([str(tmp_path / "b.zip"), format_instant(LATER)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Every check that was made passed; not checked: signature, ")
+    assert main([str(tmp_path / "b.zip"), "2026-11-20T10:00:00Z"]) == 1
+    assert "later than this computer's clock" in capsys.readouterr().out

@@ -1,0 +1,535 @@
+"""Steps of the verifier on small values: forms, archives, proofs, and the log's own checks."""
+
+import base64
+import json
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from app.database.gaps import Gap
+from app.evidence import verify_archive
+from app.evidence.keys import write_key
+from app.evidence.seal import Checkpoint, signed_checkpoint
+from app.evidence.store import Content
+from app.evidence.verify_archive import Bundle, _member, pack, redated, unpack
+from app.evidence.verify_entries import _own_name, checkpoint_of, earlier_origins, root_of
+from app.evidence.verify_forms import Either, Wrong, clean, fault, instant, read_json, whole
+from app.evidence.verify_log import OrderCounts, Tree, VerifiedLog, misfit
+from app.receiving.verify import digest_of
+from app.sealing.departure_store import Departure
+from app.sealing.leaf_store import Leaf, Sealable
+from app.sealing.log_store import EarlierOrigin, Identity, SignedHead
+from app.sealing.order_tree_store import SealedTree
+from reconcile.instants import DAY, Instant, format_instant
+from reconcile.transparency.merkle import Frontier, inclusion_spans, leaf_hash, subtree_hash
+from reconcile.transparency.order_tree import OrderEntry, OrderTree
+from tests.reconcile.build import T
+from tests.rows import for_each
+
+# --- forms ----------------------------------------------------------------------------------------
+
+
+@for_each(
+    ("said", "right"),
+    [
+        ("2026-11-20T10:00:00Z", True),
+        ("2026-11-20T10:00:00.001Z", True),
+        ("2026-11-20T10:00:00.100Z", True),
+        ("2026-11-20T10:00:00.000001Z", True),
+        ("2026-11-20T10:00:00.000Z", False),
+        ("2026-11-20T10:00:00.001000Z", False),
+        ("2026-11-20T10:00:00.1Z", False),
+        ("2026-11-20T10:00:00+00:00", False),
+        ("2026-11-20T10:00:00z", False),
+        ("2026-11-20 10:00:00Z", False),
+        ("2026-02-29T10:00:00Z", False),
+        ("2026-11-20T24:00:01Z", False),
+        ("x2026-11-20T10:00:00Z", False),
+        ("2026-11-20T10:00:00Z\n", False),
+        ("٢026-11-20T10:00:00Z", False),
+        (20261120, False),
+        (None, False),
+    ],
+)
+def test_an_instant_is_written_in_one_way(said: Any, right: bool) -> None:
+    assert instant(said) is right
+
+
+@for_each("said", [True, -1, 1 << 53, 1.0, "1", None])
+def test_a_natural_number_is_no_other_value(said: Any) -> None:
+    assert not whole(said)
+    assert whole(0)
+    assert whole((1 << 53) - 1)
+
+
+MONEY: Final = {"amount": str, "currency": str}
+OBJECT: Final = {"a": str, "b?": int, re.compile("x.*"): bool}
+
+
+@for_each(
+    ("value", "form", "said"),
+    [
+        ("x", str, ""),
+        (1, str, "it is malformed"),
+        (True, int, "it is malformed"),
+        (True, True, ""),
+        (1, True, "it is malformed"),
+        (None, None, ""),
+        (0, None, "it is malformed"),
+        (3, whole, ""),
+        (-3, whole, "it is malformed"),
+        ("abc", re.compile("[a-c]+"), ""),
+        ("abcd", re.compile("[a-c]+"), "it is malformed"),
+        (b"abc", re.compile("[a-c]+"), "it is malformed"),
+        ([], [str], ""),
+        (["a", "b"], [str], ""),
+        (["a", 1, 2], [str], "it is malformed"),
+        (("a",), [str], "it is malformed"),
+        (["a", 1], (str, int), ""),
+        (["a"], (str, int), "it is malformed"),
+        (["a", 1, 1], (str, int), "it is malformed"),
+        (["a", "1"], (str, int), "it is malformed"),
+        (None, Either((str, None)), ""),
+        ("x", Either((str, None)), ""),
+        (1, Either((str, None)), "it is malformed"),
+        ({"a": 1}, Either((None, {"a": str})), "a in it is malformed"),
+        ({"a": "x"}, OBJECT, ""),
+        ({"a": "x", "b": 1, "x1": True}, OBJECT, ""),
+        ({"a": "x", "x1": 1}, OBJECT, "x1 in it is malformed"),
+        ({"a": "x", "b": "1"}, OBJECT, "b in it is malformed"),
+        ({"b": 1}, OBJECT, "it lacks the member a"),
+        ({"a": "x", "c": 1}, OBJECT, "it has an unknown member: c"),
+        ({"a": "x", "c": 1}, {"a": str}, "it has an unknown member: c"),
+        ([], OBJECT, "it is malformed"),
+        ({"amount": "1.00", "currency": "KES"}, MONEY, ""),
+        ({"amount": "1", "currency": "JPY"}, MONEY, ""),
+        ({"amount": "1.000", "currency": "KWD"}, MONEY, ""),
+        ({"amount": "1.0000", "currency": "CLF"}, MONEY, ""),
+        ({"amount": "1", "currency": "KES"}, MONEY, "it is not written with the decimals of KES"),
+        ({"amount": "1.00", "currency": "JPY"}, MONEY,
+         "it is not written with the decimals of JPY"),
+        ({"amount": "1"}, {"amount": str}, ""),
+    ],
+)  # fmt: skip
+def test_the_first_deviation_from_a_form_is_named(value: Any, form: Any, said: str) -> None:
+    assert fault(value, form, "it") == said
+
+
+@for_each("text", [b'{"a":1,"a":1}', b'[{"a":{"b":1,"b":2}}]', b"\xff", b"{", b"[" * 100_000])
+def test_json_that_could_be_read_in_two_ways_is_refused(text: bytes) -> None:
+    with pytest.raises(Wrong, match=r"^x\.json (has an object with a duplicate name|is not JSON)$"):
+        read_json(text, "x.json")
+    assert read_json(b'{"a":{"a":1}}', "x.json") == {"a": {"a": 1}}
+
+
+def test_text_from_outside_is_shown_without_characters_that_do_not_print() -> None:
+    assert clean("a\x1b[2J\n\u202eb\u2014") == "a?[2J??b\u2014"
+    assert clean(None) == "None"
+
+
+# --- the archive ----------------------------------------------------------------------------------
+
+
+def test_an_archive_may_be_as_large_and_have_as_many_files_as_the_limits_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    members = {"a.txt": b"1", "b.txt": b"", "c.txt": b"22"}
+    archive = pack(members)
+    monkeypatch.setattr(verify_archive, "MAX_BYTES", len(archive))
+    monkeypatch.setattr(verify_archive, "MAX_MEMBERS", 3)
+    assert unpack(archive) == members
+    monkeypatch.setattr(verify_archive, "MAX_MEMBERS", 2)
+    with pytest.raises(Wrong, match="more than 2 files"):
+        unpack(archive)
+    monkeypatch.setattr(verify_archive, "MAX_BYTES", len(archive) - 1)
+    with pytest.raises(Wrong, match=f"more than {len(archive) - 1} bytes"):
+        unpack(archive)
+
+
+def test_a_file_may_end_where_the_archive_ends() -> None:
+    """Its header, too, if it has no name and no bytes."""
+    data = pack({"a.txt": b"12"})[: 30 + 5 + 2]
+    assert _member(data, 0) == ("a.txt", b"12", 37)
+    with pytest.raises(Wrong, match="states more bytes"):
+        _member(data[:-1], 0)
+    bare = data[:26] + struct.pack("<HH", 0, 0)
+    with pytest.raises(Wrong, match="a file named ''"):
+        _member(bare, 0)
+    with pytest.raises(Wrong, match="header of a file is cut off"):
+        _member(bare[:-1], 0)
+
+
+def test_a_document_is_parsed_once_and_only_if_it_may_be_there() -> None:
+    bundle = Bundle({"books.json": b"[]", "x.json": b"[]"}, {})
+    first = bundle.document("books.json")
+    assert first == []
+    assert bundle.document("books.json") is first
+    for name, said in (("x.json", "is not allowed"), ("heard.json", "is missing")):
+        with pytest.raises(Wrong, match=f"^{name} {said}"):
+            bundle.document(name)
+    made = [bundle.once(lambda _: object()) for _ in range(2)]
+    assert made[0] is not made[1]
+    assert bundle.once(list_of) is bundle.once(list_of)
+
+
+def list_of(bundle: Bundle) -> list[str]:
+    return [*bundle.members]
+
+
+def moved(thing: str, at: int, *, recorded: int | None = None, until: int = 9) -> dict[str, Any]:
+    """Return a record that corrects the date of a thing, in seconds after ten."""
+    first, second, third = (
+        f"2026-11-20T10:00:0{each}Z" for each in (at, at if recorded is None else recorded, until)
+    )
+    return {"record_id": "r", "kind": "redated", "replaces": thing, "at": first,
+            "recorded_at": second, "expires_at": third}  # fmt: skip
+
+
+def of_records(*records: dict[str, Any]) -> Bundle:
+    bundle = Bundle({"history.json": b""}, {})
+    bundle._read["history.json"] = {"records": records}
+    return bundle
+
+
+def test_the_earliest_correction_of_a_date_counts() -> None:
+    placed = moved("d3", 1) | {"kind": "order_placed"}
+    found = redated(
+        of_records(moved("d1", 4), moved("d1", 2), placed, moved("d2", 5), moved("d1", 3))
+    )
+    assert {name: (at - T) // 1_000_000 for name, at in found.items()} == {"d1": 2, "d2": 5}
+
+
+@for_each("wrong", [moved("d1", 4, recorded=5), moved("d1", 4, until=4), moved("d1", 4, until=3)])
+def test_a_correction_is_recorded_at_its_instant_and_is_earlier_than_the_wrong_one(
+    wrong: dict[str, Any],
+) -> None:
+    with pytest.raises(Wrong, match="contradictory times"):
+        redated(of_records(wrong))
+
+
+# --- entries of the log ---------------------------------------------------------------------------
+
+LEAVES: Final = [leaf_hash(bytes([number])) for number in range(9)]
+
+
+def head_of(leaves: Sequence[bytes]) -> bytes:
+    """Return the head of the tree of these leaves."""
+    tree = Frontier()
+    for each in leaves:
+        tree.append(each)
+    return tree.head()
+
+
+def test_a_proof_leads_from_every_leaf_to_the_root_of_every_tree() -> None:
+    """With a hash more or less, it does not."""
+    for size in range(1, len(LEAVES) + 1):
+        root = head_of(LEAVES[:size])
+        for index in range(size):
+            proof = [head_of(LEAVES[a:b]) for a, b in inclusion_spans(index, size=size)]
+            assert root_of(LEAVES[index], index, size, proof) == root
+            with pytest.raises(Wrong, match="too long"):
+                root_of(LEAVES[index], index, size, [*proof, root])
+            if proof:
+                with pytest.raises(Wrong, match="too short"):
+                    root_of(LEAVES[index], index, size, proof[:-1])
+
+
+@for_each(("index", "size"), [(0, 0), (1, 1), (-1, 1), (5, 4)])
+def test_a_proof_of_a_leaf_beyond_the_log_is_refused(index: int, size: int) -> None:
+    with pytest.raises(Wrong, match="beyond the end of the log"):
+        root_of(LEAVES[0], index, size, [])
+
+
+ROOT: Final = base64.b64encode(bytes(range(32))).decode()
+
+
+def test_a_checkpoint_states_size_and_root() -> None:
+    assert checkpoint_of(f"log\n7\n{ROOT}\n\nmore".encode()) == (7, bytes(range(32)))
+
+
+@for_each(
+    "text",
+    [
+        f"log\n07\n{ROOT}\n", f"log\n7 \n{ROOT}\n", f"log\n{ROOT}\n7\n", "log\n7\n", "log", "",
+        f"log\n7\n{ROOT[:-4]}\n", f"log\n7\n{ROOT}!\n",
+        f"log\n7\n{base64.b64encode(bytes(33)).decode()}\n", "\udcff",
+    ],
+)  # fmt: skip
+def test_a_text_without_size_or_root_is_no_checkpoint(text: str) -> None:
+    with pytest.raises(Wrong, match="does not contain a checkpoint"):
+        checkpoint_of(text.encode("utf-8", "surrogateescape"))
+
+
+def test_an_earlier_origin_is_one_that_has_ended() -> None:
+    log = {
+        "origins": [
+            {"log": "a", "leaves": 0},
+            {"log": "b", "leaves": 3},
+            {"log": "c", "leaves": None},
+        ]
+    }
+    assert earlier_origins(log) == [("a", 0), ("b", 3)]
+    assert earlier_origins({}) == []
+
+
+@for_each(
+    ("leaf", "name"),
+    [
+        ({"kind": "reading", "delivery": "d1", "id": 3}, "reading:d1:7"),
+        ({"kind": "delivery", "id": "d1"}, "d1"),
+        ({"kind": "record", "id": "r1"}, "r1"),
+        ({"kind": "revision", "id": 3}, "revision:3"),
+        ({"kind": "deed", "id": 4}, "deed:4"),
+        ({"kind": "orders", "id": 5}, "orders:5"),
+    ],
+)
+def test_a_leafs_own_name_follows_from_its_kind(leaf: dict[str, Any], name: str) -> None:
+    assert _own_name(leaf, 7) == name
+
+
+# --- the whole log --------------------------------------------------------------------------------
+
+SALT: Final = "00" * 16
+
+
+def leaf_with(number: int, kind: str = "record", **members: Any) -> Leaf:
+    """Return a leaf of a row with these members."""
+    given = {"kind": kind, "salt": SALT, "id": f"r{number}"} | members
+    document = json.dumps(given, sort_keys=True, separators=(",", ":"))
+    return Leaf(number, kind, f"r{number}", document, leaf_hash(document.encode()))
+
+
+def content(body: bytes | None, **more: Any) -> Content:
+    digest = digest_of(b"it", "")
+    given: Any = {"verdict": "stored", "digest": digest, "headers": "", "pruned": False} | more
+    return Content(body=body, **given)
+
+
+CHANGED: Final = "leaf 1 (record r1) does not match its hash: the leaf was changed"
+MISSING: Final = "leaf 1 (record r1) seals a row that is missing: the row was deleted"
+OTHER: Final = "leaf 1 (record r1) and its row disagree on {}: one of the two was changed"
+BODY: Final = "leaf 1 (record r1) does not match its body: the body was changed"
+LOST: Final = (
+    "leaf 1 (record r1) has lost its body, although it was not pruned: the body was deleted by hand"
+)
+ONE: Final = leaf_with(1, headers="h", size=3)
+SAME: Final = {"id": "r1", "headers": "h", "size": 3}
+
+
+def row(kind: str = "record", **members: Any) -> Sealable:
+    return Sealable(kind, "r1", SAME | members)
+
+
+@for_each(
+    ("leaf", "sealed", "held", "said"),
+    [
+        (ONE, row(), None, None),
+        (ONE, row(), content(b"it"), None),
+        (ONE._replace(hash=bytes(32)), row(), None, CHANGED),
+        (ONE._replace(document="{}"), row(), None, CHANGED),
+        (Leaf(1, "record", "r1", "[]", leaf_hash(b"[]")), row(), None, CHANGED),
+        (Leaf(1, "record", "r1", "no", leaf_hash(b"no")), row(), None, CHANGED),
+        (ONE, None, None, MISSING),
+        (ONE, row("revision"), None, MISSING),
+        (ONE._replace(kind="revision"), row("revision"), None,
+         MISSING.replace("record", "revision")),
+        (ONE._replace(subject="deed:1"), None, None, MISSING.replace("record r1", "deed:1")),
+        (ONE, row(size=4), None, OTHER.format("size")),
+        (ONE, row(whole=None), None, None),
+        (ONE, row(whole="x"), None, OTHER.format("whole")),
+        (ONE, row(headers=None), None, OTHER.format("headers")),
+        (ONE, row(headers=None), content(b"it"), OTHER.format("headers")),
+        (ONE, row(headers=None), content(None, pruned=True), None),
+        (ONE, row(size=4), content(None, pruned=True), OTHER.format("size")),
+        (ONE, row(), content(b"another"), BODY),
+        (ONE, row(), content(None), LOST),
+        (ONE, row(), content(None, verdict="duplicate"), None),
+        (ONE, row(), content(None, pruned=True), None),
+        (leaf_with(1, headers="h", size=3, of="aa", nth=1, after=None, parts="x"), row(), None,
+         None),
+    ],
+)  # fmt: skip
+def test_a_leaf_matches_its_hash_its_row_and_its_body(
+    leaf: Leaf, sealed: Sealable | None, held: Content | None, said: str | None
+) -> None:
+    """Headers are compared until they are deleted."""
+    assert misfit(leaf, sealed, held) == said
+
+
+def test_a_log_that_was_verified_is_told_in_one_sentence() -> None:
+    gap = Gap(
+        id="g1", kind="database", since=T, until=Instant(T + DAY), deliveries=None, detail="",
+        accepted_at=T, accepted_by="Ann", reason="",
+    )  # fmt: skip
+    assert VerifiedLog(leaves=1, checkpoints=1).sentence() == "1 leaf and 1 checkpoint: all valid."
+    found = VerifiedLog(leaves=2, checkpoints=3, waiting=1, reread=2, gaps=[gap])
+    found.left = Departure(size=2, way="mail", head=b"", at=T)
+    assert found.sentence() == (
+        "2 leaves and 3 checkpoints: all valid; 1 row is not sealed yet; 2 deliveries are read "
+        "differently since sealing (`db check` compares them with their bodies). Last published: "
+        "the checkpoint of 2 leaves, mailed at 20 November 2026, 10:00 UTC. Leaves that were "
+        "sealed from 2026-11-20T10:00:00Z to 2026-11-21T10:00:00Z may be lost."
+    )
+    document = found.document()
+    assert document["valid"]
+    assert document["gaps"] == [
+        {"gap": "g1", "since": format_instant(T), "until": format_instant(Instant(T + DAY))}
+    ]
+    assert (document["waiting"], document["reread"], document["first"]) == (1, 2, None)
+    found.add("wrong")
+    assert not found.document()["valid"]
+    assert found.first is None
+    assert ": 1 problem; 1 row is" in found.sentence()
+    assert found.document()["problems"] == ["wrong"]
+
+
+def placed(number: int, of: str, nth: Any, after: Any) -> Leaf:
+    return leaf_with(number, of=of, nth=nth, after=after)
+
+
+A, B = "aa" * 32, "bb" * 32
+
+
+def test_each_leaf_of_an_order_follows_the_one_before() -> None:
+    counts = OrderCounts([])
+    said = [
+        counts.append(each)
+        for each in (
+            placed(0, A, 1, None), leaf_with(1), placed(2, B, 1, None), placed(3, A, 2, 0),
+            placed(4, A, 4, 3), placed(5, B, 2, 0), placed(6, A, 4, 4),
+        )
+    ]  # fmt: skip
+    assert [each is None for each in said] == [True, True, True, True, False, False, True]
+    assert said[4] == (
+        "leaf 4 (r4) is not the next leaf of its order: an earlier leaf was removed or inserted"
+    )
+    for document in ("no", "[]", '{"of":1}', '{"of":"x"}'):
+        assert counts.append(Leaf(7, "record", "r7", document, b"")) is None
+
+
+def sealed_tree(size: int, tree: OrderTree, **more: Any) -> SealedTree:
+    given: Any = {
+        "number": 1,
+        "at": T,
+        "size": size,
+        "orders": tree.count,
+        "root": tree.root(),
+    } | more
+    return SealedTree(**given)
+
+
+def test_a_tree_of_all_orders_is_compared_when_the_log_has_its_size() -> None:
+    tree = OrderTree()
+    tree.put(OrderEntry(bytes.fromhex(A), 1, 0))
+    right = sealed_tree(1, tree)
+    for trees, wrong in (
+        ([right], 0),
+        ([right, sealed_tree(2, tree)], 0),
+        ([sealed_tree(1, tree, orders=2)], 1),
+        ([sealed_tree(1, tree, root=bytes(32))], 1),
+        ([sealed_tree(0, tree), right], 1),
+    ):
+        counts = OrderCounts(trees)
+        counts.append(placed(0, A, 1, None))
+        told = [*counts.wrong_trees(1)]
+        assert len(told) == wrong
+        assert all(
+            "the tree of all orders of 2026-11-20T10:00:00Z does not match" in e for e in told
+        )
+        assert [*counts.wrong_trees(1)] == []
+
+
+def tree_of(folder: Path, size: int, *, kept: Checkpoint | None = None) -> tuple[Tree, Any]:
+    """Return the tree of a log whose origin was another one up to two leaves; and what signs."""
+    key = write_key(folder / "key", secret=b"k" * 32)
+    known = Identity(
+        origin="now", earlier=(EarlierOrigin(origin="first", size=2),),
+        keys=(key.public.raw.hex(),), endorsements=(None,),
+    )  # fmt: skip
+    tree = Tree(known, kept=kept)
+    for each in LEAVES[:size]:
+        tree.append(each)
+
+    def signed(origin: str, *, of: int = size, head: bytes | None = None) -> SignedHead:
+        root = head_of(LEAVES[:size]) if head is None else head
+        point = Checkpoint(origin=origin, size=of, head=root)
+        return SignedHead(size=size, head=root, at=T, note=signed_checkpoint(key, point))
+
+    return tree, signed
+
+
+def test_a_checkpoint_is_signed_under_the_origin_of_its_size(tmp_path: Path) -> None:
+    for size, right, other in ((2, "first", "now"), (3, "now", "first")):
+        tree, signed = tree_of(tmp_path / str(size), size)
+        assert tree.sound == 0
+        name = f"the checkpoint of {size} leaves"
+        assert tree.wrong_head(signed(other)) == (
+            f"{name} is not signed by a key of this log: it was changed"
+        )
+        unsigned = signed(right).note.partition("\n\n")[0] + "\n\n"
+        assert "is not signed by" in str(tree.wrong_head(replace(signed(right), note=unsigned)))
+        assert "is not a signed note" in str(tree.wrong_head(replace(signed(right), note="x")))
+        states = f"{name} states another size or head than its stored row"
+        assert str(tree.wrong_head(signed(right, of=size + 1))).startswith(states)
+        assert str(tree.wrong_head(replace(signed(right), head=ROOT))).startswith(states)
+        assert (tree.wrong_head(signed(right)), tree.sound) == (None, size)
+
+
+def test_the_first_checkpoint_that_does_not_match_says_where(tmp_path: Path) -> None:
+    """Later ones follow from it, and are not listed."""
+    tree, signed = tree_of(tmp_path, 4)
+    assert tree.wrong_head(signed("now")) is None
+    tree.append(LEAVES[5])
+    assert tree.size == 5
+    wrong = replace(signed("now", of=5), size=5)
+    assert tree.wrong_head(wrong) == (
+        "the checkpoint of 5 leaves, signed 2026-11-20T10:00:00Z, does not match the leaves: after "
+        "it was signed, leaves between 4 and 4 were changed, added or reordered"
+    )
+    assert (tree.wrong_head(wrong), tree.sound) == (None, 4)
+
+
+def test_a_kept_checkpoint_is_compared_with_the_leaves_that_it_had(tmp_path: Path) -> None:
+    rewritten = "different from the kept checkpoint: the log was rewritten since"
+    for origin, of, right, said in (
+        ("now", 3, True, ""), ("now", 3, False, f"the first 3 leaves are {rewritten}"),
+        ("now", 2, False, ""), ("now", 4, False, ""), ("first", 3, False, ""),
+    ):  # fmt: skip
+        point = Checkpoint(origin=origin, size=of, head=head_of(LEAVES[:3]) if right else bytes(32))
+        tree, _ = tree_of(tmp_path / f"{origin}{of}{right}", 3, kept=point)
+        assert (tree.wrong_keep() or "") == said
+    tree, _ = tree_of(tmp_path / "none", 3)
+    assert tree.wrong_keep() is None
+    point = Checkpoint(origin="first", size=2, head=bytes(32))
+    tree, _ = tree_of(tmp_path / "ended", 2, kept=point)
+    assert tree.wrong_keep() == f"the first 2 leaves are {rewritten}"
+
+
+def test_a_published_checkpoint_is_compared_with_the_leaves_that_it_had(tmp_path: Path) -> None:
+    tree, _ = tree_of(tmp_path, 1)
+    left = Departure(size=1, way="mail", head=head_of(LEAVES[:1]), at=T)
+    assert tree.wrong_departure(left) is None
+    assert tree.wrong_departure(replace(left, head=bytes(32))) == (
+        "the first 1 leaf is different from the checkpoint of 1 leaf, mailed at "
+        "20 November 2026, 10:00 UTC: the log was rewritten since"
+    )
+
+
+def test_a_stored_hash_is_compared_once_with_the_leaves_below_it(tmp_path: Path) -> None:
+    """Only hashes of whole tiles are stored."""
+    tree, _ = tree_of(tmp_path, 0)
+    leaves = [leaf_hash(str(number).encode()) for number in range(512)]
+    for each in leaves:
+        tree.append(each)
+    right = {(8, place): subtree_hash(leaves[place * 256 : place * 256 + 256]) for place in (0, 1)}
+    assert tree.made == right
+    assert [*tree.wrong_nodes(right | {(8, 1): bytes(32)})] == [
+        (256, "the stored hash of leaves 256 to 511 does not match them: the hash was changed, or "
+              "a leaf together with its row")
+    ]  # fmt: skip
+    assert [*tree.wrong_nodes({})] == []
