@@ -188,8 +188,8 @@ def follow(keeper: Keeper, *, wait_s: int = 0, limit: int = 100) -> Steps[int]:
     wait_s  number of seconds for which the last request waits for news
     limit   maximum number of entries of a page
 
-    Raises TokenRefused, Unavailable and NotUnderstood. The keeper keeps the news taken before an
-    error.
+    Raises TokenRefused, Unavailable and NotUnderstood. News that the keeper took before an error
+    stays stored.
     """
     place, new, lost = keeper.place(), 0, False
     while True:

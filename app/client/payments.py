@@ -43,7 +43,8 @@ class Started:
                   not_over    a new payment was requested, but the earlier one may still succeed
                   refused     `sentence` says why
     checkout_url  where the customer pays, if the service gave an address
-    again_s       for `unknown` and `not_over`: seconds until the same call may say more
+    again_s       for `unknown` and `not_over`: number of seconds to wait before the same call is
+                  repeated
     """
 
     state: State

@@ -21,7 +21,7 @@ TABLES: Final = (
 )
 
 AT_ONCE: Final = 20
-"""Maximum number of undecided orders that are asked about while the feed is read once.
+"""Maximum number of undecided orders that the client asks about, each time the feed is read.
 
 Each order takes one request.
 """

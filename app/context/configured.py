@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from app.providers.provider_client import ProviderClient
 
 MAX_TOLERANCE_S = 3600
-"""Maximum number of seconds between signature and arrival in a merchant's own profile.
+"""Maximum tolerance that a merchant's own profile may set in a live environment, in seconds.
 
-The limit applies in a live environment. Providers sign each try anew. With more time, an old
-delivery could be replayed after its event was deleted. A shipped profile with a longer tolerance
-states its reason.
+The tolerance is the time between a delivery's signature and its arrival. Providers sign each
+attempt to deliver anew. With a longer tolerance, an old delivery could be replayed after its event
+was deleted. A shipped profile with a longer tolerance states its reason.
 """
 
 
@@ -214,8 +214,8 @@ def _problems_of_account(name: str, given: SourceSettings, profile: Profile) -> 
 
 
 def only_locations(given: SourceSettings, profile: Profile) -> dict[str, tuple[str, ...]]:
-    """Return the setting ONLY, which selects a shop's events, with the full location of each
-    member.
+    """Return the setting ONLY, with the full location of each member. The setting selects the
+    events of one shop.
 
     A path without a kind of location refers to the body, which is a form or JSON.
     """

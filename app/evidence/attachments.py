@@ -102,7 +102,7 @@ Other segments of the file may precede the frame header.
 PDF_END_BYTES: Final = 4096
 """Number of bytes at the end of a PDF in which its end mark is searched for.
 
-This must be more than the mark itself, because mail programs add bytes after the mark.
+The end mark may not be the last bytes of the file, because mail programs add bytes after it.
 """
 
 _MEDIA_BY_NAME: Final = {
@@ -217,9 +217,10 @@ def media_of(content: bytes) -> str | None:
 
 
 def fault_of(name: str, content: bytes, media: str) -> str | None:
-    """Return why a file's content does not fit its name or media type; None if it fits.
+    """Return why a file's content does not fit its name or media type; None if the content fits.
 
-    Only marks in the bytes are examined, so that a hostile file is never parsed.
+    The file is never parsed, because it may be hostile. Only single byte sequences in the file are
+    examined.
     """
     by_name = _MEDIA_BY_NAME.get(PurePath(name).suffix.lower(), media)
     if by_name != media:

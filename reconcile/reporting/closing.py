@@ -180,7 +180,7 @@ def change_in(row: AdjustmentRow) -> Figure:
 
 
 FORM: Final = 3
-"""Version of the stored documents' format. Increase it if the format changes."""
+"""Version of the stored documents' format. Increase this number whenever the format changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,8 +198,8 @@ class EvidenceDigest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Print:
-    """SHA-256 and length of the report or journal in one output format, when the month was
-    closed."""
+    """SHA-256 and length of a printed report or journal, in one output format, as it was when the
+    month was closed."""
 
     format: str
     sha256: str
@@ -261,7 +261,7 @@ class Closing:
 
     @property
     def history(self) -> str:
-        """Return the SHA-256 of the digests of all evidence of this closing, as `sha256:…`."""
+        """Return one SHA-256 that covers all evidence of this closing, as `sha256:…`."""
         return fingerprint(_evidence_document(self))
 
 
@@ -454,8 +454,8 @@ CONDITIONS: Final[Mapping[BlockerCode, str]] = {
 """Conditions for closing a month, in the order in which they are displayed."""
 
 UNCONDITIONAL: Final[frozenset[BlockerCode]] = frozenset({"too_early", "unread"})
-"""Conditions that no exception can replace, because the month's figures are unknown until they are
-met."""
+"""Conditions that must be met before a month is closed. No person can make an exception, because
+the month's figures are not known before."""
 
 ACCEPTED: Final = "accepted"
 
@@ -490,9 +490,10 @@ class Blocker:
 def closing_lines(
     against: Iterable[Blocker],
 ) -> Iterator[tuple[str, str, Blocker | None]]:
-    """Yield each condition of closing: its name, a sentence, and the blocker or None if it is met.
+    """Yield each condition of closing: its name, a sentence, and its blocker. The blocker is None
+    if the condition is met.
 
-    If a condition of UNCONDITIONAL is not met, only blockers are yielded, because the other
+    If a condition of UNCONDITIONAL is not met, only blockers are yielded, because the remaining
     conditions cannot be checked yet.
     """
     found = tuple(against)

@@ -3,8 +3,8 @@
 The caller passes every order, line and break once, in any order.
 
 This module also decides whether the money of each statement line is in a wallet, in transit or in
-the bank. If bank files show when the money arrived, it is in transit from the statement's date
-until its arrival.
+the bank. If bank files show when the money arrived, the money is in transit from the statement's
+date until that time.
 """
 
 from collections.abc import Iterable, Iterator, Set
@@ -135,10 +135,10 @@ _SETTLES: Final[dict[StatementKind, tuple[EntryKind, ...]]] = {
 class SettledLine:
     """Statement line and the movements in the ledger that it settles.
 
-    fresh            movements in `taken` that no earlier line settles, not even in part
-    gross, fee, net  positive if the line increases the merchant's balance, except that a fee
-                     charged is positive
-    exchanged        whether the line settles its movement in another currency
+    fresh       movements in `taken` that no earlier line settles, not even in part
+    gross, net  amounts, positive if the line increases the merchant's balance
+    fee         fee, positive if the provider charged it
+    exchanged   whether the line settles its movement in another currency
     """
 
     line: StatementLine
@@ -153,9 +153,9 @@ class SettledLine:
 def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[SettledLine, ...]:
     """Return every statement line of the order with the movements that it settles.
 
-    A line settles movements of its payment that no earlier line settles: a movement with an equal
-    amount, or all movements if their sum is that amount, or the first movement. If every movement
-    is settled already, the line settles a further part of one movement.
+    A line first settles movements of its payment that are not settled yet. A movement with an equal
+    amount is preferred, then all movements together if their sum is equal, then the first movement.
+    If every movement is settled already, the line settles a further part of one movement.
 
     strange  ids of lines for which the matching found no movement
     """
@@ -308,7 +308,8 @@ class BankView:
         )
 
     def flow_of(self, line: StatementLine) -> Flow:
-        """Return where a line's net amount is: in a wallet, in the bank, or in neither yet."""
+        """Return where a line's net amount is: in a wallet, in the bank, or not yet in either of
+        them."""
         if stays_in_wallet(line, self.withdrawn):
             return "in_wallet"
         if line.payout is None:
@@ -316,7 +317,8 @@ class BankView:
         return self._flows.get((line.source, line.payout, line.currency), "not_in_bank")
 
     def on_its_way(self, line: StatementLine) -> bool:
-        """Check whether bank files show the date on which the money of a line arrived."""
+        """Check whether the imported bank files cover the payout of a line. If so, the files show
+        when the payout's money arrived."""
         return (line.source, line.payout, line.currency) in self._covered
 
     def differing(self, *, start: Instant, end: Instant) -> Iterator[Money]:

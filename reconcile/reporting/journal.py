@@ -190,7 +190,7 @@ class Posting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjusts:
-    """Closed month that an adjusting entry belongs to, with days such as `2026-10-31`.
+    """Closed month that an adjusting entry belongs to. The two dates are days such as `2026-10-31`.
 
     reverses  whether the entry reverses a posted transaction
     """
@@ -325,8 +325,8 @@ def _earned(
 ) -> Iterator[tuple[Instant, str, Money, tuple[str, ...]]]:
     """Yield the deposits that become sales.
 
-    A deposit becomes a sale when the order is fulfilled. If its payment is assigned to the order
-    later, it becomes a sale then.
+    A deposit becomes a sale when the order is fulfilled. If a person assigns the payment to the
+    order later, the deposit becomes a sale at that time.
     """
     known = dict.fromkeys([(taken.source, taken.payment) for taken in taking.taken])
     placed = [
@@ -390,11 +390,11 @@ def _of_other_shop(line: StatementLine, suspense: Mapping[tuple[str, str], Suspe
 
 
 def _on_top(whole: LedgerLine) -> dict[int, dict[Role, int]]:
-    """Return the money on top of the price for each account role, for each movement that has such
-    money.
+    """Return, for each movement, how much of its money is on top of the price. This money is
+    divided among account roles.
 
-    The keys are indexes of movements in `taken`. Money that came in is negative, and money that
-    went back is positive.
+    The keys are indexes of movements in `taken`. Movements without such money have no entry. Money
+    that came in is negative, and money that went back is positive.
     """
     found: dict[int, dict[Role, int]] = {}
     for currency in sorted({each.money.currency for each in whole.on_top}):
@@ -576,7 +576,7 @@ def written_off(
 
     Each write-off has the amount that the break left in clearing, in transit or in a wallet.
 
-    found  the break as found by any run. Its amounts are not used, because `steps` has them
+    found  the break as found by any run. The amounts are taken from `steps`
     """
     account: Role = "in_transit" if CAUSES[found.cause].about == "bank" else "clearing"
     source = wallet = None

@@ -1,4 +1,4 @@
-"""Sums of orders for a report: by step of the period, by outcome and reason, by finding, and over
+"""Sums of orders for a report: by status in the period, by outcome and reason, by finding, and over
 time."""
 
 from bisect import bisect_right
@@ -60,7 +60,7 @@ Key = TypeVar("Key")
 
 
 class Totals(dict[Key, list[int]]):
-    """Sums for each key. A key may have several sums, and `add` adds one value to each of them."""
+    """Lists of sums. Each key has one list, and `add` adds a value to every sum of the list."""
 
     def add(self, key: Key, *values: int) -> None:
         sums = self.get(key)

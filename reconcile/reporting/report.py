@@ -135,11 +135,11 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tie:
-    """Check that a number which is computed in two ways is equal.
+    """Comparison of two numbers that are computed in different ways and must be equal.
 
-    The number is in minor units, or a count if `currency` is None.
+    The numbers are minor units, or counts if `currency` is None.
 
-    left, right  descriptions of the two ways
+    left, right  descriptions of the two numbers
     """
 
     name: str
@@ -391,7 +391,8 @@ class SettledInRow:
 
     @property
     def rate(self) -> str | None:
-        """Return the exchange rate of one unit; None if no other currency was settled."""
+        """Return the exchange rate for one unit of the captured currency; None if the captures were
+        not settled in another currency."""
         if self.settled_in in (None, self.captured_in) or not self.captured:
             return None
         assert self.settled_in is not None
@@ -411,8 +412,9 @@ class OwnRow:
     """Flow of money in the merchant's own currency, converted at the rate of each day.
 
     of   currency that was converted; None for all currencies
-    sum  amount of the flow. `residual` is what the flows after `net` do not explain. It may differ
-         from zero because of rounding and of rates of other days
+    sum  amount of the flow. The flow `residual` is the part of `net` that the other flows do not
+         explain. The residual may differ from zero because of rounding, and because other flows use
+         the rates of other days
     """
 
     currency: str
@@ -459,7 +461,8 @@ The last three rows divide the closing amount by the age of its payments.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspenseRow:
-    """Number and sum of changes to unallocated payments, or of unallocated payments of one age.
+    """One row of the table of unallocated money: the number and sum of one kind of change, or of
+    payments of one age.
 
     line   kind of change, or age of the money. Amounts taken back are subtracted from `assigned`
            and `other_business`

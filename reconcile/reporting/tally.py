@@ -41,7 +41,8 @@ _AGES: Final = (1, 7, 30, 90)
 
 
 class Bounded(Generic[Line]):
-    """List that keeps only the first `bound` lines when sorted, and counts all lines."""
+    """List of lines that are sorted by a key. Only the first `bound` lines are kept, and all lines
+    are counted."""
 
     def __init__(self, bound: int, *, key: Callable[[Line], Any]) -> None:
         self.bound = bound
@@ -162,7 +163,7 @@ DELAYS: Final[tuple[Duration, ...]] = (
     6 * HOUR,
     DAY,
 )
-"""Upper limits of the classes of delays with which movements became known."""
+"""Limits by which movements are classified: how long after its date a movement became known."""
 
 
 class MoneySums:
@@ -185,7 +186,7 @@ class MoneySums:
             self.by_day[self.day, currency, flow] += minor
 
     def differ(self, missing: Money) -> None:
-        """Add the amount paid out minus the amount that the bank booked."""
+        """Add the amount by which the bank booked less than was paid out."""
         self.add(missing.currency, "bank_differs", missing.minor)
         self._sums[missing.currency, "in_bank"] -= missing.minor
 
@@ -245,7 +246,8 @@ class PeriodTally:
         elsewhere  ids of statement lines that are matched to a different period than their date
                    says. The set must be complete when the last break is added
         bank       result of matching with the bank; None without bank files
-        rates      exchange rates of the merchant's own currency; None to compute no totals in it
+        rates      exchange rates of the merchant's own currency; if None, the report has no totals
+                   in that currency
         """
         self._rates = rates
         self._scope, self._elsewhere, self._bank = scope, elsewhere, bank

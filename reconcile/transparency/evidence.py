@@ -54,9 +54,10 @@ _PERCENT: Final = frozenset(("provider_discount_percent",))
 def history_document(history: History, *, policy: Policy, as_of: Instant) -> dict[str, Any]:
     """Return everything from which an order's ledger is computed, as JSON values.
 
-    This is the history as known at `as_of`, the policy and the instant. Instants are as stored;
-    `history_of` applies the corrections of dates that were stored later. Each event comes with its
-    first delivery. The member `again` holds the ids and instants of the event's other deliveries.
+    The document has the history as known at `as_of`, the policy, and `as_of` itself. If a clock was
+    wrong, the history still has the wrong times; `history_of` corrects them. Each event comes with
+    its first delivery. The member `again` holds the ids and arrivals of the event's further
+    deliveries.
     """
     known = history.known_at(as_of).as_stored()
     records = sorted(known.records, key=lambda each: (each.recorded_at, each.record_id))

@@ -40,7 +40,11 @@ def node_hash(left: Hash, right: Hash) -> Hash:
 
 
 def subtree_hash(hashes: Sequence[Hash]) -> Hash:
-    """Return the hash of a complete subtree from the hashes of its 2**k parts, all on one level."""
+    """Return the hash of a complete subtree.
+
+    hashes  hashes of the subtrees of one level from which the subtree is built. Their number must
+            be a power of two
+    """
     level = list(hashes)
     while len(level) > 1:
         pairs = iter(level)
@@ -54,8 +58,8 @@ def subtree_hash(hashes: Sequence[Hash]) -> Hash:
 def span_nodes(span: Span) -> list[Node]:
     """Return the complete subtrees that make up a span of leaves, from left to right.
 
-    Each subtree is smaller than the subtree before it. The span must come from a proof, so that it
-    begins where its first subtree can begin.
+    Each subtree is smaller than the subtree before it. The span must be one of a proof's spans.
+    Other spans may begin inside a subtree.
     """
     start, end = span
     found = []

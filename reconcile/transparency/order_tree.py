@@ -26,8 +26,8 @@ GROUPED: Final = 16
 """Number of leading bits that the commitments of one group share."""
 
 LEVELS: Final = (GROUPED, 8)
-"""Numbers of leading bits that define the groups whose hashes are stored, the smaller groups
-first."""
+"""Numbers of leading bits by which entries are grouped. The hash of each group is stored. The
+smaller groups come first."""
 
 Keyed = tuple[int, Hash]
 """Leading bits of a commitment as a number, and the hash of all entries that begin with these
@@ -38,10 +38,10 @@ Path = Sequence[tuple[int, Hash]]
 
 
 def order_commitment(key: bytes, reference: str) -> bytes:
-    """Return the pseudonym of an order in log leaves: HMAC-SHA256 of its reference under its own
-    key.
+    """Return the pseudonym of an order in log leaves: the HMAC-SHA256 of its reference.
 
-    Once the key is erased, nobody can link the pseudonym to the reference.
+    Each order has its own key. Once the key is erased, nobody can link the pseudonym to the
+    reference.
     """
     return hmac.digest(key, reference.encode("utf-8", "surrogatepass"), "sha256")
 
@@ -113,9 +113,11 @@ def folded(items: Sequence[Keyed], *, bits: int) -> Hash:
 
 
 def siblings(items: Iterable[Keyed], place: int, *, bits: int) -> list[tuple[int, Hash]]:
-    """Return the steps of a path from `place` up through these items.
+    """Return the steps of the path from the item numbered `place` to the root of the tree over
+    these items.
 
-    Each step has the number of bits that both sides share, and the hash of the other side.
+    Each step has the number of leading bits that both sides share, and the hash of the side that
+    the path does not come from.
 
     items  must be sorted by number
     """
