@@ -340,8 +340,8 @@ def manifest_of(dossier: gather_evidence.Dossier, files: Files) -> dict[str, Any
 
 SEAL_TRIES: Final = 100
 SEAL_PAUSE_S: Final = 0.1
-"""Pause in seconds between two attempts to seal everything. Another process may be sealing
-meanwhile."""
+"""Pause in seconds before sealing is tried again, because new rows may have been written, or
+another process may be sealing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -462,7 +462,8 @@ async def _sealed_dossier(
 ) -> gather_evidence.Dossier:
     """Seal the order's evidence in the log, and then gather it for the bundle.
 
-    Raises UsageError if old evidence is still unsealed, because a verifier would doubt it.
+    Raises UsageError if evidence older than a moment cannot be sealed. A person who verifies the
+    bundle would doubt such evidence.
     """
     for _ in range(SEAL_TRIES):
         await seal.seal_all(context, signer)

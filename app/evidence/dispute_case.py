@@ -131,7 +131,7 @@ class DisputeCase:
     stated    values that messages state about the disputed payment. The keys are members of the
               profile's section [transaction], or `name`, `email` or `card` of the customer
     limits    limits that the provider and the card network set for a letter
-    rules     whether the earlier purchases meet the rule of each card network
+    rules     for each card network's rule, whether the earlier purchases meet the rule
     unheard   messages that may be about the order but are not in the history
     behind_s  age in seconds of the oldest unread delivery that may be about the order; 0 if there
               is none
@@ -348,9 +348,10 @@ async def _stated(
     *,
     most: int = LOOKED_AT,
 ) -> dict[str, tuple[str, ...]]:
-    """Return the values that messages state about the disputed payment.
+    """Return the values that messages state about the disputed payment. If `reported` is None, the
+    values of all the order's payments are returned.
 
-    If `reported` is None, all payments are meant. Only the newest `most` events are read.
+    Only the newest `most` events are read.
     """
     about = by_event(each for each in known.deliveries if _is_of(reported, each.event))
     newest = [each for of_event in about[-most:] for each in of_event]
@@ -390,13 +391,14 @@ async def _earlier(
     *,
     whole: bool,
 ) -> tuple[list[EarlierOrder], list[first_party.Purchase]]:
-    """Return two lists about other orders that were paid earlier.
+    """Find the customer's other orders that were paid before this order.
 
-    The first list has the undisputed orders with an equal phone number, oldest first. The second
-    list has a purchase for each order found.
+    Return two lists. The first list has the orders with an equal phone number that were never
+    disputed, oldest first. The second list has a purchase for each order found, even if it was
+    disputed.
 
-    whole  whether purchases may also agree only in email, name or card. This requires reading
-           bodies
+    whole  whether to find orders with an equal email address, name or card, too. Then message
+           bodies are read
     """
     things = {known.order, *(each.delivery_id for each in known.deliveries)}
     noted = {each[0] for each in await notes_of(connection, things)}

@@ -478,7 +478,7 @@ OF_ONE_EXHIBIT: Final = ChildLimits(memory_mib=2_048, processor_s=15, duration_s
 """Limits for laying out one exhibit. A picture with MAX_PIXELS takes 400 MiB and a second."""
 
 OF_ONE_MAIL: Final = ChildLimits(memory_mib=512, processor_s=3, duration_s=10)
-"""Limits of the child process that reads one mail. Only a mail made to do harm reaches them."""
+"""Limits of the child process that reads one mail. Only a malicious mail reaches these limits."""
 
 
 async def _text(content: bytes) -> str:

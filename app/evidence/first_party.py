@@ -111,7 +111,8 @@ def network_of(words: Sequence[str]) -> str | None:
 
 
 class NetworkRuleDocument(TypedDict):
-    """Result of applying a card network's rule on earlier payments to a dispute."""
+    """Answer to the question whether a disputed payment qualifies under a card network's rule on
+    earlier purchases."""
 
     rule: Annotated[str, Keywords(examples=["Visa Compelling Evidence 3.0"])]
     qualifies: bool
@@ -123,8 +124,8 @@ class NetworkRuleDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qualification:
-    """Result of applying a network's rule to a dispute, with the earlier orders that make it
-    qualify."""
+    """Answer to the question whether a dispute qualifies under a network's rule, with the earlier
+    orders that make the dispute qualify."""
 
     rule: NetworkRule
     because: str

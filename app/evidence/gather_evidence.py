@@ -97,8 +97,8 @@ class Profiled:
     orders    `shared` if the source's orders are shared with other sources, otherwise `own`
     link_by   what links a payment to an order
     captures  payment methods with automatic capture
-    vouchers  redacted authorization headers. `captures` applies to requests that have one of these
-              headers
+    vouchers  authorization headers that only the provider sends, redacted. `captures` applies only
+              to requests with such a header
     text      the profile's file, which has no secrets
     """
 
@@ -416,10 +416,11 @@ async def gather_dossier(
 async def _arrived(
     connection: Connection, known: History
 ) -> tuple[list[store.StoredDelivery], list[store.StoredDelivery]]:
-    """Return each event's first delivery, and a list of later deliveries that have missing bodies.
+    """Return two lists of deliveries: each event's first delivery, and later deliveries that bring
+    missing bodies.
 
-    The second list is for events whose first delivery was stored without a body. Raises UsageError
-    if the bodies and headers are too large.
+    The second list is needed for events whose first delivery was stored without a body. Raises
+    UsageError if the bodies and headers are too large.
     """
     events = by_event(known.as_stored().deliveries)
     ids = [each[0].delivery_id for each in events]

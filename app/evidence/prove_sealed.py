@@ -5,9 +5,9 @@ sibling hashes in the proof, anyone can then compute the hash of the tree's root
 2.1.3.2). The result must be the root in a signed checkpoint.
 
 This module also selects the log entries for a bundle: the leaves of an order with their proofs, and
-the salts that open them. A bundle has the leaves of its content. If a delivery was read again, the
-bundle also has the leaves of the later readings. The bundle also has all earlier leaves of the
-order, so that a missing leaf is noticed.
+the salts that prove the leaves' content. A bundle has the leaves of everything in it. If a delivery
+was read again, the bundle also has the leaves of the later readings. The bundle also has all
+earlier leaves of the order, so that a missing leaf is noticed.
 """
 
 import json
@@ -101,11 +101,13 @@ async def proofs_of(
     earliest: bool = False,
     witnesses: Witnesses | None = None,
 ) -> Proofs:
-    """Return proofs for these subjects: ids of deliveries and records, `revision:N` and `deed:N`.
+    """Return proofs that these subjects are sealed in the log.
 
-    earliest  whether to use the first checkpoint that covers all subjects, instead of the newest
-              checkpoint. If a cosigned checkpoint covers them, the first cosigned checkpoint is
-              used
+    subjects   ids of deliveries and records, or numbers of revisions and audit entries, as
+               `revision:N` and `deed:N`
+    earliest   whether to prove at the first checkpoint that covers all subjects, preferably a
+               cosigned checkpoint. If False, the newest checkpoint is used
+    witnesses  witnesses whose cosignatures count; None if no checkpoint is cosigned
 
     Raises NotFoundError for an unsealed subject, and UsageError for more than AT_ONCE subjects.
     """
@@ -497,11 +499,12 @@ async def _in_tree(
     as_of: Instant,
     chain: Sequence[leaf_store.Leaf],
 ) -> InTree | None:
-    """Return the order's place in the first suitable tree that contains it; None if there is none.
+    """Return the order's place in the first suitable tree that contains the order; None if no tree
+    does.
 
-    The newest tree before `as_of` is suitable if the order began on the day of `as_of` (UTC), or if
-    the tree was made on that day. If the order began earlier, all trees after `as_of` are suitable,
-    too.
+    If the order began on the UTC day of `as_of`, the newest tree before `as_of` is suitable. If the
+    order began earlier, only trees made on that day or later are suitable. The newest tree before
+    `as_of` is tried first, then all trees after `as_of`, oldest first.
     """
     newest = await order_tree_store.newest_tree(connection, until=as_of)
     trees = [] if newest is None else [newest]

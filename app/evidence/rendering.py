@@ -1,7 +1,7 @@
-"""Render the files of a bundle that follow from its other files, and state nothing new.
+"""Render those files of a bundle that only repeat, in words, what the bundle's data files state.
 
-Verification renders these files again and compares them byte for byte. Another release may word
-them differently. So the comparison is possible only with the program that made the bundle. With any
+Verification renders these files again and compares them byte for byte. Another release may use
+other words. So the comparison is possible only with the program that made the bundle. With any
 other program, it gives no result.
 """
 

@@ -313,8 +313,9 @@ async def begin_origin(
     """Give the log a new origin, and remove its witnesses. Return the origin; None if there is no
     log.
 
-    No sealer may run meanwhile. After a restore, new entries may differ from entries that others
-    have seen. Under the old origin, the log would look rewritten.
+    No sealer may run meanwhile. The new origin is needed after a restore, because new entries may
+    differ from entries that outsiders have seen. Under the old origin, the log would look
+    rewritten.
     """
     known = await log_store.identity(connection)
     if known is None:
@@ -403,7 +404,8 @@ def _replaced_key(
 
     The old key is None if its file is missing.
 
-    until  old public key in hex. An interrupted rotation may already have renamed its file
+    until  old public key in hex. The key is also found if an interrupted rotation has already
+           renamed its file
     """
     files = (path, *sorted(path.parent.glob(f"{path.name}{_ASIDE}*"), reverse=True))
     loaded = filter(None, map(load_key, files))
@@ -437,7 +439,8 @@ def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes
 def endorsed_chain(
     origin: str, keys: Sequence[PublicKey], endorsements: Sequence[str | None]
 ) -> list[PublicKey]:
-    """Return the newest keys of a log, oldest first, as far back as each key endorses the next key.
+    """Return the longest unbroken chain of a log's keys that ends with the newest key. In the
+    chain, each key has endorsed the next key. The oldest key comes first.
 
     keys          all keys, oldest first
     endorsements  for each key, the signatures in hex by the previous key: one signature for each
@@ -492,7 +495,8 @@ _PACKED: Final = struct.Struct(">32sqq")
 class _Growing:
     """Changes of the tree of all orders that must still be stored.
 
-    changed, others  packed entries, grouped by the first byte of their commitments
+    changed, others  packed entries of the orders that have changed and of all others, grouped by
+                     the first byte of their commitments
     groups           new nodes. The keys are numbers of bits
     """
 

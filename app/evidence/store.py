@@ -161,7 +161,7 @@ async def _numbered(connection: AsyncConnection, kind: Kind, limit: int) -> list
 async def _marked(connection: AsyncConnection, kind: Kind, limit: int) -> list[str]:
     """Return the ids of rows that are neither sealed nor marked as waiting to be sealed.
 
-    The result is empty while the search for unmarked rows has not ended.
+    The result is empty while old rows are still being searched for unsealed rows.
     """
     swept = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": f"{SWEPT} {kind.name}"}

@@ -48,7 +48,7 @@ Read = Callable[[bytes], Event]
 
 Path = tuple[str | int, ...]
 Piece = str | dict[str, str | int]
-"""Piece of a body: a text, or `{"at": moment, "as": form}` for a date."""
+"""Piece of a body in a scenario: a text, or a date as `{"at": moment, "as": format}`."""
 
 _SHORT: Final = 9
 """Minimum length of a number that may be a phone number or an account."""
@@ -68,7 +68,7 @@ _MARK: Final = "\ue000"
 class StandIns:
     """Replacements for personal texts in a scenario. Equal texts get equal replacements.
 
-    masking  masks the customers' phone numbers, which no body may contain
+    masking  masks the customers' phone numbers. No body of the scenario may contain such a number
     """
 
     def __init__(self, masking: Masking | None = None) -> None:

@@ -338,7 +338,8 @@ PROFILES = "which profile reads which source, and how (sources.json, profile-N.t
 def unproven(bundle: Bundle, left: int = 0) -> list[str]:
     """Return sentences on what the bundle does not prove, even if all steps passed.
 
-    left  number of leaves of a checkpoint that the reader knows to be published; 0 if none
+    left  number of leaves in the newest checkpoint that the reader knows from a publication; 0 if
+          the reader knows none
     """
     try:
         return [clean(sentence) for sentence in _unproven(bundle, left) if sentence]
@@ -510,7 +511,8 @@ def _of(count: int, what: str, whole: int) -> str:
 def check_steps(
     archive: bytes, checks: Sequence[tuple[str, Callable[[Bundle], Any]]], now: int
 ) -> tuple[Bundle | None, list[VerifyStep]]:
-    """Run the steps in order. Stop after a step that leaves nothing to check.
+    """Run the steps in order. Stop if the archive or the manifest is wrong, because then nothing
+    else can be checked.
 
     now  the time of the verifier's clock, in microseconds since 1970
     """

@@ -180,9 +180,10 @@ def _kept(bundle: verify.Bundle) -> Iterator[_StoredBytes]:
 
 
 def _profiles(bundle: verify.Bundle) -> dict[str, Profile] | None:
-    """Return the profile of each source. Raises Wrong if a profile cannot be read.
+    """Return the profile of each source. The result is None if another release made the bundle and
+    this release cannot read a profile.
 
-    If another release made the bundle, an unreadable profile makes the result None instead.
+    Raises Wrong if this release made the bundle and a profile cannot be read.
     """
     found = {}
     for each in bundle.document("sources.json"):
@@ -269,7 +270,8 @@ def read_bundle(path: Path) -> bytes:
 
 
 def trusted_key(given: str) -> PublicKey:
-    """Return the public key in a line of minisign's format, or in a file that is named instead.
+    """Return a public key from a line in minisign's format, or from the named file with such a
+    line.
 
     Raises UsageError for anything else.
     """
@@ -414,8 +416,8 @@ def _not_proven(
     left: int,
     witnesses: TrustedWitnesses | None,
 ) -> Iterator[str]:
-    """Yield a sentence on each statement that neither the bundle proves nor this program has
-    checked.
+    """Yield a sentence on each statement that is proved neither by the bundle nor by this program's
+    checks.
 
     passed  names of the checks that succeeded. `signature` is in the set only if the key is known
             to be the shop's

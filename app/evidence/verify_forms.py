@@ -259,8 +259,10 @@ def fault(value: Any, form: Any, where: str) -> str:
 
 
 def fault_of_object(value: Any, form: Any, where: str) -> str:
-    """Return a sentence on the first wrong member or number of decimals in an object; empty if none
-    is wrong."""
+    """Return a sentence on the first thing that is wrong in an object; empty if nothing is wrong.
+
+    A member can be missing, unknown or malformed. An amount can have the wrong number of decimals.
+    """
     if type(value) is not dict:
         return f"{where} is malformed"
     names = {name.rstrip("?"): name for name in form if isinstance(name, str)}

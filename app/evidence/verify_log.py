@@ -149,8 +149,8 @@ class Tree:
         return any(seal.note_holds(note, name=origin, public=key) for key in self._keys)
 
     def wrong_nodes(self, stored: Mapping[Node, Hash]) -> Iterator[tuple[int, str]]:
-        """Yield, for each stored hash that differs from the leaves, its first leaf and a
-        sentence."""
+        """Compare stored hashes with the hashes computed from the leaves. For each wrong stored
+        hash, yield the number of its first leaf and a sentence."""
         for (level, place), found in self.made.items():
             if stored.get((level, place)) != found:
                 first, end = place << level, (place + 1) << level
@@ -257,7 +257,7 @@ class VerifiedLogDocument(TypedDict):
 class VerifiedLog:
     """Result of verifying the log: numbers of verified items, and the problems.
 
-    tell     maximum number of problems in `problems`. Further problems are only counted
+    tell     maximum number of problems that `problems` holds. Further problems are only counted
     waiting  number of rows without a leaf
     reread   number of deliveries that were read differently after sealing
     found    number of all problems
@@ -650,8 +650,8 @@ class OrderCounts:
         """Return a sentence for each table in which the newest tree of all orders is stored
         wrongly.
 
-        The result is empty if that tree has another size. A wrong table would make proofs and the
-        next tree wrong.
+        The result is empty if the newest tree was not made from the first `size` leaves. A wrong
+        table would make proofs and the next tree wrong.
         """
         if self._newest is None or self._newest.size != size:
             return []

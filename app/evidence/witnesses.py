@@ -267,8 +267,8 @@ ANSWER_MAX: Final = 16 * 1024
 TRIES: Final = 3
 """Maximum number of requests to a witness in a row.
 
-After a request, the witness may answer that it knows the log at another size. This may happen
-twice.
+A witness refuses a request that assumes another log size than the witness knows. The request is
+repeated with the size in the answer, up to twice.
 """
 
 LEASE: Final[instants.Duration] = instants.MINUTE
