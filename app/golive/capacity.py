@@ -51,7 +51,7 @@ USUAL_BYTES: Final = 2_900
 """Bytes assumed for a delivery while fewer than FEW are stored (tests/bench/README.md)."""
 
 SOON_DAYS: Final = 90
-"""Number of days below which a person is told to act because the disk will be full."""
+"""Limit in days. If the disk will be full within this time, a person is told to act."""
 
 CALIBRATION_S: Final = 0.5
 """Number of seconds that each calibration lasts.
@@ -73,13 +73,13 @@ CORES: Final = 2
 time."""
 
 PLANNED: Final = 0.5
-"""Share of the processor time that deliveries may use.
+"""Share of the processor time that deliveries may use. The capacity is planned with this share.
 
-The rest is for bursts, reports and backups.
+The rest of the processor time is for bursts, reports and backups.
 """
 
 CROWDED: Final = 0.5
-"""Share of the capacity above which the busiest minute makes the check recommend a larger
+"""Share of the planned capacity. If the busiest minute uses more, the check recommends a larger
 machine."""
 
 

@@ -89,7 +89,8 @@ PHONES = "TALLYHOOK_PHONES__KEY_FILE"
 
 
 async def examine(environ: Mapping[str, str] | None = None) -> list[Check]:
-    """Return all checks of `tallyhook doctor`. Problems should be fixed in this order."""
+    """Return all checks of `tallyhook doctor`. Their problems should be fixed in the order of the
+    list."""
     try:
         settings = load_settings(environ, serving=True, also=problems_of_sources)
     except ConfigurationError as error:
@@ -130,8 +131,8 @@ def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
 
 
 def key_files(settings: Settings) -> dict[str, Path]:
-    """Return the paths of the keys that the program generates. The keys of the result are
-    settings."""
+    """Return the paths of the key files that the program generates, for each setting that names
+    such a path."""
     return {EVIDENCE: settings.evidence_key_path, PHONES: settings.phone_key_path}
 
 

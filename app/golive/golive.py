@@ -349,8 +349,8 @@ async def last_checklist(
 ) -> list[ChecklistItem]:
     """Return the checklist without running checks or storing anything.
 
-    checked  results of checks that just ran; None to use the stored results of the last run, which
-             have no reasons
+    checked  results of checks that just ran; None to use the stored results of the last run. Stored
+             results do not say why an item failed
     """
     async with context.database.reading() as connection:
         signed = await signoffs(connection)
@@ -414,8 +414,9 @@ ASKED_FOR: Final = "to sign for: "
 def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
     """Return the item's sources that the last signature does not cover.
 
-    A signature covers the sources that the last request for a signature before it named. If there
-    was no earlier request, the signature covers the sources of the next request.
+    The program asks for a signature on certain sources. The last signature covers the sources for
+    which the program had asked before. If the program had not asked yet, the signature covers the
+    sources of the program's next request.
     """
     asked: list[str] | None = None
     covered: list[str] | None = None

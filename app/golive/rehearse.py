@@ -37,7 +37,8 @@ NUMBERS: Final = "TALLYHOOK_REHEARSAL__NUMBERS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Ledger that an order must have at the end of a scenario, and must not have before.
+    """Ledger that an order must have at the end of a scenario. At the start, the ledger must be
+    different.
 
     ships     whether the order may be fulfilled
     claims    claims that must be in the timeline

@@ -6,9 +6,9 @@ SHA-256. So a document holds no readable text, and data can be deleted without c
 Numbers are whole and below 2**53. Times are in microseconds since 1970.
 
 A leaf identifies its order by a commitment (`of`). The leaf also states its position among the
-order's leaves (`nth`) and the number of the order's previous leaf (`after`). So a leaf that is
-withheld between two others is noticed. A leaf of the kind `reading` records that a delivery was
-later read differently, or assigned to an order.
+order's leaves (`nth`) and the number of the order's previous leaf (`after`). So people notice if a
+leaf between two leaves of the order is withheld. A leaf of the kind `reading` records that a
+delivery was later read differently, or assigned to an order.
 
 A document is sealed forever. README.md of `app/evidence` specifies its form. Once 0.1.0 is tagged,
 a new member may be added only to a new kind of document, or if it is omitted for earlier rows.
@@ -319,9 +319,9 @@ def _revision(row: Sequence[Any]) -> Sealable:
 
 _SET: Final = (None, 1)
 _FLAGS: Final = {0: False, 1: True}
-"""Values of stored flags.
+"""Truth values of the numbers that are stored for flags.
 
-If a flag has another number, its row was altered, and the number is sealed as it is.
+A flag with any other number was altered in the database. Such a number is sealed unchanged.
 """
 
 

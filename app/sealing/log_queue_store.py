@@ -1,9 +1,9 @@
 """Find rows that have no leaf in the sealed log yet.
 
-Most rows are marked as unsealed by the transaction that writes them, so a mark becomes visible
-together with its rows. The marks are needed because rows whose keys are ids are not committed in
-the order of their ids. Rows that are numbered in the order of commits need no marks. A sweep over
-all ids finds any other rows. Rows that have a leaf already are skipped.
+Rows with a number are found by their number, because they are numbered in the order of commits.
+Rows with an id are not committed in the order of their ids. So the transaction that writes such
+rows also stores a mark, which lists the rows as unsealed. A sweep over all ids finds rows without a
+mark. Rows that have a leaf already are skipped.
 """
 
 from collections.abc import Iterable, Sequence

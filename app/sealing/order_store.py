@@ -165,8 +165,8 @@ async def named_orders(connection: AsyncConnection, orders: Iterable[str]) -> di
 
 
 async def log_secret(connection: AsyncConnection) -> bytes | None:
-    """Return the secret from which the salts of parts are derived; None before the first such
-    leaf."""
+    """Return the secret from which the salts of parts are derived; None if no leaf has needed the
+    secret yet."""
     found = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": SECRET}
     )
@@ -174,9 +174,10 @@ async def log_secret(connection: AsyncConnection) -> bytes | None:
 
 
 async def forget_order(connection: AsyncConnection, order: str) -> None:
-    """Delete the key of an order's commitment, so that nobody can identify the order by it.
+    """Delete the key of an order's pseudonym, so that nobody can find out which order the pseudonym
+    means.
 
-    Later leaves of the order get a new key.
+    Later leaves of the order get a new pseudonym.
     """
     await connection.execute(
         text("UPDATE order_keys SET order_key = NULL, key = NULL WHERE order_key = :order"),

@@ -1,8 +1,8 @@
 """Store the tree of all orders as of each day: its hashes, and the changes since the day before.
 
-States and hashes are stored together with the size of the log that they belong to. So they are
-correct no matter which process stores them, and even if the tree is never completed. The row in
-`order_trees`, which is then sealed, is written last.
+The leaf counts and hashes of a tree are stored together with the log's size. So rows of different
+processes, or of a tree that was never completed, do no harm. The tree's row in `order_trees` is
+written last, and is then sealed.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence

@@ -1,9 +1,10 @@
 """Run a service on its own database, without a socket.
 
-A receiver runs the HTTP application, the queue, which commits to the inbox, and the tasks that
-watch both. A separate process, or in tests this process, reads the inbox, folds, seals and
-notifies. If a part ends by itself, or the database fails, the readiness probe fails, the server
-stops, and the process ends. Half a service must not acknowledge anything.
+A receiver runs the HTTP application, the queue that commits deliveries to the inbox, and the tasks
+that watch the application and the queue. A separate process, or in tests this process, reads the
+inbox, folds, seals and notifies. If a part ends by itself, or the database fails, the readiness
+probe fails, the server stops, and the process ends. A service with a failed part must not
+acknowledge deliveries.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ from app.wiring.worker import (
 )
 
 LOOK_AFTER_S: Final = 10.0
-"""Number of seconds after the start until a large database is checked.
+"""Number of seconds to wait after the start before a large database is checked for damage.
 
-The deliveries that a crash has left unread are read first.
+During this time, the service reads deliveries that are unread since a crash.
 """
 
 

@@ -271,7 +271,8 @@ async def cancelled(*tasks: asyncio.Task[None]) -> None:
 async def fold_beside(settings: Settings, *, parent: Parent) -> None:
     """Fold due orders and seal the log while another process reads the inbox.
 
-    This ends when little is left to do, when the parent ends, or when the parent asks for it.
+    The function returns when little is left to do, when the parent process ends, or when the parent
+    asks for it.
     """
     try:
         async with open_context(settings, purpose="folding") as context:
