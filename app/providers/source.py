@@ -366,7 +366,7 @@ class Source:
         secret.
 
         Raise Unreadable for an id that cannot occur in a request. Raise ConfigurationError if the
-        signature belongs in the body or the address; then call `signed`.
+        signature belongs in the body or the address. In this case, call `signed` instead.
         """
         signed = self.signed(body, event_id=event_id, now=now)
         if signed.body != body or signed.url:
@@ -383,7 +383,7 @@ class Source:
         url: str = "",
     ) -> Signed:
         """Build the request that the provider itself would send. Raise Unreadable for an id that
-        cannot occur in a request, and ConfigurationError if this cannot be signed."""
+        cannot occur in a request. Raise ConfigurationError if the request cannot be signed."""
         checked = fields.event_id(event_id, "event_id")
         return self._verifier.sign(body, event_id=checked, now=now, method=method, url=url)
 

@@ -279,8 +279,8 @@ def _filtered(piece: Piece, transform: Filter) -> Piece:
 
 
 def _vanishing(pieces: tuple[Piece, ...]) -> Piece:
-    """Join pieces to one piece, which is empty if one of them is absent from the request. A
-    repeated part is still refused."""
+    """Join pieces to one piece, which is empty if the request lacks one of them. If a part occurs
+    twice in the request, the piece gives a refusal."""
     group = Template(pieces, ())
 
     def piece(request: Request) -> bytes | Refusal:

@@ -4,8 +4,9 @@ requests.
 The profile is compiled once, before the first request. The body is parsed only if the profile signs
 members of it. The parser is strict: an invalid body has no members.
 
-Signing builds the provider's own request, with the newest key. A covered header or query field gets
-the event's id as its value. The cryptography is in `schemes`.
+To sign a body, the module builds the request that the provider would send, and signs it with the
+newest key. If the signature covers further headers or query fields, each of these gets the event's
+id as its value. The cryptography is in `schemes`.
 """
 
 from collections.abc import Iterator

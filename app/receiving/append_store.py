@@ -9,12 +9,12 @@ Each step reads or writes for the whole batch at once:
 4. write all rows
 5. mark the orders as due for a fold
 
-Only one process at a time can store a batch, because it holds the lock LINKING until its commit. On
-PostgreSQL, the deliveries are written before the lock is taken, with assumed results of steps 1 and
-2. If another process has stored one of the events in the meantime, the deliveries are written
-again.
+A process holds the lock LINKING until its commit, so only one process at a time can store a batch.
+On PostgreSQL, a process writes the deliveries before it takes the lock, so that it holds the lock
+for a shorter time. If another process has stored one of the events in the meantime, the deliveries
+are written again with the right verdicts.
 
-The requests have been read before, in other modules.
+Other modules have read the requests before.
 """
 
 from collections import Counter
@@ -156,8 +156,8 @@ class Judged:
 class Ready(NamedTuple):
     """What was read from one row of the inbox. The content is stored before the row is deleted.
 
-    row  row of the inbox; a Suspect for a record that is read alone after failed readings; None if
-         the content comes from neither
+    row  row of the inbox, or a Suspect, which is a record that is read alone after failed readings;
+         None if the content does not come from the inbox
     """
 
     row: Unread | Suspect | None
@@ -212,11 +212,12 @@ def append_ready(
 def append_ahead(
     connection: PlainConnection, ready: Sequence[Ready], *, memory: LinkMemory
 ) -> Links:
-    """Store what was read from rows of the inbox as deliveries, before the rows are deleted.
+    """Store what was read from rows of the inbox as deliveries, but leave the rows in the inbox.
     `append_ready` later deletes the rows, and marks orders as due for a fold.
 
-    This is for databases that store deliveries on several nodes. In such a database, the
-    coordinator sees a commit earlier than the nodes do.
+    This is for databases that store deliveries on several nodes. In such a database, a commit may
+    be visible on one node before it is visible on the others. An order must not be due before its
+    deliveries are visible everywhere.
     """
     take_lock(connection, LINKING)  # a reader that took over a claim then sees its rows
     arrivals = _unknown(connection, [arrival for each in ready for arrival in each.arrivals])
@@ -224,9 +225,9 @@ def append_ahead(
 
 
 def _mark_ahead(connection: PlainConnection, arrivals: Sequence[Arrival]) -> Appended:
-    """Mark orders as due for a fold, and deliveries as unsealed, if the deliveries are stored
-    already. The process that stored them may have ended before it did this. Raise StoreUnavailable
-    if some deliveries are not visible yet."""
+    """Mark orders as due for a fold, and deliveries as unsealed, for arrivals that `append_ahead`
+    has stored. Raise StoreUnavailable if a database node does not show one of these deliveries
+    yet."""
     settle(connection)
     given = [each.delivery_id for each in arrivals]
     found: dict[str, StoredVerdict] = dict(select_rows(connection, sql=_VERDICTS, values=given))
@@ -263,9 +264,9 @@ Came = TypeVar("Came", Arrival, Rejection)
 
 
 def _unknown(connection: PlainConnection, came: Sequence[Came]) -> list[Came]:
-    """Return the arrivals whose ids are not stored yet, each id once. An arrival may be stored
-    already after a restore, or if a rejected delivery is verified again. Such an arrival does not
-    count as a redelivery."""
+    """Return the arrivals whose ids are not stored yet, each id once. An id may be stored already
+    after a restore, or because a rejected delivery was verified again. The arrival is then the same
+    delivery, and not a redelivery by the provider."""
     if not came:
         return []
     ids = [each.delivery_id for each in came]
@@ -310,8 +311,8 @@ def count_arrivals(
 
 
 def accepted_of(appended: Appended) -> list[Accepted]:
-    """Return for each source when the latest delivery and the latest readable delivery were
-    accepted. `note_sources` takes this result."""
+    """Return, for each source, when its latest readable and its latest unreadable delivery arrived.
+    The result is an argument of `note_sources`."""
     latest: dict[tuple[str, bool], Instant] = {}
     for arrival, verdict in zip(appended.arrivals, appended.verdicts, strict=True):
         key = arrival.source, verdict != "unreadable"
@@ -332,7 +333,7 @@ def count_read(connection: PlainConnection, appended: Appended) -> None:
     """Count the deliveries that were read. Call this last in a transaction, because it locks the
     counters' rows until the commit.
 
-    On SQLite, also reset the counter of reader starts, because this reader has now stored
+    On SQLite, also set the counter of reader starts to 0, which shows that this reader has stored
     something.
     """
     counted = Counter(
@@ -351,8 +352,8 @@ def count_read(connection: PlainConnection, appended: Appended) -> None:
 
 
 STARTS: Final = "reader starts"
-"""Name of the counter of readers that were started since a reader last stored something. The
-counter is only used on SQLite."""
+"""Name of a counter that is used only on SQLite. Each reader adds 1 when it starts, and sets the
+counter to 0 when it has stored something."""
 
 
 def read_counts(connection: PlainConnection) -> dict[tuple[str, str], int]:
@@ -513,9 +514,9 @@ _LEFT_AS_IT_IS = "ON CONFLICT (digest) DO NOTHING"
 
 
 def _keep_whole(connection: PlainConnection, arrivals: Sequence[Arrival]) -> None:
-    """Store each body that contains several events, once. A body that was deleted is stored again
-    only if one of its events can be read now, so that a redelivery does not restore an unreadable
-    body."""
+    """Store each body that contains several events, once. If a body was deleted earlier, it is
+    stored again only if one of its events can be read now. A redelivery therefore does not bring
+    back a deleted body that cannot be read."""
     bodies = {a.whole.digest: a.whole.body for a in arrivals if a.whole is not None}
     read = {a.whole.digest for a in arrivals if a.whole is not None and a.event is not None}
     for digests, conflict in ((read, _KEPT_AGAIN), (bodies.keys() - read, _LEFT_AS_IT_IS)):
@@ -602,11 +603,11 @@ def write_index(connection: PlainConnection, linking: Linking, fresh: Sequence[N
 
 
 def mark_due(connection: PlainConnection, due: dict[str, Instant]) -> None:
-    """Mark orders as due for a fold because of new evidence. A fold that is running does not clear
-    these marks.
+    """Mark orders as due for a fold because of new evidence. A fold that is already running does
+    not know this evidence, and does not clear the marks.
 
-    An order that is already due keeps its earlier time. Here and in publishing, orders are marked
-    in the sequence of their keys, so that two transactions cannot deadlock.
+    An order that is already due keeps its earlier time. All transactions mark orders in the
+    sequence of the orders' keys, so that no two transactions deadlock.
     """
     if due:
         insert_rows(

@@ -22,12 +22,13 @@ SOON_S: Final = 0.1
 must not wait until the end of a burst."""
 
 FAR_BEHIND: Final = 200 * MILLISECOND
-"""Maximum age of the oldest unread delivery for which a `short` call still waits. If the delivery
-is older, the reader process will not catch up soon enough."""
+"""Maximum age of the oldest unread delivery for which a call with the patience `short` still waits.
+If the delivery is older, the reader process will not catch up soon enough."""
 
 COPY_LATE: Final[Duration] = 10 * SECOND
-"""Age of a standby's newest commit from which data counts as missing. The age is two heartbeats, so
-the primary has certainly committed something in the meantime."""
+"""Age of a standby's newest commit from which the standby's data count as incomplete. The primary's
+heartbeat commits something every five seconds, so a standby without a commit for ten seconds is
+late."""
 
 _PAUSE_S: Final = 0.02
 

@@ -6,13 +6,13 @@
     back   release what was not read, at a normal end
 
 A suspect is a record that is read alone after failed readings. A claim is a mark in the row.
-Storing deletes only rows with the mark of the reader that stores. If a claim has expired, its
-reader has worked in vain, but nothing is stored twice.
+Storing deletes only rows with the mark of the reader that stores. If a claim expires before its
+reader has stored the row, this reader stores nothing, so that nothing is stored twice.
 
 For other readers, a claim expires when they have seen it unchanged for 45 seconds. A claim expires
-at once if its process has ended on this machine. A reader that could not look for some time starts
-to count again, because the other readers may have been stopped, too. Claims depend neither on the
-time of day nor on connections.
+at once if its process has ended on this machine. If a reader was stopped for some time, it starts
+to count from the beginning, because the whole machine may have been stopped. Claims depend neither
+on the time of day nor on connections.
 """
 
 from collections.abc import Sequence
@@ -39,8 +39,8 @@ MOST_SEEN: Final = 1_000
 it has not seen recently."""
 
 MOST_CLAIMS: Final = 2
-"""Number of expired claims on a row from which its records are read one by one. The row may be the
-reason why its readers ended."""
+"""Number of expired claims on a row after which the row's records are read one by one. One of the
+records may have made the readers crash."""
 
 HEADS: Final = 512
 """Maximum number of rows, or of suspects, that are listed at a time."""
@@ -82,8 +82,8 @@ class Claimant:
         return f"{self._name}{self._claims}"
 
     def ran_out(self, head: Head) -> bool:
-        """Return whether another reader has let its claim on this row or suspect expire. Pass only
-        heads that `free` has returned."""
+        """Return whether another reader's claim on this row or suspect has expired. Pass only heads
+        that `free` has returned."""
         return bool(head.taken_by) and not head.taken_by.startswith(self._name)
 
     def free(self, heads: Sequence[Head]) -> list[Head]:

@@ -292,10 +292,11 @@ _LOOK_S: Final = 0.2
 
 
 async def ask_before(context: AppContext, *, until: Instant) -> list[confirmation_store.Waiting]:
-    """Have providers asked again about every unfinished event that arrived before `until`. Return
-    the events without an answer in time, oldest first.
+    """Make the running service ask the providers again about each event that arrived before `until`
+    and has no final answer. Wait up to 15 seconds, and return the events without an answer, oldest
+    first.
 
-    The running service asks. If no service is running, no event gets an answer.
+    If no service is running, no event gets an answer.
     """
     async with context.database.reading() as connection:
         if not await confirmation_store.any_since(connection, until=until):
@@ -318,8 +319,8 @@ async def ask_before(context: AppContext, *, until: Instant) -> list[confirmatio
 async def unanswered_by(
     context: AppContext, *, until: Instant, as_of: Instant
 ) -> list[confirmation_store.Waiting]:
-    """Return the unfinished events that arrived before `until` and got no answer between `until`
-    and `as_of`.
+    """Return the events that arrived before `until`, have no final answer, and got no answer
+    between `until` and `as_of`.
 
     The provider is not asked, because a report as of a past time cannot use a later answer.
     """

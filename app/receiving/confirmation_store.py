@@ -1,9 +1,9 @@
 """Events that are unconfirmed, and the times at which to ask their providers next.
 
-An unconfirmed event has no effect until the provider confirms it. Every arrival of such an event
-writes its row, even if the event is repeated. If an event only says that something has changed, its
-repetition may report another change. A caller reserves the row for a while before asking. A final
-answer deletes the row, unless the event has arrived again in the meantime.
+An unconfirmed event has no effect until the provider confirms it. Each unconfirmed event has a row,
+which is written again if the event arrives again. Some events only say that something has changed,
+so that a repeated event may mean another change. A caller reserves the row for a while before
+asking. A final answer deletes the row, unless the event has arrived again in the meantime.
 
 Events with a reference that is known from the shop or from a checkout session come first. Then come
 the events that were asked about least often, alternating between groups of senders. If the process
@@ -96,10 +96,11 @@ def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> 
     """Make these events due for a question now. If an event already waits, its pauses start again
     from the shortest.
 
-    Senders are divided into groups, and an event gets the next position in its group. The position
-    is never before the events that already wait. A sender of many events therefore does not delay
-    the events of other senders. Each known reference has its own group, whose number is above the
-    numbers of the senders' groups.
+    Senders are divided into groups, and an event gets the next position in its group. Events with
+    low positions are asked about first, whatever their group. The new position is at least that of
+    the first event that waits. A sender of many events therefore does not delay the events of other
+    senders. Each known reference has its own group, whose number is above the numbers of the
+    senders' groups.
     """
     if not events:
         return
@@ -181,8 +182,8 @@ class Asking:
     def due(self) -> sa.ColumnElement[bool]:
         """Return the SQL condition for events that are due.
 
-        If an event is due later than any reservation and pause allow, the time was written by a
-        fast clock. The event then counts as due now.
+        Reservations and pauses have a maximum length. If an event is due only after this maximum, a
+        fast clock wrote the time, and the event counts as due now.
         """
         leased = self.now + self.lease
         return sa.and_(
@@ -329,8 +330,9 @@ async def waiting_before(
 async def make_due(
     connection: AsyncConnection, *, now: Instant, until: Instant, limit: int
 ) -> list[Waiting]:
-    """Make waiting events that arrived before `until` due now, except those about which a question
-    is running. Return all these waiting events, oldest first, at most `limit`."""
+    """Make each event due now that arrived before `until` and waits for an answer. Events about
+    which a question is running stay unchanged. Return all events that arrived before `until` and
+    wait, oldest first, at most `limit`."""
     waiting = await waiting_before(connection, until=until, limit=limit)
     for each in waiting:
         free = sa.or_(_MARKS.taken_until.is_(None), _MARKS.taken_until <= now)

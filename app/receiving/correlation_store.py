@@ -3,14 +3,14 @@
 An event that names no order belongs to the order of its payment or session. If there is no link
 yet, the event waits as an orphan. The transaction that creates the link then adopts the orphan,
 which means that it assigns the orphan to the order. The first link of a reference never changes. If
-a second order names the reference, the two orders are contested: the history of each includes the
-other order's events with this reference.
+a second order names the reference, the two orders are contested: each of the two histories also
+includes the other order's events with this reference.
 
 If a payment belongs to another shop, its events name an order of this other shop. These events are
 treated as if they named no order.
 
-An event about returned money creates no link. Its order is only stored with the references. If the
-payment is later linked to another order, both orders are contested.
+An event about returned money creates no link. The order that the event names is only stored beside
+the references. If the payment is later linked to another order, both orders are contested.
 
 An unconfirmed event may come from anyone. Such an event is assigned to its order, but does not
 link, adopt or contest anything.

@@ -79,10 +79,11 @@ class LogFilter:
 class RawDelivery:
     """Bytes of a stored delivery, from which the delivery can be read again.
 
-    body  body of the delivery; None if it was pruned. `kept` then has its event
+    body  body of the delivery; None if the body was pruned. In this case, the member `kept` has the
+          event that was read from the body
     whole  the whole body, if the request had several events; else None
-    lone  whether the whole body was deleted, and only the bytes of this event are stored. `kept`
-          has the event if it is readable
+    lone  whether the whole body was deleted, and only the bytes of this event are stored. The
+          member `kept` has the event, if the event could be read
     """
 
     delivery_id: str
@@ -163,8 +164,8 @@ async def list_log(
     `limit`.
 
     before  return only arrivals before this id; None for the newest
-    since  return only this id and later ids; None for no limit. This id limits how many events are
-           read if no index covers the conditions
+    since  return only arrivals with this id or a later id; None for no limit. If no index covers
+           the conditions, every event from this id on is read
 
     Accepted and rejected deliveries are read by two queries. A single query would have to read and
     sort all of them.
@@ -366,8 +367,8 @@ def _raw(row: Sequence[Any]) -> RawDelivery:
 async def _by_arrival(
     partitions: AsyncIterator[Rows],
 ) -> AsyncIterator[Rows]:
-    """Yield rows sorted by arrival, because the order of ids is exact only to the millisecond. The
-    rows of a list's last millisecond are yielded with the next list."""
+    """Yield rows sorted by arrival. Rows come sorted by id, which is exact only to the millisecond.
+    The rows of a list's last millisecond are therefore yielded with the next list."""
     waiting: Rows = []
     async for rows in partitions:
         waiting = sorted([*waiting, *rows], key=lambda row: int(row[1]))

@@ -1,5 +1,5 @@
-"""Explanation of rejected deliveries by known mistakes that could have caused the rejection.
-Nothing is accepted here."""
+"""Explanation of rejected deliveries by known mistakes that could have caused the rejection. The
+deliveries stay rejected."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -69,8 +69,8 @@ async def claim_orders(
     """Claim due orders for the caller to fold, and return their marks. Other workers skip these
     orders until `until`.
 
-    The order becomes due again at `until`, in case the process dies. New evidence makes it due at
-    once. Several workers fold only on PostgreSQL.
+    If the caller dies before it has folded an order, the order becomes due again at `until`. New
+    evidence makes a claimed order due at once. Only PostgreSQL allows several workers to fold.
     """
     rows = await connection.execute(
         text(
@@ -144,8 +144,8 @@ def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> No
     """Correct the due marks of the orders from `first` to `last`, and add missing marks, so that
     the marks match the ledgers.
 
-    Call this only if no other process uses the database. Otherwise evidence that arrived after the
-    last fold would be lost from the marks.
+    Call this only if no other process uses the database. Otherwise an order might no longer be
+    due, although the other process has just stored evidence about it.
     """
     connection.ask(_RIGHT_MARKS, (first, last))
     made = connection.ask(
@@ -161,8 +161,8 @@ def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> No
 async def marks_without_reason(
     connection: AsyncConnection, *, beyond: Instant, limit: int
 ) -> list[str]:
-    """Return orders whose due mark nothing explains, at most `limit`. Such a mark is due after
-    `beyond`, but the ledger's next decision is at another time, or missing."""
+    """Return orders that have a due mark for no known reason, at most `limit`. Such a mark is due
+    later than `beyond`. Its time is not the time of the next decision in the order's ledger."""
     rows = await connection.execute(
         text(
             "SELECT order_due.order_key FROM order_due LEFT JOIN ledgers "

@@ -43,7 +43,8 @@ _DETAILS: Final = {
 
 
 FREE_BYTES: Final = 65_536
-"""Maximum bytes of a body that does not count as long. Every usual event is smaller."""
+"""Size in bytes above which a body counts as long. The memory for long bodies is limited. Every
+usual event is smaller."""
 
 TOO_MANY_RETRY_S: Final = 60
 """Seconds in the Retry-After header of a 429 answer. After this time, the address has its full

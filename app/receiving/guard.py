@@ -1,11 +1,11 @@
-"""HTTP connection of the receiver: uvicorn's, with deadlines, a limit on the head, and strict
-framing.
+"""HTTP connection of the receiver. To uvicorn's connection, the module adds deadlines, a limit on
+the size of a request's head, and strict rules for the end of a request.
 
-If two programs could read a request in two ways, it is refused, and its connection is closed.
-Otherwise the bytes after it might be taken for a second request (RFC 9112, sections 3.2, 6.1 and
-11.2). The parser refuses most of these requests, and this module refuses the rest. Requests that
-were complete before an ambiguous head still get their answers. Ambiguity inside a body aborts the
-connection at once.
+If two programs could read a request in two ways, the request is refused, and its connection is
+closed. Otherwise the bytes after the request might be taken for a second request (RFC 9112,
+sections 3.2, 6.1 and 11.2). The parser refuses most of these requests, and this module refuses the
+rest. Requests that were complete before an ambiguous head still get their answers. Ambiguity inside
+a body aborts the connection at once.
 """
 
 from __future__ import annotations
@@ -80,8 +80,9 @@ _BUSY = _answer(
 
 
 HUNG_UP: Final = "tallyhook.hung_up"
-"""Key that is set in a request's scope after its sender has stopped sending or disconnected. A
-handler that only waits must then answer, because the connection counts as open until it does."""
+"""Key that is set in a request's scope when the sender has disconnected or sends no more. A handler
+that only waits must then answer, because the connection stays open until the handler has
+answered."""
 
 
 class AmbiguousRequest(Exception):
@@ -98,10 +99,11 @@ _LENGTH_STATED: Final = b"\r\ncontent-length: "
 
 
 class _Answering:
-    """Transport for the handler of one request. If the handler closes it, the connection is closed.
+    """Transport for the handler of one request. If the handler closes the transport, the connection
+    is closed.
 
-    If the answer declares its length, its head is sent together with the first part of the body.
-    Otherwise the head is sent at once, because the answer may never end.
+    If an answer declares its length, the answer's head is sent together with the first part of the
+    body. Otherwise the head is sent at once, because the answer may never end.
     """
 
     __slots__ = ("_connection", "_head", "_transport")
@@ -135,7 +137,7 @@ class _Answering:
 
 
 class GuardedConnection(HttpToolsProtocol):
-    """HTTP connection with limits. `guarded` makes a subclass of it for each server."""
+    """HTTP connection with limits. The function `guarded` makes a subclass for each server."""
 
     # Beside uvicorn's twenty-eight attributes these would be too many for a dictionary that shares
     # its keys, and every connection would take a kilobyte more.
@@ -178,8 +180,9 @@ class GuardedConnection(HttpToolsProtocol):
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Release everything that the connection refers to. Waiting requests and the connection
-        refer to each other, so only the garbage collector would free them, which rarely runs."""
+        """Release everything that the connection refers to. Otherwise the connection and its
+        waiting requests, which refer to each other, would stay in memory until the garbage
+        collector runs."""
         self.connection_limits.leaves(self)
         self._note_hanging_up()
         super().connection_lost(exc)

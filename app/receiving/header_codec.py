@@ -1,8 +1,8 @@
 """The stored form of a delivery's headers: lines `name: value`.
 
 The lines are in Latin-1, which preserves every byte. Values that contain credentials are left out.
-If the method and the address may be signed or needed for reading, they come first, under names that
-no header can have.
+The first lines may state the request's method and address, if a signature may cover these or if a
+reader needs them. Their names cannot be names of headers.
 """
 
 import re
@@ -71,8 +71,8 @@ def is_left_out(value: bytes) -> bool:
 
 
 def restored(headers: Headers, tokens: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
-    """Return the headers with their tokens inserted again, as far as the tokens that were left out
-    are among `tokens`."""
+    """Return the headers with their tokens inserted again. If a header's token is not among
+    `tokens`, the header keeps its placeholder."""
     known = {left_out(each): each for each in tokens}
     return [(name, known.get(value, value)) for name, value in headers]
 

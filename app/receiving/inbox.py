@@ -344,10 +344,10 @@ class Inbox(inbox_store.InboxRows):
     async def loss(self) -> FoundGap | None:
         """Return the loss of the inbox file; None if the file is intact.
 
-        This is a loss that was recorded before, or else a loss that is found now. A file counts as
-        lost if it is missing or damaged, or if it lacks rows that were read from it. The returned
-        gap states no deliveries if none was lost with the file. Only the holder of the serving lock
-        may call this.
+        If a service has recorded a loss, return this loss. Otherwise examine the file. The file
+        counts as lost if it is missing or damaged, or if it lacks rows that were read from it. If
+        no delivery was lost with the file, the returned gap states no deliveries. Only the holder
+        of the serving lock may call this.
         """
         file, state = self.file, await self.database.on_snapshot(inbox_loss_store.left)
         if state.lost is not None or file is None or state.known is None:
@@ -382,7 +382,7 @@ class Inbox(inbox_store.InboxRows):
         """Save the readable unread rows of the damaged inbox file in the database, and rename the
         file, so that a new file can be created.
 
-        The caller must then commit `go_on_without`.
+        Afterwards, the caller must commit `go_on_without`, which deletes the recorded loss.
         """
         file, state = self.file, await self.database.on_snapshot(inbox_loss_store.left)
         assert file is not None
@@ -398,9 +398,9 @@ class Inbox(inbox_store.InboxRows):
         await file.make_way()
 
     async def _conclude(self, file: InboxFile, kept: InboxWriter) -> None:
-        """Record in the database how the service of an inbox file ended: the file was closed
-        properly, or it was lost. If it was lost, its readable unread rows are stored in the
-        database. If the database has lost its own write-ahead log, only this is recorded, in the
+        """Record in the database how the service of an inbox file ended: the file was either closed
+        properly, or lost. If the file was lost, its readable unread rows are stored in the
+        database. If the database has lost its own write-ahead log, record only this loss, in the
         inbox file."""
         if kept.writer.poison is None:
             last = await file.on_snapshot(inbox_store.last_number)

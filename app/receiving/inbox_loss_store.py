@@ -178,8 +178,8 @@ def note_open(connection: PlainConnection, *, last: int, now: Instant) -> None:
 
 
 def note_lost(connection: PlainConnection, lost: FoundGap, *, now: Instant) -> FoundGap:
-    """Record a loss for the next start, and return it. The end of the loss is not later than
-    `now`."""
+    """Record a loss of the inbox for the next start, and return the recorded gap. If the given gap
+    ends after `now`, the recorded gap ends at `now`."""
     found = inbox_store.until_now(connection, lost, now=now)
     inbox_store.put_fact(connection, LOST, json.dumps(asdict(found)))
     return found

@@ -329,7 +329,8 @@ class FileFacts(NamedTuple):
 
 
 def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
-    """Make this file the inbox file of the database. Only its deleted rows then count as read.
+    """Make this file the inbox file of the database. All rows that the file still contains then
+    count as unread.
 
     file  what the file stores about itself; None if a file will be created later
     """
@@ -343,8 +344,8 @@ def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
 
 
 def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
-    """Record that all rows up to the last row deleted from the file were read. Store the file's
-    time of the last commit if it is later."""
+    """Record that all rows up to the last row deleted from the file were read. Also store the time
+    of the database's last commit that the file states, unless a later time is already stored."""
     for name, value in (
         (POSITION, file.deleted),
         (RECORDS_READ, file.records_deleted),
@@ -490,8 +491,8 @@ def suspect_of(row: Sequence[Any]) -> Suspect:
 
 
 def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> None:
-    """Store which orders a record mentions that is read alone. These orders are held if the record
-    is set aside. Do nothing if another reader has claimed the record."""
+    """Store the orders that a record mentions. The record is read alone, and the orders are held if
+    the record is set aside. Do nothing if another reader has claimed the record."""
     connection.ask(
         "UPDATE suspects SET orders=? WHERE seq=? AND aside=0 AND coalesce(taken_by, '')=?",
         ("\n".join(orders), one.seq, one.taken_by or ""),
@@ -572,10 +573,10 @@ class InboxRows:
         self, *, limit: int, most_bytes: int, brought: bool = False
     ) -> list[Unread]:
         """Return unread rows, oldest first. The first row is always returned. Further rows follow
-        until the total reaches `limit` records or `most_bytes`. Rows that a backup has brought come
-        first.
+        until the total reaches `limit` records or `most_bytes`. Rows that came with a restored
+        backup are returned first.
 
-        brought  whether to return only rows that a backup has brought
+        brought  whether to return only rows that came with a restored backup
         """
         file = None if brought else self._file
         rows, position = await self._database.on_snapshot(_next_in_database, limit, most_bytes)

@@ -1,9 +1,10 @@
 """The receiver's side of the inbox, which writes rows, and on SQLite deletes rows that were read.
 
-The writer regularly checks how far the database has read, and deletes only rows that were read.
-Their content must be in the database's file, and not only in its write-ahead log. The log is
-therefore checkpointed when the database has been quiet for some seconds. After a reader has
-crashed, nothing is deleted until the next reader has checked the disk.
+The writer regularly checks how far the database has read, and deletes only rows that were read. A
+row is deleted only when its content is in the database's file itself, and not only in the
+database's write-ahead log. When the database has been quiet for some seconds, a checkpoint moves
+the content into the file. After a reader has crashed, nothing is deleted until the next reader has
+checked the disk.
 
 The writer also records in the inbox file the time of the newest commit of the database that it has
 seen. If the database later has an older time, it has lost commits. Other modules read the rows.
@@ -30,7 +31,7 @@ from reconcile.instants import Instant
 LOOK_S: Final = 0.1
 
 LOOK_SHARED_S: Final = 1.0
-"""Seconds between two checks on PostgreSQL, which has no inbox file. There a check only measures
+"""Seconds between two checks on PostgreSQL. There is no inbox file, so that a check only measures
 how many deliveries are unread."""
 
 IDLE_S: Final = 1.0
@@ -125,8 +126,8 @@ class InboxWriter:
         self._read_up_to(progress.position)
 
     async def keep(self, items: Sequence[Item]) -> None:
-        """Write a row with these items. Return when the row is durable, and when the main
-        database's files were found in place.
+        """Write a row with these items. Return when the row is durable, and after a check that the
+        main database's files are still in their place.
 
         Raise StoreUnavailable if the inbox cannot be written now, or while too many bytes are
         unread. Raise StorePoisoned if it can never be written again.
@@ -249,9 +250,9 @@ class InboxWriter:
             self._tidied = up_to
 
     async def note_lost_commits(self) -> None:
-        """Record, when the service ends, that the database's write-ahead log was lost. A time of a
-        commit later than any real one is stored in the inbox file, so that the next start finds a
-        gap."""
+        """Record, when the service ends, that the database's write-ahead log was lost. For this,
+        store in the inbox file a commit time that is later than any real commit. The next start
+        then finds that commits are missing."""
         newer = max(SystemClock().now(), self._seen + 1)
         with self.writer.though_poisoned():
             await self.writer.commit(_keep, (), None, newer)

@@ -51,8 +51,8 @@ class JournalState:
 
 
 async def long_pending(context: AppContext) -> tuple[int, Sequence[str], Instant | None]:
-    """Return how many lines of the journal have been pending for too long or have a reason to wait.
-    Also return these reasons, and when the oldest line was written."""
+    """Return how many lines of the journal have waited for too long, or have a known reason to
+    wait. Also return these reasons, and when the oldest of these lines was written."""
     now = context.clock.now()
     waiting = await context.database.on_snapshot(pending_lines)
     long = [each for each in waiting if each.why or each.since <= now - PATIENCE]

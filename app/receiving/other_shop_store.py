@@ -23,8 +23,8 @@ from reconcile.ledger.placing import CLAIMS, Placing
 from reconcile.ledger.records import MAYBE_OTHERS, Record
 
 LOOKED_AT: Final = 20_000
-"""Number of a source's latest events among which payments of orders that the shop did not place are
-searched."""
+"""Number of a source's latest events that are searched for payments of orders that the shop did not
+place."""
 
 _JUDGED: Final = (
     "SELECT 1 FROM meta WHERE name = 'environment' AND value = 'live' AND EXISTS "

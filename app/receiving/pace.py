@@ -55,13 +55,14 @@ class Pace:
             await anyio.sleep(worked)
 
     def fitting(self, database: Database) -> int:
-        """Return the number of pieces for the next transaction of an endless series. The number is
-        small if another process is waiting, and otherwise the maximum."""
+        """Return the number of pieces for the next transaction of work that never ends. If another
+        process is waiting, the number is the learned one. Otherwise it is the maximum."""
         return self.size if database.writer.was_wanted else self._most
 
     def learn(self, pieces: int, *, seconds: float) -> None:
-        """Adapt the number of pieces to the time that a transaction took. A transaction with at
-        most half of the pieces is ignored, because its commit took most of the time."""
+        """Adapt the number of pieces to the time that a transaction took. If a quick transaction
+        had at most half of the pieces, nothing is learned, because the commit took most of the
+        time."""
         if pieces > self.size // 2 or seconds > SHORT_S:
             fitting = int(pieces * SHORT_S / max(seconds, 1e-6))
             self.size = max(1, min(fitting, self.size * _GROWTH, self._most))

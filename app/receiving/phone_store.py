@@ -111,8 +111,8 @@ async def orders_of_recipients(
 
 
 async def recipient_notes(connection: AsyncConnection, digests: Iterable[bytes]) -> list[PhoneNote]:
-    """Return the notes about recipients of payments in statements that have one of these
-    digests."""
+    """Return the notes that have one of these digests. Only notes about recipients of payments in
+    statements are returned."""
     rows = await select_in(
         connection,
         sql="SELECT digest, kind, thing, noted_at FROM phones WHERE kind = 'recipient' "
@@ -144,7 +144,7 @@ async def claim_key(connection: AsyncConnection, name: bytes) -> bool:
 async def is_other_key(connection: AsyncConnection, used: str | None, name: bytes) -> bool:
     """Return whether the database uses another phone key than the key with this name.
 
-    used  name of the key in use; None if unknown, so that the stored digests decide
+    used  name of the key in use; None if unknown. The stored digests then show which key was used
     """
     return await has_other_keys(connection, name) if used is None else used != name.hex()
 

@@ -74,8 +74,8 @@ TRY_AGAIN_S: Final = 0.5
 database is busy."""
 
 LEFT_S: Final = 60.0
-"""Seconds between two checks for orders that are still held by a reader that has ended. Such checks
-are repeated only on PostgreSQL, where several readers may run."""
+"""Seconds between two checks for orders that a reader held, but did not release before it ended.
+Such checks are repeated only on PostgreSQL, where several readers may run."""
 
 BEAT_S: Final = 5.0
 
@@ -225,8 +225,8 @@ class Reader:
                 await self._database.writer.commit(inbox_store.suspect, rows)
 
     async def _end(self) -> None:
-        """Record a normal end, so that the rows that this reader has claimed are not suspected of
-        having killed it."""
+        """Record that this reader has ended normally. Otherwise the next reader would suspect that
+        the claimed rows made this reader crash."""
         if self._began:
             try:
                 await self._database.writer.commit(_end, self._reading.claimant)

@@ -39,8 +39,8 @@ stand for ids, digest and indexes."""
 
 
 NOT_KEPT: Final = "not_kept"
-"""Verdict on requests of an unsigned source above its limit. Such requests are only counted. If
-they were stored, rejections that can be verified again would have to be deleted for them."""
+"""Verdict on requests that exceed the limit of an unsigned source. Such requests are only counted.
+If they were stored, they would push out stored rejections that may later prove genuine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

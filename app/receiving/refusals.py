@@ -22,9 +22,9 @@ from app.core.text import counted
 from reconcile.instants import EARLIEST, MINUTE, Duration, Instant
 
 MAX_ADDRESSES: Final = 4096
-"""Maximum number of addresses that are remembered, which take about 1 MiB. The latest are
-remembered. An address that was forgotten has its full allowance again, so all addresses together
-have an allowance, too."""
+"""Maximum number of addresses that are remembered, which take about 1 MiB. The addresses seen last
+are remembered. A forgotten address has its full allowance again. For this reason, there is also an
+allowance for all addresses together."""
 
 Decision = Literal["kept", "counted", "too_many"]
 """Decision about a rejected request.
@@ -107,7 +107,8 @@ def network_of(address: str) -> str:
 
 LANES: Final = 4_096
 """Number of groups into which senders' networks are divided. Questions to a provider alternate
-between the groups. There are too few groups to identify one of all IPv4 addresses."""
+between the groups. About a million IPv4 addresses share a group, so a group does not identify a
+sender."""
 
 
 def lane_of(address: str) -> int:

@@ -48,8 +48,8 @@ _AGAIN: Final = (
     "look_at = excluded.look_at, erasure = excluded.erasure "
     "WHERE excluded.erasure > restrictions.erasure"
 )
-"""SQL clause for storing a restriction that exists already. If the erasure is not later, nothing
-changes. Otherwise only the stored `since` stays."""
+"""SQL clause for storing a restriction that exists already. The restriction of a later erasure
+replaces all stored values but `since`. Any other restriction changes nothing."""
 _BESIDE: Final = (
     "SELECT min(thing) FROM restrictions WHERE kind = 'order' AND erasure = ? "
     "AND why NOT IN ('accounts', 'in_the_reference')"
@@ -70,8 +70,8 @@ def restrictions_of(
 def restrictions_of_deliveries(
     connection: PlainConnection, deliveries: Collection[str]
 ) -> list[tuple[str, RestrictionRow]]:
-    """Return the restrictions of these deliveries, of their bodies and of their orders. Each comes
-    with the id of its delivery."""
+    """Return the restrictions of these deliveries, of the deliveries' bodies, and of their orders.
+    Each restriction is in a pair with the id of its delivery."""
     rows = [
         row
         for sql in (_OF_THEIR_ORDERS, _OF_DELIVERIES)
@@ -115,8 +115,8 @@ def end_restriction(connection: PlainConnection, kind: str, thing: str) -> None:
 
 
 def order_beside(connection: PlainConnection, erasure: Instant) -> str | None:
-    """Return one order that this erasure has restricted for another reason than keeping the books;
-    None if there is none."""
+    """Return one order that this erasure has restricted; None if there is none. Orders that are
+    restricted only for the bookkeeping are ignored."""
     found: str | None = connection.ask(_BESIDE, (erasure,))[0][0]
     return found
 

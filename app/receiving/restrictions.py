@@ -58,9 +58,9 @@ REASONS: Final[Mapping[str, Reason]] = {
 
 
 class RestrictionDocument(TypedDict):
-    """Present only while the customer's data are restricted: an erasure must not delete them yet,
-    and nobody can find or see them. `until` is null if the restriction ends together with its
-    reason. The fingerprint does not cover this."""
+    """Restriction of the customer's data. Present only while an erasure must not delete the data
+    yet, and nobody can find or see the data. `until` is null if the restriction ends together with
+    its reason. The ledger's fingerprint does not cover the restriction."""
 
     since: InstantText
     until: InstantText | None

@@ -137,8 +137,8 @@ async def _spans_ahead(context: AppContext) -> list[tuple[Instant, Instant]]:
 
 
 async def previewed(context: AppContext, *, only: str | None) -> Reverified:
-    """Return what `reverify` would find now, without changing anything. In `accepted`, each
-    delivery has the verdict with which it was rejected."""
+    """Return what `reverify` would find now, without changing anything. The verdicts in `accepted`
+    are the verdicts with which the deliveries were rejected."""
     done, spans = Reverified(), await _spans_ahead(context)
     async for page in _pages(context):
         for each in page:
@@ -161,7 +161,8 @@ async def count_genuine(
     since: Instant,
     until: Instant,
 ) -> int:
-    """Return how many stored rejections from `since` to before `until` would be accepted now."""
+    """Return how many stored rejections would be accepted now. Only rejections from `since`,
+    inclusive, to `until`, exclusive, are counted."""
     count, spans = 0, await _spans_ahead(context)
     async for page in _pages(context):
         for each in page:
@@ -241,9 +242,9 @@ def _refusal_within(
     *,
     environment: str,
 ) -> verify.RefusedDelivery | ProviderReply | None:
-    """Return why a request would be rejected at `at`; None if it would be accepted. If only its
-    timestamp is invalid at this time, a time within `bounds` is searched at which it is valid. The
-    search halves the bounds again and again, because only the verifier can read the timestamp."""
+    """Return why a request would be rejected at `at`; None if it would be accepted. If only the
+    request's timestamp is invalid at this time, other times within `bounds` are tried. The search
+    halves the bounds again and again, because only the verifier can read the timestamp."""
     earliest, latest = bounds
     while True:
         refused = verify.refusal_of(source, incoming, now=at, environment=environment)

@@ -243,8 +243,8 @@ async def explained_states(context: AppContext) -> list[SourceState]:
     """Return the state of every configured source. Each source that rejects deliveries has an
     explanation.
 
-    The explanation is the first known mistake that the signature doctor finds in a latest rejected
-    delivery. If it finds none, the explanation says what to check.
+    The explanation is the first known mistake that the signature doctor finds in one of the latest
+    rejected deliveries. If the doctor finds no mistake, the explanation says what to check.
     """
     found = await source_states(context)
     known = accounts(context.settings) if any(s.state == "refusing" for s in found) else {}

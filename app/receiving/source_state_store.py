@@ -1,7 +1,8 @@
 """Times of the last deliveries of each source, and counts of rejections for each hour.
 
-The number of stored rejections is limited, so many false requests would push out the rejections of
-genuine requests. The counts in this module are not limited. The verdicts are decided elsewhere.
+Only a limited number of rejections is stored, so that a flood of false requests pushes out the
+rejections of genuine requests. The counts in this module are not limited. The verdicts are decided
+elsewhere.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -42,7 +43,7 @@ class SourceArrivals:
     last_read_at  time at which a readable delivery last arrived; None if there is none
     refusing_since  time of the first rejection after the last accepted delivery; None if there is
                     none
-    refused_since_then  number of rejections since then
+    refused_since_then  number of rejections after the last accepted delivery
     refused_by_verdict  number of these rejections. The keys are verdicts
     """
 
@@ -123,8 +124,11 @@ _MORE: Final = (
 
 
 def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
-    """Set stored times to `now` if they are in the future. These are the times of all sources' last
-    deliveries, and the counter `also`."""
+    """If stored times are in the future, set them to `now`. The times are those of the sources'
+    last deliveries, and the value of one other counter.
+
+    also  name of this other counter
+    """
     connection.ask(
         "UPDATE counters SET value=? WHERE value > ? AND (name LIKE ? OR name LIKE ? OR name = ?)",
         (now, now, f"{ACCEPTED}%", f"{READ_AT}%", also),

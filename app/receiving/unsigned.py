@@ -3,8 +3,8 @@
 Anyone can send these requests. Each is stored and leads to a question to its provider. A callback
 may name a session or payment that is known from the shop or a checkout. Such a callback has an
 allowance of its own, so that a flood does not crowd it out. Requests that exceed both allowances
-are answered with 429 and counted. As long as one may be about an order, no answer about the order
-may say that no payment came.
+are answered with 429 and counted. A request that was not stored may be about an order. As long as
+this is possible, no answer about the order may say that no payment came.
 """
 
 from collections import OrderedDict
@@ -41,8 +41,8 @@ are ignored. A callback has only dozens."""
 
 MAX_UNASKED: Final = 100_000
 """Maximum number of a source's events about which the provider was never asked. Asking about this
-number takes 83 minutes, and the events need about 100 MB. Beyond it, only requests with a known
-session or payment are stored."""
+number takes 83 minutes, and the events need about 100 MB. If there are more, only requests with a
+known session or payment are stored."""
 
 EVERY_S: Final = 1.0
 
@@ -52,8 +52,8 @@ NAMED_FOR: Final[Duration] = ASK_FOR
 are asked about an event."""
 
 LOOK_BACK: Final[Duration] = MINUTE
-"""Time that a search for references covers again, although an earlier search has covered it.
-Records are not committed in the order of their ids, so some may have been missed."""
+"""Time by which each search for references begins before the end of the previous search. Records
+are not committed in the order of their ids, so the previous search may have missed some."""
 
 LOOK_S: Final = 1.0
 """Seconds between two searches for references. A customer needs longer to type a PIN."""
@@ -84,8 +84,8 @@ class UnsignedAllowance:
             self._named.popitem(last=False)
 
     def fill(self, sources: Iterable[str]) -> None:
-        """Set the sources that have too many waiting requests. Only requests with known references
-        are accepted for these sources."""
+        """Store which sources have too many waiting requests. For these sources, only requests with
+        known references are accepted."""
         self._full = frozenset(sources)
 
     def takes(self, source: str, incoming: Incoming) -> bool:
@@ -114,8 +114,8 @@ class UnsignedAllowance:
         return False
 
     def to_note(self, source: str) -> int:
-        """Return how many requests of a source were not stored since this number was last returned
-        for the log. Return 0 if that was less than a second ago."""
+        """Return how many requests of a source were not stored since the last log line about the
+        source. Return 0 if the last such line is less than a second old."""
         now = self._clock()
         if now - self._noted.get(source, now - EVERY_S) < EVERY_S:
             return 0
