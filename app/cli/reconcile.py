@@ -282,7 +282,7 @@ def _print_preview(found: RulesPreviewDocument) -> None:
 
 @rules_group.command("show")
 def show_rules(form: printing.DocumentOption = printing.Format.table) -> None:
-    """Show the matching rules in force, with the person who saved them and the time."""
+    """Show the matching rules in force, who saved them, and when."""
     from app.finance.match_rules import current_rules, rules_document
 
     found = running.reading(current_rules)
