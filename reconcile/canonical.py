@@ -3,7 +3,7 @@
 Numbers are integers, and money is a decimal string. Floats are refused.
 
 The output follows RFC 8785 (JCS): sorted keys, no blanks, UTF-8. RFC 8785 sorts keys by UTF-16 code
-units, and Python sorts by code points. The result is equal because all keys here are ASCII.
+units, and Python sorts by code points. Both sequences are equal here, because all keys are ASCII.
 """
 
 import hashlib

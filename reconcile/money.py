@@ -86,8 +86,8 @@ def exponent_of(currency: str) -> int:
 
 
 def money(minor: int, currency: str) -> Money:
-    """Return an amount of money. Raises MoneyError beyond 64 bits or for an unknown currency
-    code."""
+    """Return an amount of money. Raises MoneyError if the amount does not fit in 64 bits, or if the
+    currency code is unknown."""
     exponent_of(currency)
     if not -MAX_MINOR - 1 <= minor <= MAX_MINOR:
         raise MoneyError("the amount does not fit in 64 bits of minor units")

@@ -77,7 +77,7 @@ class TokenRefused(AskingFailed):
 
 
 class Unavailable(AskingFailed):
-    """Error if the service gave no decision. Repeat the request after `again_s` seconds."""
+    """Error for a service that gave no decision. Repeat the request after `again_s` seconds."""
 
     def __init__(self, sentence: str, *, again_s: int = BUSY_S) -> None:
         super().__init__(sentence)

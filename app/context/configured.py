@@ -63,7 +63,8 @@ def profile_of(settings: Settings, source: str) -> Profile:
 
 
 def secrets_of(given: SourceSettings) -> list[str] | dict[str, str]:
-    """Return a source's secrets: keys with their key ids, or a list if the keys have no ids."""
+    """Return a source's secrets. The result is a dictionary from key ids to secrets, or a list if
+    the secrets have no ids."""
     if given.keys:
         return {name: key.get_secret_value() for name, key in given.keys.items()}
     return [secret.get_secret_value() for secret in given.secrets]

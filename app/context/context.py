@@ -93,8 +93,8 @@ class Work(Protocol):
     ) -> Result:
         """Call a function of a module, perhaps in another process, and return its result.
 
-        Its arguments and its result must be picklable. Raises UsageError, NotFoundError or
-        UnreachableError if the function does, and UsageError for other Tallyhook errors. Raises
+        The function's arguments and its result must be picklable. Raises UsageError, NotFoundError
+        or UnreachableError if the function does, and UsageError for other Tallyhook errors. Raises
         UnreachableError if the process died or took too long.
         """
         ...

@@ -105,7 +105,7 @@ async def attachment_named(connection: AsyncConnection, name: str) -> Attachment
 async def living_attachments(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> list[AttachmentRecord]:
-    """Return the attachments of the orders that were not deleted, sorted by id."""
+    """Return the attachments of these orders, except deleted attachments, sorted by id."""
     return sorted(
         (_record(row) for row in await select_in(connection, sql=_THERE, values=orders)),
         key=lambda each: each.attachment_id,

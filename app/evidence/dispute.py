@@ -264,7 +264,7 @@ def _judged(messages: Sequence[Heard], ledger: Ledger) -> tuple[State, Money | N
 def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
     """Return the amount that stays lost after a partial decision.
 
-    The result is None if none of the messages states the present state of the dispute.
+    The result is None if no message in `messages` states the dispute's present state.
     """
     state, lost = _judged(messages, ledger) or (None, None)
     return lost if state in [_STATES[each.event.claim] for each in messages] else None

@@ -49,7 +49,8 @@ LOOKED_AT: Final = 50
 """Maximum number of the customer's other orders that are examined."""
 
 MOST_OF_EARLIER: Final = 8
-"""Maximum number of messages that are read about an earlier order. A payment has two or three."""
+"""Maximum number of messages that are read about an earlier order. An order usually has two or
+three messages."""
 
 MOST_EARLIER: Final = 5
 """Maximum number of earlier orders in a letter, the newest first."""

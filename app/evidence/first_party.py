@@ -32,7 +32,8 @@ class Purchase:
     stated: Mapping[str, tuple[str, ...]]
 
     def shares(self, member: str, other: "Purchase") -> bool:
-        """Check whether both purchases have an equal value of `member`, in upper or lower case."""
+        """Check whether both purchases have an equal value of `member`. Upper and lower case make
+        no difference."""
         mine, theirs = (
             {each.casefold() for each in one.stated.get(member, ())} for one in (self, other)
         )
@@ -216,7 +217,8 @@ def _judged(
 
 
 def _matching(rule: NetworkRule, disputed: Purchase, pair: Sequence[Purchase]) -> tuple[str, ...]:
-    """Return the fields that agree in all three purchases; () if they do not satisfy the rule."""
+    """Return the fields that agree in all three purchases; empty if these fields do not satisfy the
+    rule."""
     found: list[str] = []
     for group in rule.groups:
         shared = [each for each in group if all(one.shares(each, disputed) for one in pair)]

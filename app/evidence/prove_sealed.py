@@ -198,8 +198,8 @@ async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
 async def prove_each(
     context: AppContext, subjects: Collection[str], *, with_texts: bool = False
 ) -> dict[str, Any]:
-    """Return proofs at the newest checkpoint, with the texts and salts that open the leaves, as
-    JSON values.
+    """Return proofs at the newest checkpoint, with the texts and salts from which the digests in
+    the leaves can be computed again. The result has JSON values.
 
     with_texts  whether to include parts that may have personal data
 
@@ -431,8 +431,9 @@ async def sealed_parts(
 ) -> SealedParts:
     """Return the log entries for a history's deliveries and records, and for other subjects.
 
-    All proofs are for one checkpoint, which covers everything sealed about the order. This is the
-    first such checkpoint that enough witnesses cosigned, or else the first such checkpoint.
+    All proofs are for one checkpoint, which covers everything sealed about the order. The first
+    such checkpoint with enough cosignatures is used. If there is none, the first such checkpoint is
+    used.
 
     others  ids of the other subjects
     """

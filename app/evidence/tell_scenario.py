@@ -44,7 +44,8 @@ from reconcile.transparency.evidence import by_event, history_document
 FORMAT: Final = "tallyhook scenario 1"
 
 Read = Callable[[bytes], Event]
-"""Function that reads the event from a body, and raises Unreadable, which is a ValueError."""
+"""Function that reads the event from a body. Raises Unreadable, a ValueError, if the body cannot be
+read."""
 
 Path = tuple[str | int, ...]
 Piece = str | dict[str, str | int]

@@ -69,7 +69,8 @@ __all__ = ("FORMAT", "MANIFEST", "MAX_BYTES", "MAX_MEMBERS", "NAME", "NOT_IN_FOR
 
 
 def digests(bundle: Bundle) -> str:
-    """Check that each file has its stated size and SHA-256, and each document its form (step 3)."""
+    """Check that each file has its stated size and SHA-256, and that each document has its form
+    (step 3)."""
     for name, said in bundle.manifest["files"].items():
         data = bundle.members[name]
         if said != {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}:

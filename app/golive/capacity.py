@@ -62,7 +62,8 @@ For the disk this is elapsed time, and for the processor it is processor time.
 MOST_SYNCS: Final = 200
 
 WHOLE_WAY: Final = 8.5
-"""Factor by which processing a delivery completely takes longer than the calibration measures.
+"""Processor time for processing a delivery completely, divided by the time that the calibration
+measures.
 
 Complete processing goes from receiving to sealing. Measured on two busy cores (2026-11-30): 54 to
 65 µs in the calibration, and 486 to 539 µs for the complete processing.

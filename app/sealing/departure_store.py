@@ -119,9 +119,10 @@ async def cosignatures_of(
 async def first_cosigned_over(
     connection: AsyncConnection, number: int, *, witnesses: Collection[str], quorum: int
 ) -> int | None:
-    """Return the size of the smallest sufficiently cosigned checkpoint that covers a leaf.
+    """Return the size of the smallest checkpoint that covers a leaf and has at least `quorum`
+    cosignatures of these witnesses.
 
-    The result is None if no such checkpoint has enough cosignatures of these witnesses.
+    The result is None if there is no such checkpoint.
     """
     found = await connection.scalar(
         text(

@@ -11,7 +11,8 @@ leaf between two leaves of the order is withheld. A leaf of the kind `reading` r
 delivery was later read differently, or assigned to an order.
 
 A document is sealed forever. README.md of `app/evidence` specifies its form. Once 0.1.0 is tagged,
-a new member may be added only to a new kind of document, or if it is omitted for earlier rows.
+no member may be added to the documents of existing rows. A new member is allowed in a new kind of
+document, or if the member is omitted for earlier rows.
 """
 
 import hashlib
@@ -264,7 +265,8 @@ _PARTS: Final = [
 
 
 def reading_again(delivery: Sealable) -> Sealable:
-    """Return the content of a `reading` leaf: the event now read from a delivery, and its order.
+    """Return the content of a `reading` leaf: the event that is now read from a delivery, and the
+    event's order.
 
     The subject is incomplete, because the number of the leaf is appended to it later.
     """

@@ -76,7 +76,7 @@ async def all_entries(connection: AsyncConnection) -> AsyncIterator[Rows]:
 def keep_states(
     connection: PlainConnection, size: int, entries: Sequence[order_tree.Counted]
 ) -> None:
-    """Store the leaf counts of some orders in the log of this size."""
+    """Store how many leaves some orders have in the log of this size."""
     insert_rows(
         connection,
         table="order_states",
@@ -89,7 +89,7 @@ def keep_states(
 def keep_hashes(
     connection: PlainConnection, size: int, bits: int, hashes: Sequence[order_tree.Keyed]
 ) -> None:
-    """Store the hashes of some groups of orders in the log of this size."""
+    """Store the hashes of some groups of orders, as of the log of this size."""
     insert_rows(
         connection,
         table="order_nodes",

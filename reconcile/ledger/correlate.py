@@ -75,11 +75,10 @@ def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
 
 
 Link = tuple[str | None, Heard]
-"""Evidence that a session, refund or dispute belongs to a payment attempt: a pair of its reference
-and the event that shows this.
+"""Pair of a reference and an event. The event shows that the refund or dispute with this reference
+belongs to a payment attempt.
 
-The reference is that of the refund or dispute. The reference is None if the event links the
-attempt's session.
+If the reference is None, the event shows that the attempt's session belongs to the attempt.
 """
 
 
@@ -191,10 +190,10 @@ class AttemptEvidence:
         return next((h for h in self.heard if h.event.session == session), None)
 
     def tied(self, heard: Sequence[Heard]) -> Sequence[Heard]:
-        """Return the events, followed by further events that prove that the events belong to this
-        attempt.
+        """Return the events, followed by the events that link them to this attempt.
 
-        Only an event that names no payment needs such a proof.
+        An event that names the payment needs no such link. An event without a payment is linked by
+        the attempt's session, or by the refund or dispute that the event names.
         """
         if not self.links:
             return heard

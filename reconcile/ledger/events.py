@@ -162,7 +162,7 @@ class Event:
     standalone      whether the refund or payout belongs to no payment
     parts           parts of the amount that the provider names
     states          what a fetched answer states about sums and movements of the payment
-    stated_at       the provider's date of the version of `states`
+    stated_at       the provider's date of the version of the payment that `states` describes
     standing        how far the event can be trusted; an unconfirmed event always claims `pending`
     """
 
@@ -242,7 +242,8 @@ _TWO_WORDS: Final = frozenset(
 )
 
 KINDS_REMEMBERED: Final = 1_024
-"""Maximum number of event kinds whose result is cached. The cache takes about 200 kB."""
+"""Maximum number of event kinds for which the answer of `speaks_of_money_going_back` is cached. The
+cache takes about 200 kB."""
 
 _PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 

@@ -83,8 +83,10 @@ def captures(case: Case, judgement: outcome.Judgement) -> list[Finding]:
 
 
 def amounts_that_are_no_price(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find payments that only the order number links to the order, and whose amount fits no
-    price."""
+    """Find payments whose amount fits no price of the order.
+
+    Only payments that are linked to the order by nothing but the order number are examined.
+    """
     return [
         Finding(code="amount_not_price", cites=reason.cites, facts=reason.facts)
         for reasons in (judgement.doubts.values() if case.policy.mismatch_held else ())
@@ -269,7 +271,8 @@ def refund_due(refund: movements.PendingRefund, policy: Policy) -> Instant:
 
 
 def next_refund_due(case: Case, judgement: outcome.Judgement) -> Instant | None:
-    """Return the next instant at which a pending refund becomes overdue; None if none will."""
+    """Return the next instant at which a pending refund becomes overdue; None if no pending refund
+    will become overdue."""
     payments = () if judgement.plain else judgement.payments
     due = [refund_due(each, case.policy) for payment in payments for each in payment.pending]
     return min([each for each in due if each > case.as_of], default=None)

@@ -1,7 +1,7 @@
 """Combine many similar findings, attempts or ids into one sentence.
 
-A ledger lists each finding and attempt separately. Code that shows them combines them here first.
-The words are in `vocabulary`.
+A ledger lists each finding and attempt separately. Code that shows many findings or attempts
+combines them here first. The words are in `vocabulary`.
 """
 
 from collections.abc import Callable, Iterator, Sequence

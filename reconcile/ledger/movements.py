@@ -282,9 +282,9 @@ class Refunds:
     """Refunds of one attempt: done, pending and failed, with their running totals.
 
     A refund is identified by its reference, or by its event id if there is no reference. A failed
-    refund counts as done if a later event says that the refund succeeded. Otherwise its amount is
-    subtracted from each running total that is dated between the refund and its failure. A reversal
-    does not count if it has the reference of a failed refund.
+    refund counts as done if a later event says that the refund succeeded. Otherwise the failed
+    refund's amount is subtracted from each running total that is dated between the refund and the
+    failure. A reversal does not count if it has the reference of a failed refund.
     """
 
     def __init__(self, attempt: AttemptEvidence, position: Position) -> None:
@@ -480,7 +480,8 @@ def _beyond(
 ) -> list[Movement]:
     """Return movements for the part of a stated sum that exceeds the known movements.
 
-    If the sum fell, and no later answer confirmed this, the difference is added to `undos`.
+    If a later answer states a smaller sum, and no further answer confirms the smaller sum, the
+    difference is added to `undos`.
     """
     same = [m for m in returns if m.kind == kind]
     known, rests_on = _sum(same, currency), [h for m in same for h in m.heard]
@@ -602,8 +603,8 @@ def _largest(heard: Sequence[Heard]) -> Money | None:
 def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
     """Group the dispute events by dispute reference.
 
-    Events without a reference belong to the only dispute. If there is none or more than one, they
-    form a dispute of their own.
+    Events without a reference belong to the only dispute. If there is no dispute with a reference,
+    or more than one, the events without a reference form a separate dispute.
     """
     heard = [
         h for claims in (attempt.claims, position.claims) for c in _RANK for h in claims.get(c, ())

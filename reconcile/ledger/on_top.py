@@ -89,7 +89,7 @@ def counted_of(payment: Payment, currency: str, *, kept: int) -> Counted:
 
 
 def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, int]:
-    """Return the sum of each kind of part of a capture.
+    """Add up the parts of a capture for each kind of part.
 
     If events state different sums, the smallest sum of `base` is used, and the largest sum of every
     other kind.
@@ -107,7 +107,7 @@ def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, i
 
 
 def counting(shares: Sequence[Counted], price: int | None) -> int:
-    """Return the kept money that pays the price.
+    """Return how much of the money that was kept pays the price, in minor units.
 
     The sum is computed with all payments, and again without the payments that returned money. The
     larger result counts, so that refunding a superfluous payment never makes an order underpaid.

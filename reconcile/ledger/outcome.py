@@ -446,7 +446,7 @@ def _counting(judgement: Judgement) -> bool:
 
 
 def paid_several_times(judgement: Judgement) -> bool:
-    """Check whether at least two captures that count are each exactly the price."""
+    """Check whether at least two captures each equal the price. Captures in doubt do not count."""
     return times_paid(judgement) > 1
 
 

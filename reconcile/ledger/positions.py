@@ -4,9 +4,10 @@ Signed events are not used here. If events and answers state different sums, `mo
 greater sum.
 
 Every answer describes one version of the payment. For each sum, refund and chargeback, the answer
-with the latest version counts. An answer can withdraw only what earlier answers stated, for example
-a refund. A withdrawal makes no order fulfillable until a second answer, at least one hour later,
-confirms it. The first answer may come from a copy of the provider's data that lags behind.
+with the latest version counts. An answer withdraws an amount, for example a refund, if it no longer
+states an amount that earlier answers stated. Until a second answer, at least one hour later,
+confirms the withdrawal, no order becomes fulfillable because of the withdrawal. The reason is that
+the first answer may come from an outdated copy of the provider's data.
 """
 
 from collections.abc import Sequence
@@ -131,8 +132,8 @@ class Position:
         """Return the sums that the answers state, with one step for each version of the payment.
 
         If answers about one version state different sums, the largest sum counts. An answer without
-        a version or a payment may be about another payment. The sum in such an answer only raises
-        smaller sums of the other steps.
+        a version or a payment may be about another payment. The sum in such an answer is only a
+        minimum: steps with a smaller sum are raised to this sum.
         """
         found: dict[tuple[bool, Instant], Step] = {}
         for each, state in self._states:
@@ -158,7 +159,8 @@ class Position:
 
 
 NO_POSITION: Final = Position(AttemptEvidence("", ""))
-"""Empty position that all payments without answers share. Add nothing to this object."""
+"""Empty position, shared by all payments without answers from the provider. Callers must not add
+anything to this object."""
 
 
 def still_stated(steps: Sequence[Step]) -> int:

@@ -3,10 +3,10 @@
 Payments are judged, not events. All events that name one payment or session belong to one shop.
 Events that name a payment and its session connect the two.
 
-Events that open or pay the payment decide. If one of these events states another shop, the payment
-belongs to that shop. Otherwise, if one of them states our shop, the payment is ours. If none of
-them states a shop, all other events of the payment are judged in the same way. If no event states a
-shop, but the source's settings ask for it, the shop is unknown.
+Events about the start or success of the payment decide first. If one of these events states another
+shop, the payment belongs to that shop. Otherwise, if one of them states our shop, the payment is
+ours. If none of them states a shop, all other events of the payment are judged in the same way. If
+no event states a shop, but the source's settings ask for it, the shop is unknown.
 """
 
 from collections import defaultdict
@@ -32,7 +32,7 @@ An event without a reference has its own id in place of the reference.
 
 
 class Shops(NamedTuple):
-    """Result of the decision which shop each event belongs to.
+    """Decision on which shop each event belongs to.
 
     aside     whether the event belongs to another or to an unknown shop. The keys are event keys
     rests_on  ids of the evidence that an event belongs to our shop. Only events that do not name

@@ -5,8 +5,8 @@ its named reasons, up to 100. No line is matched because it is similar.
 
 A search compares only a few dozen lines, however many lines there are:
 
-- neighbours in the sorted references, and in the sorted references read backwards, because one
-  wrong character leaves the beginning or the end unchanged
+- neighbours in the list of references, sorted once from the first character and once from the last.
+  One wrong character leaves the beginning or the end of a reference unchanged
 - neighbours by amount, including amounts that are wrong by the factor between major and minor units
 - neighbours by amount on the same day
 - lines that a bank's text names

@@ -213,7 +213,8 @@ def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decisio
 
 
 def amounts_fit(pair: Pair) -> bool:
-    """Check whether the captured amount fits the book's amount, before or after returns."""
+    """Check whether the captured amount fits the book's amount, before or after returned money is
+    deducted."""
     funds, lines = pair.funds, pair.lines
     if lines.currencies != {funds.currency} or funds.others:
         return False

@@ -34,7 +34,8 @@ def exchanged(amount: Money, rate: ExpectedRate) -> int:
 
 
 def expected_of(came: Money, arrived: Money, rates: Iterable[ExpectedRate]) -> tuple[Money, bool]:
-    """Return the expected amount, and whether the arrived amount is within the rule's tolerance.
+    """Return the amount that should arrive, and whether the arrived amount is within the tolerance
+    of the exchange-rate rule.
 
     If there is no rule for the two currencies, the arrived amount is the expected amount.
     """

@@ -1,7 +1,7 @@
 """Money of an order as matching needs it: captures, returns, doubts and surplus.
 
-The module also has the class `Left`. It holds a limited number of rows whose key no other row has,
-for the next methods of matching.
+The module also has the class `Left`, for rows without a partner that has the same key. A limited
+number of such rows wait there for further methods of matching.
 """
 
 from collections import Counter

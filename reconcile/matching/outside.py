@@ -48,7 +48,8 @@ class Transfer:
     at: Instant
 
     def decision(self) -> Match | Break | None:
-        """Return the match, or the break about its difference; None if nothing is unusual."""
+        """Return the match or the break that must be reported about this transfer; None if nothing
+        is unusual."""
         due = sum([each.money.minor for each in self.orders])
         ids = (*[each.line_id for each in self.orders], *self.lines)
         apart = Money(minor=abs(due - self.booked.minor), currency=self.booked.currency)

@@ -308,7 +308,8 @@ class Terms:
         return abs(difference) <= self._tolerances.get(currency, 0)
 
     def tolerance(self, currency: str) -> int:
-        """Return by how many minor units two amounts of the currency may differ and still match."""
+        """Return the maximum number of minor units by which two amounts of the currency may differ
+        and still match."""
         return self._tolerances.get(currency, 0)
 
     def expected_fee(
@@ -410,7 +411,7 @@ class Terms:
 def _factors(currency: str) -> tuple[int, ...]:
     """Return the factors by which an amount is wrong if major and minor units were confused.
 
-    These are 100 and the factor of the currency.
+    These are 100, and the number of minor units in one major unit of the currency.
     """
     return tuple(sorted({int(10 ** exponent_of(currency)), CENTS} - {1}))
 

@@ -219,11 +219,8 @@ def taken_abroad(seen: OrderSeen) -> Abroad:
 def _beside(
     line: StatementLine, left: list[Taken], claimed: list[Taken], gross: int
 ) -> tuple[tuple[Taken, ...], tuple[Taken, ...]]:
-    """Return two groups of movements that a line settles: the newly settled movements, and all
-    movements.
-
-    A movement is newly settled if no earlier line settles it.
-    """
+    """Return two tuples: the movements that this line is the first to settle, and all movements
+    that this line settles."""
     kinds = [_SETTLES[line.kind]]
     if line.kind == "payment" and gross < 0:
         kinds.insert(0, _SETTLES["refund"])
@@ -274,7 +271,8 @@ def key_of(payout: Payout) -> Key:
 def stays_in_wallet(line: StatementLine, withdrawn: Set[Key]) -> bool:
     """Check whether a line's money goes into a wallet, and not directly to the bank.
 
-    If the line names a payout, that payout must be a separate withdrawal.
+    If the line names a payout, the money goes into a wallet only if that payout is a separate
+    withdrawal.
 
     withdrawn  payouts that the statement lists as separate withdrawals
     """

@@ -428,7 +428,8 @@ def _abroad(
     lines: Sequence[StatementLine],
     rates: Sequence[ExpectedRate],
 ) -> Iterator[Transaction]:
-    """Yield the transactions that convert clearing money at the expected rate.
+    """Yield the transactions that exchange money of the account `clearing` from the payment's
+    currency into the statement's currency, at the expected rate.
 
     A difference within the tolerance becomes exchange gains, and a larger difference stays in
     clearing.

@@ -536,7 +536,8 @@ class UnsettledRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExceptionRow:
-    """Condition that was not met when two people closed the month, and why they closed it.
+    """Condition that was not met when two people closed the month, with their reason for closing
+    the month anyway.
 
     line  name of the condition, such as `coverage:shop`
     """
@@ -637,12 +638,14 @@ def ties(
     control: Sequence[ControlRow],
     money: Sequence[MoneyRow],
 ) -> tuple[Tie, ...]:
-    """Return all checks that the tables of the report agree, sorted by name, then by currency."""
+    """Return all comparisons that must hold if the report's tables agree, sorted by name, then by
+    currency."""
     return (*_ties_of_orders(flow, control), *_ties_of_money(control, money))
 
 
 def suspense_ties(rows: Sequence[SuspenseRow]) -> Iterator[Tie]:
-    """Yield checks that unallocated money has the same sum by kind of change and by age."""
+    """Yield comparisons of two sums of unallocated money: the sum of all changes, and the sum of
+    all ages."""
     for currency in dict.fromkeys(row.currency for row in rows):
         own = {row.line: row.sum for row in rows if row.currency == currency}
         gone = own["assigned"] + own["refunded"] + own["other_business"]

@@ -121,8 +121,8 @@ class BreakSums:
         )
 
     def ties(self, money: Sequence[r.MoneyRow]) -> Iterator[r.Tie]:
-        """Yield checks that the money table and the breaks agree on statement lines without a
-        webhook."""
+        """Yield comparisons of the money table and the breaks, which must state the same sums of
+        statement lines without a webhook."""
         rows = [row for row in money if row.flow == "not_notified"]
         counted = sum(s[0] for key, s in self._sums.items() if key[0] == "settled_never_notified")
         left, right = "money, not notified", "breaks, settled never notified"

@@ -90,8 +90,8 @@ def _joined(subtrees: list[Hash]) -> Hash:
 def inclusion_spans(index: int, *, size: int) -> list[Span]:
     """Return the spans that prove that a leaf is in the tree of the first `size` leaves.
 
-    The lowest span comes first, as in RFC 9162, 2.1.3.1. Raises ValueError for an index outside of
-    the tree.
+    The span nearest to the leaf comes first, as in RFC 9162, 2.1.3.1. Raises ValueError for an
+    index outside of the tree.
     """
     if not 0 <= index < size:
         raise ValueError(f"leaf {index} is not in a tree of {size} leaves")
@@ -207,7 +207,7 @@ def _past_left_edge(here: int, last: int) -> tuple[int, int]:
 class Frontier:
     """State from which a growing tree's head is computed.
 
-    It is one subtree hash for each 1 bit of the tree's size.
+    The state has one subtree hash for each bit of the tree's size that is 1.
     """
 
     def __init__(self) -> None:
@@ -240,8 +240,8 @@ Kept = Mapping[Node, Hash]
 
 
 def kept_range(node: Node) -> tuple[int, int, int]:
-    """Return the stored hashes that a subtree covers, as level, first index, index after the
-    last."""
+    """Return which stored hashes a subtree covers: their level, the first index, and the index
+    after the last hash."""
     level, index = node
     base = level - level % STEP
     width = level - base

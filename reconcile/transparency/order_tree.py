@@ -145,7 +145,7 @@ def root_by(entry: OrderEntry, path: Path) -> Hash:
 class OrderTree:
     """Tree of orders in memory, with about 250 bytes an order.
 
-    A change hashes only the changed groups again.
+    After a change, only the changed groups are hashed again.
     """
 
     def __init__(self) -> None:
@@ -183,5 +183,6 @@ class OrderTree:
         return folded(sorted(self._hashes[upper].items()), bits=upper)
 
     def hashes(self, bits: int) -> Mapping[int, Hash]:
-        """Return the hash of each group of a level, as of the last call of `root`."""
+        """Return the hash of each group of orders whose commitments share `bits` leading bits, as
+        of the last call of `root`."""
         return self._hashes[bits]
