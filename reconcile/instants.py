@@ -61,8 +61,8 @@ HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 
 EARLIEST: Final = Instant(0)
-"""1970-01-01, the earliest time that an event may have. An earlier time is a mistake, such as a number
-in the wrong unit."""
+"""1970-01-01, the earliest time that an event may have. An earlier time is a mistake, such as a
+number in the wrong unit."""
 
 LATEST: Final = Instant(253_402_300_799_999_999)
 """9999-12-31T23:59:59.999999Z, the last instant that RFC 3339 can express."""
