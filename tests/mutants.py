@@ -60,7 +60,7 @@ PARTS: Final = {
             " statement_versions ledger_lines details bank bank_bounds exchange match_joined"
             " match_settled match_refunds match_figures match_near match_rows match_totals suggest"
             " match_pinned match_parts match_absorbed match_sources months match_laws balances fees"
-            " outside suspense wallets blockers"
+            " outside suspense wallets blockers coverage methods tenders across_legs"
         ),
     ),
     "engine": Part(
