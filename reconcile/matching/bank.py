@@ -311,7 +311,7 @@ class BankLeg:
                 (
                     (one, other)
                     for one in came
-                    for other in went[:1]
+                    for other in went
                     if abs(one.booked_at - payout.paid_at) <= NAMED_WITHIN
                     and one.booked_at <= other.booked_at <= until
                 ),

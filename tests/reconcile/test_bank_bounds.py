@@ -325,7 +325,8 @@ def test_a_failed_payout_came_and_went_within_its_margin(
 ) -> None:
     there = booked("a", 500, booked_at=T + came)
     back = booked("b", -500, booked_at=T + went)
-    found = leg(FAILED, there, back, edges=False).links
+    other = booked("c", -500, booked_at=there.booked_at - TICK)
+    found = leg(FAILED, other, there, back, edges=False).links
     assert [(link.bucket, link.payouts, link.lines) for link in found] == (
         [("by_group", (FAILED,), (there, back))] if joined else []
     )
