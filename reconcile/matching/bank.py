@@ -186,6 +186,12 @@ class BankLeg:
     def _left_payouts(self) -> list[Payout]:
         return [each for each in self._payouts if each.payout_id not in self._joined]
 
+    def _failed(self) -> Iterator[tuple[Payout, Instant]]:
+        """Yield each failed payout without a partner, and its date."""
+        for payout in self._left_payouts():
+            if payout.sent and not payout.minor and payout.paid_at is not None:
+                yield payout, payout.paid_at
+
     def _left_lines(self) -> list[BankLine]:
         return [each for each in self._lines if each.line_id not in self._joined]
 
@@ -302,17 +308,15 @@ class BankLeg:
         lines: dict[tuple[str, int], list[BankLine]] = defaultdict(list)
         for line in self._left_lines():
             lines[line.currency, line.minor].append(line)
-        for payout in self._left_payouts():
-            if not payout.sent or payout.minor or payout.paid_at is None:
-                continue
+        for payout, paid_at in self._failed():
             came, went = (lines[payout.currency, sign * payout.sent] for sign in (1, -1))
-            until = payout.paid_at + self._rules.bank_margin
+            until = paid_at + self._rules.bank_margin
             pair = next(
                 (
                     (one, other)
                     for one in came
                     for other in went
-                    if abs(one.booked_at - payout.paid_at) <= NAMED_WITHIN
+                    if abs(one.booked_at - paid_at) <= NAMED_WITHIN
                     and one.booked_at <= other.booked_at <= until
                 ),
                 None,
@@ -325,17 +329,14 @@ class BankLeg:
 
     def _sent_again(self, links: Sequence[Link]) -> list[Link]:
         found = list(links)
-        failed = [e for e in self._left_payouts() if e.sent and not e.minor and e.paid_at]
-        if not failed:
-            return found
         sums: dict[tuple[str, str, int], list[tuple[Instant, int]]] = defaultdict(list)
         for place, link in enumerate(found):
             for each in link.payouts:
                 if each.paid_at is not None:
                     sums[each.source, each.currency, each.minor].append((each.paid_at, place))
-        for payout in failed:
+        for payout, paid_at in self._failed():
             sent = sums[payout.source, payout.currency, payout.sent]
-            later = [each for each in sent if each[0] >= (payout.paid_at or each[0])]
+            later = [each for each in sent if each[0] >= paid_at]
             if later:
                 link = found[min(later)[1]]
                 payouts = sorted([*link.payouts, payout], key=_payout_order)

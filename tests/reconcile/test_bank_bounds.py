@@ -347,6 +347,23 @@ def test_a_failed_payout_stands_with_the_first_later_payout_of_its_sum(
     assert len(found.links) == len(again)
     beside = [link.lines[0].line_id for link in found.links if FAILED in link.payouts]
     assert beside == ([] if joined is None else [f"bnk_{joined}.1"])
+    assert [each.payout for each in found.alone] == ([FAILED] if joined is None else [])
+
+
+def test_one_line_is_of_one_failed_payout() -> None:
+    other = replace(FAILED, payout_id="pyt_F-2", reference="F-2")
+    lines = booked("a", 500, 10), booked("b", -500, 11), booked("c", -500, 11)
+    links = leg(FAILED, other, *lines, edges=False).links
+    assert [(link.payouts, link.lines) for link in links] == [((FAILED,), lines[:2])]
+
+
+def test_only_a_failed_payout_stands_with_another_one() -> None:
+    undated = replace(FAILED, payout_id="pyt_F-2", reference="F-2", paid_at=None)
+    missing = paid("P-1", 700, 5, sent=700), paid("P-2", 800, 5), undated
+    lines = booked("a", 500, 10), booked("b", -500, 11)
+    found = leg(FAILED, *missing, *lines, edges=False)
+    assert [link.payouts for link in found.links] == [(FAILED,)]
+    assert {each.payout for each in found.alone if each.payout} == {*missing}
 
 
 @for_each(("as_of", "since", "until", "late"), [
