@@ -400,6 +400,24 @@ def test_a_provider_is_late_from_the_moment_when_its_payout_is_due(
     assert told not in found.decisions(Period(until=T + 10 * DAY))
 
 
+@for_each(("minor", "due"), [(1, 11), (0, 10), (-1, 10)])
+def test_only_payouts_of_money_make_a_rhythm(minor: int, due: int) -> None:
+    found = leg(*DAILY, paid("D-8", minor, 8), edges=False)
+    found.expect([Unsettled("shop", "KES", 3, number=1, minor=1)])
+    assert [each.since for each in found.late] == [T + due * DAY]
+
+
+@for_each(("minor", "days", "late"), [
+    (1, 3, True), (0, 3, False), (-1, 3, False), (1, 2, False), (1, 6, True), (1, 7, False),
+])  # fmt: skip
+def test_money_that_waits_for_a_payout_is_no_break_of_its_own(
+    minor: int, days: int, late: bool
+) -> None:
+    found = leg(*DAILY, edges=False)
+    found.expect([Unsettled("shop", "KES", days, number=1, minor=minor)])
+    assert bool(found.late) == late
+
+
 def test_only_money_that_came_alone_may_be_a_customers_transfer() -> None:
     found = leg(booked("a", 1, 20), booked("b", 0, 20), booked("c", -1, 20), edges=False)
     assert [each.line for each in found.credits_alone()] == ["bnk_a.1"]
