@@ -418,38 +418,38 @@ class BankLeg:
         unsettled  captures that no statement has settled
         """
         waiting = list(unsettled)
-        paid: dict[tuple[str, str], list[Payout]] = defaultdict(list)
+        paid: dict[tuple[str, str], dict[Instant, str]] = defaultdict(dict)
         for each in self._payouts:
             if each.paid_at is not None and each.minor > 0 and not each.withdrawn:
-                paid[each.source, each.currency].append(each)
+                paid[each.source, each.currency][each.paid_at] = each.payout_id
         self.late = ()
         for (source, currency), own in sorted(paid.items()):
-            last, days = own[-1], sorted({each.paid_at or 0 for each in own})[-PAST_MOST:]
-            due = due_after([Instant(each) for each in days])
-            if due is None or due > self._as_of or last.paid_at is None:
+            last_at, last = [*own.items()][-1]
+            due = due_after([*own][-PAST_MOST:])
+            if due is None or due > self._as_of:
                 continue
             spans = self._stated.get(source, ())
             minor = sum(
                 each.minor
                 for each in waiting
                 if (each.source, each.currency) == (source, currency)
-                and due - last.paid_at <= each.days * DAY < self._rules.settle_margin
+                and due - last_at <= each.days * DAY < self._rules.settle_margin
             )
-            if minor > 0 and any(e.since <= last.paid_at and due <= e.until for e in spans):
+            if minor > 0 and any(e.since <= last_at and due <= e.until for e in spans):
                 money = Money(minor=minor, currency=currency)
                 facts: Facts = (
                     ("wallet", source),
                     ("waiting", money),
-                    ("last_at", last.paid_at),
+                    ("last_at", last_at),
                     ("due_at", due),
                 )
                 self.late += (
                     Break(
                         cause="payout_late",
-                        subject=last.payout_id,
+                        subject=last,
                         money=money,
                         since=due,
-                        cites=(last.payout_id,),
+                        cites=(last,),
                         facts=facts,
                     ),
                 )
