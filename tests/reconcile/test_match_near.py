@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconcile.instants import DAY, HOUR, TICK, Duration, Instant
+from reconcile.instants import DAY, HOUR, MINUTE, TICK, Duration, Instant
 from reconcile.ledger.ledger import Facts
 from reconcile.matching import candidates
 from reconcile.matching.rules import factor_between
@@ -228,12 +228,21 @@ def test_amounts_by_a_factor_are_looked_at(minor: int) -> None:
     assert names([*crowd, line("factor", "F", minor, currency="UGX")]) == []
 
 
+@for_each(("apart", "facts"), [
+    (0, ()), (TICK, (("minutes", 0),)), (-MINUTE, (("minutes", 1),)),
+    (HOUR - TICK, (("minutes", 59),)), (HOUR, ()),
+])  # fmt: skip
+def test_less_than_an_hour_is_stated_in_minutes(apart: int, facts: Facts) -> None:
+    assert found(line("it", at=later(apart))) == [("it", "nothing", facts, 0)]
+
+
 def test_a_line_that_paid_the_same_customer_is_the_first() -> None:
     customer = frozenset({"ord9"})
     paid = replace(line("z-paid", "", at=later(3 * DAY)), people=customer)
     index = candidates.Index([line("a-one", "ORD-1043"), line("b-none", ""), paid])
     reported = index.nearest(replace(WANTED, people=customer), window=None)
     assert [each.line for each in reported] == ["z-paid", "a-one", "b-none"]
+    assert [("same_number", True) in each.facts for each in reported] == [True, False, False]
 
 
 def test_an_amount_that_is_no_whole_hundred_is_none_of_minor_units() -> None:

@@ -113,6 +113,16 @@ def test_what_does_not_tie_is_reported_by_its_equation(
     assert not together.holds
 
 
+@for_each(("name", "currency", "sides"), [
+    ("rows read = rows placed", "KES", "123,456 and 5"),
+    ("gross - fees = net", "KES", "KES 1,234.56 and KES 0.05"),
+    ("gross - fees = net", "", "123,456 and 5"),
+])  # fmt: skip
+def test_an_equation_states_numbers_of_rows_or_money(name: str, currency: str, sides: str) -> None:
+    tie = control.Equation(name=name, side="book", currency=currency, left=123_456, right=5)
+    assert (tie.sides, tie.holds, tie.of_wallet) == (sides, False, False)
+
+
 def test_parts_add_up_line_by_line() -> None:
     other = control.Control(
         as_of=Instant(9),

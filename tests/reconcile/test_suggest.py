@@ -80,6 +80,43 @@ def test_what_speaks_for_it_is_named(candidate: Candidate, reasons: list[MatchRe
     assert list(alone.reasons) == [*reasons, "no_other"]
 
 
+@for_each(("candidate", "reasons"), [
+    (replace(near("Z", 9), facts=(("named", True),)), ["named_in_text"]),
+    (replace(near("Z", 9), facts=(("same_number", True),)), ["same_number"]),
+    (replace(near("Z", 9, days=0), facts=(("minutes", 0),)), ["within_an_hour"]),
+    # The reason of the most points counts.
+    (replace(near("PAY-7701", 9), facts=(("same_number", True),)), ["same_reference"]),
+    (replace(near("PAY-7710", 9), facts=(("named", True),)), ["named_in_text"]),
+    # Sums of one day differ by a charge: five per cent.
+    (near("Z", 142_500, days=0), ["amount_less_a_charge", "within_a_day"]),
+    (near("Z", 142_499, days=0), ["within_a_day"]),
+    (near("Z", 142_500, days=1), ["within_a_week"]),
+])  # fmt: skip
+def test_what_a_text_a_number_and_a_charge_say_is_named(
+    candidate: Candidate, reasons: list[MatchReason]
+) -> None:
+    found = {each.candidate: each for each in suggestions(missed(candidate, OTHER))}[candidate]
+    assert list(found.reasons) == reasons
+
+
+@for_each(("minor", "currency", "its", "close"), [
+    (30_000, "KES", 28_000, True),  # 20.00, which is more than five per cent
+    (30_000, "KES", 27_999, False),
+    (15_000, "KES", 13_500, True),  # a tenth, which is less than 20.00
+    (15_000, "KES", 13_499, False),
+    (300, "UGX", 280, True),
+    (300, "UGX", 279, False),
+    (0, "KES", 0, False),
+])  # fmt: skip
+def test_a_charge_is_at_most_twenty_and_a_tenth_of_the_sum(
+    minor: int, currency: str, its: int, close: bool
+) -> None:
+    found = replace(missed(near("Z", its, currency, days=0), OTHER),
+                    money=Money(minor=minor, currency=currency))  # fmt: skip
+    (reasons,) = [e.reasons for e in suggestions(found) if e.candidate.money.minor == its]
+    assert ("amount_less_a_charge" in reasons) == close
+
+
 @for_each(("order", "reference", "nearly"), [
     ("AB-1234", "AB-12", True),
     ("AB-123", "AB-1", False),
