@@ -1,13 +1,16 @@
 """Control totals: every equation with both its sides, parts that add up; and what is learnt of the
 orders of other periods."""
 
-from reconcile.instants import Instant
+from dataclasses import replace
+
+from reconcile.instants import DAY, HOUR, TICK, Instant
 from reconcile.matching import control
-from reconcile.matching.match import OtherPeriods
+from reconcile.matching.match import Matching, OtherPeriods
 from reconcile.matching.period import Period, within
 from reconcile.matching.rules import HandMatch, Terms
-from tests.reconcile.books_cases import case
-from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case, streams
+from reconcile.matching.tally import Unsettled
+from tests.reconcile.books_cases import AT, case
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, SOURCE, Case, covered, streams
 from tests.rows import for_each
 
 NOW = Instant(5)
@@ -157,6 +160,33 @@ def test_the_sum_of_a_family_is_that_of_its_buckets() -> None:
         20,
         3,
     ]
+
+
+TAKEN_AT = AT + HOUR
+"""Instant of capture of each case."""
+
+
+@for_each(("as_of", "since", "until", "days"), [
+    (TAKEN_AT + 2 * DAY - TICK, TAKEN_AT, AS_OF, 1),
+    (TAKEN_AT + 2 * DAY, TAKEN_AT, AS_OF, 2),
+    (TAKEN_AT, TAKEN_AT, AS_OF, 0),
+    (AT, TAKEN_AT, AS_OF, 0),
+    (TAKEN_AT + 9 * DAY, TAKEN_AT, TAKEN_AT + TICK, 9),
+    # No statement covers the capture.
+    (TAKEN_AT + 9 * DAY, TAKEN_AT + TICK, AS_OF, None),
+    (TAKEN_AT + 9 * DAY, TAKEN_AT - DAY, TAKEN_AT, None),
+])  # fmt: skip
+def test_captures_without_a_line_are_counted_by_their_age_in_whole_days(
+    as_of: int, since: int, until: int, days: int | None
+) -> None:
+    statements = (covered(SOURCE, since, until),)
+    matching = Matching(
+        rules=RULES, as_of=Instant(as_of), coverage=replace(COVERAGE, statements=statements)
+    )
+    made = case("ORD-1").pays().books(), case("ORD-2", 700).pays().books()
+    list(matching.decide(**streams(*made, case("ORD-3").pays().books().settles())))
+    expected = [] if days is None else [Unsettled(SOURCE, "KES", days, number=2, minor=2_200)]
+    assert list(matching.unsettled()) == expected
 
 
 # --- orders of other periods ----------------------------------------------------------------------
