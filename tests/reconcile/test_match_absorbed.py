@@ -3,6 +3,7 @@ Cases: two orders and several book lines of one key, some paired by people."""
 
 from collections.abc import Sequence
 from itertools import product
+from unittest.mock import patch
 
 import pytest
 
@@ -11,7 +12,7 @@ from reconcile.matching.breaks import Break
 from reconcile.matching.match import Decision, Matching
 from reconcile.matching.rules import HandMatch
 from tests.reconcile.books_cases import case, decided
-from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case, streams
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, TROUBLES, Case, streams
 from tests.rows import for_each
 
 Hands = tuple[tuple[str, str], ...]
@@ -64,3 +65,20 @@ def test_what_people_paired_of_one_key(paired: tuple[int, ...], reference: str) 
             one.books(minor=third, group="G", reference="ord-1")
         cases = [one, case("ord-1", second).pays().settles()]
         assert in_two(cases, hands) == at_once(cases, hands), (second, more, group, status, third)
+
+
+@for_each("room", [0, 1])
+@for_each("kind", TROUBLES)
+def test_what_two_parts_leave_over_is_decided_as_in_one_matching(kind: str, room: int) -> None:
+    cases = [TROUBLES[kind](case(name)) for name in ("ORD-1", "ORD-2")]
+    one, whole, *parts = (Matching(rules=RULES, as_of=AS_OF, coverage=COVERAGE) for _ in range(4))
+    with patch("reconcile.matching.funds.MOST_LEFT", room):
+        at_once = list(one.decide(**streams(*cases)))
+        reported: list[Decision] = []
+        for each, part in zip(cases, parts, strict=True):
+            reported += part.by_key(**streams(each))
+            whole.absorb(part.part())
+        reported += whole.rest()
+    assert sorted(map(repr, reported)) == sorted(map(repr, at_once))
+    assert whole.control() == one.control()
+    assert list(whole.unsettled()) == list(one.unsettled())
