@@ -81,11 +81,10 @@ def at_risk(found: Break) -> int:
     """Return the amount of the break's money that may be lost, in minor units. The result is all of
     the break's money, or 0.
 
-    The cause of the break decides, by its `risk` rule. If the break is about a dispute that was
-    won, the result is 0.
+    The cause of the break decides, by its `risk` rule.
     """
     risk, facts = CAUSES[found.cause].risk, dict(found.facts)
-    if risk in ("held", "owed", "mistake") or ("won", True) in found.facts:
+    if risk in ("held", "owed", "mistake"):
         return 0
     if risk == "sums":
         sums = {

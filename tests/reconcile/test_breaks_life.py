@@ -1,10 +1,12 @@
 """State of a break: a fold of what runs saw and people did."""
 
+import re
 from typing import Any, get_args
 
 from reconcile.instants import EARLIEST, Instant
 from reconcile.matching import breaks
 from reconcile.matching.causes import CAUSES, BreakCause
+from reconcile.matching.decide import Match
 from reconcile.money import Money
 from tests.rows import for_each
 
@@ -143,6 +145,30 @@ def test_every_cause_has_its_record_in_order() -> None:
         ),
         ("fee_unexpected", (("fee", 600), ("expected_fee", 100)), 0, 500),
         ("fee_unexpected", (("fee", 100), ("expected_fee", 600)), 0, 0),
+        # Equal amounts lose nothing.
+        ("amount_differs", (("captured", 500), ("booked", 500), ("against", "book")), 0, 0),
+        ("amount_differs", (("captured", 500), ("settled", 500), ("against", "statement")), 0, 0),
+        ("amount_differs", (("captured", 9), ("settled", 500), ("expected", 500)), 0, 0),
+        ("fee_unexpected", (("fee", 500), ("expected_fee", 500)), 0, 0),
+        ("fee_unexpected", (("fee", 500),), 0, 500),
+        ("fee_unexpected", (("expected_fee", 500),), 0, 500),
+        # What a gift card paid and what the bank booked were paid, too.
+        (
+            "amount_differs",
+            (("captured", 900), ("tendered", 100), ("booked", 1_001), ("against", "book")),
+            0,
+            500,
+        ),
+        (
+            "amount_differs",
+            (("captured", 900), ("tendered", 100), ("booked", 1_000), ("against", "book")),
+            0,
+            0,
+        ),
+        ("amount_differs", (("in_bank", 900), ("booked", 901), ("against", "book")), 0, 500),
+        ("amount_differs", (("in_bank", 900), ("booked", 900), ("against", "book")), 0, 0),
+        ("amount_differs", (("settled", 900), ("booked", 901), ("against", "book")), 0, 500),
+        ("amount_differs", (("settled", 900), ("booked", 900), ("against", "book")), 0, 0),
         ("refund_amount_differs", (("returned", 100), ("settled", 600)), 500, 500),
         ("refund_amount_differs", (("returned", 600), ("settled", 100)), -500, 0),
         # Money that no webhook stated: what came is there, what was taken is gone.
@@ -269,6 +295,16 @@ def test_what_was_accepted_over_time(
 ) -> None:
     found = list(breaks.acceptances(steps))
     assert found == [(steps[place], before, after) for place, before, after in changed]
+
+
+def test_a_break_has_a_name_of_twenty_hex_digits() -> None:
+    one = breaks.Break(cause="ambiguous", order="A", money=money(5), since=Instant(1), cites=())
+    other = breaks.Break(cause="ambiguous", order="A", money=money(6), since=Instant(2), cites=())
+    assert re.fullmatch("brk_[0-9a-f]{20}", one.identity)
+    assert other.identity == one.identity
+    match = Match(kind="by_hand", lines=("a", "b"), money=money(5))
+    assert re.fullmatch("mat_[0-9a-f]{20}", match.identity)
+    assert Match(kind="by_hand", lines=("a", "b"), money=money(6)).identity == match.identity
 
 
 def test_a_break_is_read_as_it_was_written() -> None:

@@ -38,6 +38,20 @@ SETTLED = AT + 2 * DAY
 """Instant at which the statement lines of these cases were settled."""
 
 
+@for_each(("kind", "bucket"), [
+    ("fee", "fee_line"), ("carried", "carried_line"), ("withdrawal", "wallet_line"),
+    ("withdrawal_failed", "wallet_line"), ("deposit", "wallet_line"), ("transfer", "wallet_line"),
+    ("hold", "wallet_line"), ("release", "wallet_line"), ("conversion", "wallet_line"),
+    ("disbursement", "other_business"),
+])  # fmt: skip
+def test_a_line_of_no_payment_stands_by_its_kind(kind: StatementKind, bucket: str) -> None:
+    for gross in (-300, 300):
+        made = case().pays().books().settles().settles(kind=kind, gross=gross, fee=0)
+        decisions, control = decided(made)
+        assert decisions == []
+        assert stands(control, "statement") == sorted(["by_reference", bucket])
+
+
 def breaks_of(cause: str, *cases: Case) -> list[Break]:
     decisions = decided(*cases)[0]
     return [each for each in decisions if isinstance(each, Break) and each.cause == cause]
