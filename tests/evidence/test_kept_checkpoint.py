@@ -20,13 +20,19 @@ from app.evidence.seal import (
     rotate_key,
     signed_checkpoint,
 )
-from app.evidence.verify import MANIFEST, VerifyStep, unpack
-from app.evidence.verify_evidence import KeptCheckpoint, verify_evidence
+from app.evidence.verify import MANIFEST, VerifyStep, opened, unpack
+from app.evidence.verify_evidence import (
+    KeptCheckpoint,
+    bodies,
+    provider_signatures,
+    verify_evidence,
+)
 from app.orders.record_store import add_records
 from app.sealing import log_store
 from reconcile.instants import DAY, SECOND
 from tests.api.driving import Driver, driving, event, signed
 from tests.evidence.conftest import (
+    NOW,
     Bundles,
     Forge,
     Members,
@@ -336,3 +342,29 @@ def test_the_files_of_a_bundle_name_the_program(bundles: Bundles) -> None:
     manifest = json.loads(unpack(bundles.redacted)[MANIFEST])
     assert len(manifest["program"]) == 64
     assert manifest["release"]
+
+
+# --- what the bodies and signatures of a bundle show ----------------------------------------------
+
+
+def test_bodies_are_counted_by_what_can_be_read_of_them(bundles: Bundles) -> None:
+    """A body whose source has no profile in the bundle is not read, and is no forgery."""
+    needs = (None, "This check needs the secret")
+    full, half, none, bare = (
+        opened(unpack(each), NOW)
+        for each in (bundles.full, bundles.full, bundles.full, bundles.redacted)
+    )
+    for each in half.document("history.json")["deliveries"][:2]:
+        half.document(f"delivery-{each['delivery_id']}.json")["source"] = "till"
+    none.document("sources.json").clear()
+    count = len(full.document("history.json")["deliveries"])
+    for given, read, sentence in (
+        (full, True, f"{count} bodies read again: history.json agrees."),
+        (half, None, f"{count - 2} bodies read again: history.json agrees with them. No profile "
+                     "in the bundle can read 2 more."),
+        (none, None, "No profile in the bundle can read the bodies."),
+        (bare, None, "A redacted bundle has no bodies."),
+    ):  # fmt: skip
+        assert bodies(given) == (read, sentence)
+        passed, said = provider_signatures(given)
+        assert (passed, said[: len(needs[1])]) == needs or (passed, said) == (None, sentence)

@@ -14,14 +14,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from app.config.load import load_settings
 from app.evidence.bundle import BundleRequest, build_evidence
-from app.evidence.verify import unpack
-from app.evidence.verify_evidence import verify_evidence
+from app.evidence.verify import opened, unpack
+from app.evidence.verify_evidence import provider_signatures, verify_evidence
 from app.finance.read_lines import lines_naming
 from app.providers.fingerprints import public_key
 from app.providers.profile import load_profile
 from reconcile.instants import format_instant
 from tests.api.driving import KEY, SECRET, Driver, driving, environ, event, signed
-from tests.evidence.conftest import Forge
+from tests.evidence.conftest import Forge, a_delivery
 from tests.evidence.world import LATER
 from tests.reconcile.build import T
 from tests.rows import for_each
@@ -30,10 +30,9 @@ OTHER = "whsec_" + base64.b64encode(b"another key, of enough bytes").decode()
 
 
 def delivery_in(archive: bytes) -> dict[str, Any]:
-    """Return the one delivery of a bundle."""
+    """Return the first delivery of a bundle."""
     files = unpack(archive)
-    (name,) = (each for each in files if each.startswith("delivery-") and each.endswith(".json"))
-    document: dict[str, Any] = json.loads(files[name])
+    document: dict[str, Any] = json.loads(files[a_delivery(files)])
     return document
 
 
@@ -103,6 +102,14 @@ async def test_anyone_checks_a_public_key_signature(
         for label in (b"v1", b"v1a"):
             value = signature.replace(b"v1a", label)
             await driver.send(body, [*headers, (b"webhook-signature", value)])
+        other = json.dumps(event("e2", "pending")).encode()
+        more = b"msg_2.%d." % (T // 1_000_000) + other
+        value = b"v1," + base64.b64encode(key.sign(more))
+        headers = [
+            each for each in signed(other, event_id="msg_2") if each[0] != b"webhook-signature"
+        ]
+        answer = await driver.send(other, [*headers, (b"webhook-signature", value)])
+        assert answer.status_code == 200, answer.text
         driver.clock.put(LATER)
         archive = await built(driver, tmp_path, **settings)
     name = f"key-{delivery_in(archive)['signature']['key']}.pem"
@@ -110,6 +117,15 @@ async def test_anyone_checks_a_public_key_signature(
     assert unpack(archive)[name] == public
     steps = {each.name: each for each in verify_evidence(archive).steps}
     assert steps["provider_signatures"].passed is True, steps
+    told = steps["provider_signatures"].sentence
+    assert told.startswith("2 signatures of payment services checked with the public keys")
+    bundle = opened(unpack(archive), LATER)
+    newest = bundle.document("history.json")["deliveries"][-1]["delivery_id"]
+    bundle.document(f"delivery-{newest}.json")["signature"]["key"] = None
+    passed, said = provider_signatures(bundle)
+    assert passed is None
+    assert said.startswith("1 signature of a payment service checked with the public keys in the ")
+    assert "1 more signature needs a secret" in said
     other = Ed25519PrivateKey.from_private_bytes(b"q" * 32).public_key()
     changed = other.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     forged = forge(archive, lambda members: members.update({name: changed}))

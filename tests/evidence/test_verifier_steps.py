@@ -11,13 +11,22 @@ from typing import Any, Final
 
 import pytest
 
+from app.core.errors import NotFoundError, UsageError
 from app.database.gaps import Gap
-from app.evidence import verify_archive
-from app.evidence.keys import write_key
+from app.evidence import verify, verify_archive, verify_evidence
+from app.evidence.keys import public_key_text, write_key
 from app.evidence.seal import Checkpoint, signed_checkpoint
 from app.evidence.store import Content
 from app.evidence.verify_archive import Bundle, _member, pack, redated, unpack
 from app.evidence.verify_entries import _own_name, checkpoint_of, earlier_origins, root_of
+from app.evidence.verify_evidence import (
+    KeptCheckpoint,
+    TrustedWitnesses,
+    named_witnesses,
+    read_bundle,
+    read_kept,
+    trusted_key,
+)
 from app.evidence.verify_forms import Either, Wrong, clean, fault, instant, read_json, whole
 from app.evidence.verify_log import OrderCounts, Tree, VerifiedLog, misfit
 from app.receiving.verify import digest_of
@@ -26,6 +35,7 @@ from app.sealing.leaf_store import Leaf, Sealable
 from app.sealing.log_store import EarlierOrigin, Identity, SignedHead
 from app.sealing.order_tree_store import SealedTree
 from reconcile.instants import DAY, Instant, format_instant
+from reconcile.transparency.cosignatures import VerifierKey
 from reconcile.transparency.merkle import Frontier, inclusion_spans, leaf_hash, subtree_hash
 from reconcile.transparency.order_tree import OrderEntry, OrderTree
 from tests.reconcile.build import T
@@ -533,3 +543,90 @@ def test_a_stored_hash_is_compared_once_with_the_leaves_below_it(tmp_path: Path)
               "a leaf together with its row")
     ]  # fmt: skip
     assert [*tree.wrong_nodes({})] == []
+
+
+# --- what the person who verifies gives -----------------------------------------------------------
+
+
+def test_a_bundle_is_read_up_to_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one byte more, by which it is seen to be too large."""
+    monkeypatch.setattr(verify, "MAX_BYTES", 3)
+    path = tmp_path / "b.zip"
+    for written, found in ((b"12", b"12"), (b"123456", b"1234")):
+        path.write_bytes(written)
+        assert read_bundle(path) == found
+    with pytest.raises(NotFoundError, match=r"there is no file .*/c\.zip$"):
+        read_bundle(tmp_path / "c.zip")
+    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+        read_bundle(tmp_path)
+
+
+def test_a_trusted_key_is_a_line_or_the_file_that_has_it(tmp_path: Path) -> None:
+    public = write_key(tmp_path / "key", secret=b"k" * 32).public
+    text = public_key_text(public)
+    file = tmp_path / "key.pub"
+    file.write_text(text)
+    for given in (text, text.splitlines()[-1], str(file)):
+        assert trusted_key(given) == public
+    file.write_text("\n" * 4096 + text)
+    for given in (str(file), "no key", str(tmp_path)):
+        with pytest.raises(UsageError, match=r"^--key: .*; give the line of minisign's public key"):
+            trusted_key(given)
+
+
+def test_a_kept_checkpoint_is_read_with_its_proof(tmp_path: Path) -> None:
+    key = write_key(tmp_path / "key", secret=b"k" * 32)
+    note = signed_checkpoint(key, Checkpoint(origin="o", size=3, head=bytes(32)))
+    kept, proof = tmp_path / "note", tmp_path / "proof"
+    kept.write_text(note)
+    assert read_kept(kept, None) == KeptCheckpoint(note=note, path=None)
+    for path in ((), (bytes(32), b"\1" * 32)):
+        proof.write_text(json.dumps({"path": [each.hex() for each in path]}))
+        assert read_kept(kept, proof) == KeptCheckpoint(note=note, path=path)
+    proof.write_text(json.dumps({"path": [], "x": "x" * 70_000}))
+    with pytest.raises(UsageError, match=r"^--consistency: .* holds no proof of consistency"):
+        read_kept(kept, proof)
+    with pytest.raises(UsageError, match="proof cannot be read: No such file"):
+        read_kept(kept, tmp_path / "no proof")
+    for wrong in (b"x", b"\xff", b""):
+        kept.write_bytes(wrong)
+        with pytest.raises(UsageError, match=r"^--checkpoint: .* is not a checkpoint.*: name a fi"):
+            read_kept(kept, None)
+    with pytest.raises(UsageError, match="none cannot be read: No such file"):
+        read_kept(tmp_path / "none", None)
+
+
+def test_all_named_witnesses_must_have_cosigned_unless_a_quorum_is_given() -> None:
+    given = [VerifierKey(name=f"w{n}.example", kind=4, raw=bytes([n]) * 32).text for n in (1, 2)]
+    for quorum, wanted in ((None, 2), (1, 1), (2, 2)):
+        found = named_witnesses(given, quorum)
+        assert found is not None
+        assert (found.quorum, [each.text for each in found.keys]) == (wanted, given)
+    with pytest.raises(UsageError, match="at most the number of witnesses"):
+        named_witnesses(given, 3)
+    assert named_witnesses([], None) is None
+
+
+@for_each(
+    ("left", "cosigned", "said"),
+    [
+        (8, None, None),
+        (7, None, "after the 7 leaves of the checkpoint that you kept: 1 of the 3 leaves in"),
+        (1, None, "after the 1 leaf of the checkpoint that you kept: 3 of the 3 leaves in"),
+        (0, None, "only a checkpoint that left the shop earlier"),
+        (0, (2, None, 0, 1), f"cosigned it at {format_instant(Instant(T + 1))}, and that the"),
+        (8, (2, None, 0, 1), None),
+    ],
+)
+def test_what_could_have_been_rewritten_is_what_nothing_outside_covers(
+    monkeypatch: pytest.MonkeyPatch, left: int, cosigned: Any, said: str | None
+) -> None:
+    """Two witnesses must have cosigned it: the second cosignature counts."""
+    moments = [(None, None if each is None else T + each) for each in cosigned or ()]
+    monkeypatch.setattr(verify_evidence, "_cosigned", lambda *_: moments)
+    bundle = Bundle({"log.json": b"", "checkpoint.txt": f"o\n8\n{ROOT}\n\n".encode()}, {})
+    bundle._read["log.json"] = {"leaves": [{"index": each} for each in (2, 5, 7)]}
+    trusted = None if cosigned is None else TrustedWitnesses(keys=(), quorum=2)
+    told = [*verify_evidence._not_anew(bundle, left=left, witnesses=trusted)]
+    assert len(told) == (said is not None)
+    assert all(said in each for each in told if said)
