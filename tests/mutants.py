@@ -76,7 +76,7 @@ PARTS: Final = {
         (
             "tests/receiving",
             *_tests(
-                database="appending inbox_file journal opening sqlite",
+                database="appending inbox_file journal opening personal sqlite",
                 postgres="inbox sharing",
                 api="webhooks answering edges delivering lingering deadlines providers accounts",
                 cli="local places",
@@ -92,6 +92,7 @@ PARTS: Final = {
         _tests(
             privacy="erase erase_unknown erase_forms erasure_journal erasure_plan erase_kept"
             " erase_rules erase_search erase_words markers restricted retained copies",
+            database="personal",
             console="support_pages",
             cli="restore_erased people_and_data",
         ),

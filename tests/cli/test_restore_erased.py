@@ -112,6 +112,7 @@ def test_who_was_erased_since_a_backup_is_not_in_what_it_restores(
         ("ORD-1", "tallyhook"),
         ("the journal of erasures", "tallyhook"),
     ]
+    assert [each["facts"] for each in entries] == [{}, {"orders": 1, "deliveries": 1}]
     assert run(*ERASE).code == 5, "nothing is stored about the number"
 
 

@@ -34,7 +34,7 @@ from tests.database.contract_verdicts import VerdictContract
 from tests.database.contract_watching import WatchingContract
 
 
-class Contract(
+class OtherContract(
     VerdictContract,
     HistoryContract,
     LedgerContract,
@@ -44,7 +44,6 @@ class Contract(
     CoverageContract,
     EvidenceContract,
     GapContract,
-    PersonalContract,
     PlacingContract,
     PolicyContract,
     ReferenceContract,
@@ -69,4 +68,9 @@ class Contract(
     TrailContract,
     UpgradingContract,
 ):
-    """Every property. A subclass gives `url`, and `empty_url`, a database without any table."""
+    """Every property but those of personal data. A subclass gives `url`, and `empty_url`, a
+    database without any table."""
+
+
+class Contract(OtherContract, PersonalContract):
+    """Every property."""

@@ -9,12 +9,12 @@ from sqlalchemy.exc import OperationalError
 
 from app.database.engine import scratch_database
 from tests.database.builders import opened
-from tests.database.contracts import Contract
+from tests.database.contracts import OtherContract
 from tests.database.made import put_new
 
 
-class TestSqlite(Contract):
-    """Every property of the contract, on a database file."""
+class TestSqlite(OtherContract):
+    """Every property of the contract but those of personal data, on a database file."""
 
     @pytest.fixture
     def url(self, tmp_path: Path) -> str:

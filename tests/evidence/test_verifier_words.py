@@ -215,10 +215,13 @@ def test_of_a_malformed_bundle_everything_is_unproven(name: str) -> None:
 # --- steps, report and verdict --------------------------------------------------------------------
 
 
+A_FILE: Final = {"sha256": "0" * 64, "size": 1}
+
+
 def small(**said: Any) -> bytes:
     """Return the archive of a bundle with one file."""
     manifest: dict[str, Any] = {
-        "as_of": AT, "files": {"a.txt": {"sha256": "0" * 64, "size": 1}},
+        "as_of": AT, "files": {"a.txt": A_FILE},
         "format": "tallyhook evidence 2", "left_out": {}, "order": "ORD-1", "program": "0" * 64,
         "redacted": True, "release": "1",
     }  # fmt: skip
@@ -256,12 +259,22 @@ def test_each_step_says_what_it_found() -> None:
 
 
 @for_each(
-    ("archive", "name"),
-    [(b"", "archive"), (small(format="1"), "manifest"), (small(files={}), "manifest")],
+    ("archive", "name", "said"),
+    [
+        (b"", "archive", "it is not a ZIP"),
+        (small(format="1"), "manifest", "does not have the format"),
+        (small(files={}), "manifest", "a.txt is not in the manifest."),
+        (small(files=dict.fromkeys(("a.txt", "b.txt"), A_FILE)), "manifest", "b.txt is missing."),
+        (pack({MANIFEST: b"{}"}), "manifest", "manifest.json.minisig is missing"),
+        (pack({SIGNATURE: b""}), "manifest", "manifest.json.minisig is missing"),
+    ],
 )
-def test_no_step_follows_one_that_leaves_nothing_to_check(archive: bytes, name: str) -> None:
+def test_no_step_follows_one_that_leaves_nothing_to_check(
+    archive: bytes, name: str, said: str
+) -> None:
     bundle, steps = check_steps(archive, [("one", lambda bundle: "well")], micros(AT))
     assert bundle is None
+    assert said in steps[-1].sentence
     assert [each.name for each in steps] == ["archive", "manifest"][: 1 + (name == "manifest")]
     assert [each.passed for each in steps] == [True, False][name == "archive" :]
 

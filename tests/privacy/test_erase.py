@@ -376,7 +376,10 @@ async def test_an_order_of_which_something_new_arrived_meanwhile_is_left_out(
     planned = await erased(driver, dry_run=True)
     asked = ErasureRequest(phone=PHONE, reason="asked by letter", by=None)
     agree = Agree(second="Ben", store=arrives)
-    erasure = await erase(driver.context, asked, dry_run=False, agree=agree)
+    told: list[int] = []
+    erasure = await erase(driver.context, asked, dry_run=False, agree=agree, progress=told.append)
+    ((lines,),) = driver.rows("SELECT count(*) - 1 FROM erasures")
+    assert told[-lines:] == [1] * lines
     assert [(each.what, each.why) for each in erasure.kept] == [("ORD-1", "changed")]
     assert [each.order for each in erasure.orders] == ["ORD-4"]
     bodies = "SELECT event_id, body IS NULL FROM deliveries WHERE event_id IN ('e1', 'e4')"
@@ -389,8 +392,8 @@ async def test_an_order_of_which_something_new_arrived_meanwhile_is_left_out(
     assert (before["deliveries.body"], after["deliveries.body"]) == ((5, 0), (3, 2))
     assert (before["unanswered.request"], after["unanswered.request"]) == ((15, 0), (0, 15))
     (facts,) = driver.rows("SELECT facts FROM audit WHERE subject = '+254 ••• ••• •44'")
-    told = json.loads(facts[0])
-    assert (told["orders"], told["kept"], told["second"]) == (1, 1, "Ben")
+    said = json.loads(facts[0])
+    assert (said["orders"], said["kept"], said["second"]) == (1, 1, "Ben")
 
 
 async def test_asked_again_there_is_nothing_left(driver: Driver) -> None:

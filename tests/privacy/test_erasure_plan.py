@@ -1,18 +1,29 @@
 """Plan of an erasure as a value: its lines in the journal, its counts, its report."""
 
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any, Final
+
+import pytest
 
 from app.database.marks import GROUNDS
 from app.evidence.attachment_store import AttachmentRecord
+from app.privacy import replay_erasures
 from app.privacy.copies import TakenCopy
 from app.privacy.erase import files_of_others
 from app.privacy.erase_finding import Erasure, JudgedDeliveries
 from app.privacy.erase_rules import KeptData
+from app.privacy.erase_store import TABLES
 from app.privacy.erase_texts import BankText, without
 from app.privacy.erasure_journal import JournalKey
 from app.privacy.prune import SettledOrder
-from app.privacy.replay_erasures import NamedRows, Replayed, emptied_by, restricted_by
+from app.privacy.replay_erasures import (
+    ErasureReplay,
+    NamedRows,
+    Replayed,
+    emptied_by,
+    restricted_by,
+)
 from app.receiving.due_store import Due
 from app.receiving.journal_state import WAITS
 from reconcile.instants import DAY, EARLIEST, Instant, format_instant
@@ -316,3 +327,31 @@ def test_the_result_of_a_replay_states_every_count_and_why_lines_wait() -> None:
         "lines": 0, **dict.fromkeys(names, 0), "pending": [], "from_copy": False, "unread": 0
     }  # fmt: skip
     assert Replayed().tidied
+
+
+@for_each(
+    ("emptied", "inbox", "tidied", "tries"),
+    [
+        ([True], True, True, 1),
+        ([True], False, False, 1),
+        ([False, False, True], True, True, 3),
+        ([False, False, False, True], True, False, 3),
+    ],
+)
+async def test_the_logs_are_emptied_as_soon_as_no_reader_uses_them(
+    monkeypatch: pytest.MonkeyPatch, emptied: list[bool], inbox: bool, tidied: bool, tries: int
+) -> None:
+    """The inbox's log and the database's, which is tried for a while."""
+    monkeypatch.setattr(replay_erasures, "TRIES", 3)
+    monkeypatch.setattr(replay_erasures, "PAUSE_S", 0.0)
+    asked: list[Any] = []
+
+    async def tidy(*tables: Any) -> bool:
+        asked.append(tables)
+        return emptied[len(asked) - 1] if tables else inbox
+
+    of_both = SimpleNamespace(tidy=tidy)
+    context: Any = SimpleNamespace(inbox=of_both, database=SimpleNamespace(writer=of_both))
+    emptied = [True, *emptied]
+    assert await ErasureReplay(context).tidy() is tidied
+    assert asked == [(), *[(TABLES,)] * tries]
