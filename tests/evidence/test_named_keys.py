@@ -102,13 +102,13 @@ async def test_anyone_checks_a_public_key_signature(
         for label in (b"v1", b"v1a"):
             value = signature.replace(b"v1a", label)
             await driver.send(body, [*headers, (b"webhook-signature", value)])
-        other = json.dumps(event("e2", "pending")).encode()
-        more = b"msg_2.%d." % (T // 1_000_000) + other
+        second = json.dumps(event("e2", "pending")).encode()
+        more = b"msg_2.%d." % (T // 1_000_000) + second
         value = b"v1," + base64.b64encode(key.sign(more))
         headers = [
-            each for each in signed(other, event_id="msg_2") if each[0] != b"webhook-signature"
+            each for each in signed(second, event_id="msg_2") if each[0] != b"webhook-signature"
         ]
-        answer = await driver.send(other, [*headers, (b"webhook-signature", value)])
+        answer = await driver.send(second, [*headers, (b"webhook-signature", value)])
         assert answer.status_code == 200, answer.text
         driver.clock.put(LATER)
         archive = await built(driver, tmp_path, **settings)
