@@ -148,8 +148,11 @@ async def do_second_factor(view: View, reason: str) -> str:
 
 
 def _session_of(view: View) -> str:
-    """Return a name for the operator's session, to which the challenge for a new passkey is bound.
-    Renewing the session's cookie does not change this name."""
+    """Return a name for the operator's session. The challenge for a new passkey is bound to this
+    name.
+
+    The name stays the same when the session's cookie is renewed.
+    """
     return f"passkey {view.person.name} {view.person.began_at}"
 
 
@@ -240,8 +243,8 @@ async def ask_link_company(view: View) -> Form:
 async def do_link_company(view: View, reason: str) -> ActionResult:
     """Return a page with a link to the company's sign-in.
 
-    A link is needed because the content policy forbids that a form redirects the browser to another
-    host.
+    A person must follow the link, because the content policy does not let a form redirect the
+    browser to another host.
     """
     grant = new_challenge(
         view.console.mark_key, to=link_grant_of(view.cookie), now=view.context.clock.now()

@@ -87,8 +87,8 @@ NOT_ALLOWED: Final = (
 )
 
 ENDED: Final = "ended"
-"""Query parameter of the sign-in page, set if the visitor's session has ended. The value `kept`
-says that the text of the submitted form was stored."""
+"""Query parameter of the sign-in page, which is set if the visitor's session has ended. Its value
+is `kept` if the text of the submitted form was stored."""
 KEPT: Final = "kept"
 
 

@@ -380,8 +380,8 @@ def _form_of(
 
 
 def _none_chosen(view: View, error: UsageError) -> Form:
-    """Return a form that says why no break is selected. Raise the error again if the page's address
-    is wrong."""
+    """Return a form that says why no break is selected. Raise `error` if the conditions in the
+    page's address are wrong."""
     if view.word("where") is not None and view.request.method != "POST":
         raise error
     ticked = view.word("where") is not None or view.word("break") is not None

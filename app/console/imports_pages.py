@@ -129,8 +129,8 @@ def _problem_of(upload: Upload) -> str | None:
 
 
 def differs_in(upload: Upload) -> Balances | None:
-    """Return the balances that do not add up in an uploaded statement. The statement was refused
-    because of these balances. Return None if there are none."""
+    """Return the balances because of which an uploaded statement was refused, or None. Such
+    balances do not add up."""
     return None if upload.seen is None or upload.busy else upload.seen.differs
 
 

@@ -17,7 +17,7 @@ from app.orders.read_orders import head_of_feed
 
 LOOK_S: Final = 1.0
 BEAT_S: Final = 15.0
-"""Seconds between two heartbeats of an idle stream. At each heartbeat the session is checked."""
+"""Seconds between two heartbeats of an idle stream. Each heartbeat also checks the session."""
 
 MOST: Final = 200
 """Maximum number of open streams, because each stream occupies a connection."""

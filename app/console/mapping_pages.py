@@ -23,8 +23,8 @@ NEEDED: Final[dict[ImportKind, str]] = {
 }
 
 SUBTRACTABLE: Final = frozenset({"gross"})
-"""Money fields that can be computed from two columns. The second column, for outgoing money, is
-subtracted from the first column, for incoming money."""
+"""Money fields that can be computed from two columns: the column of incoming money minus the column
+of outgoing money."""
 
 NUMBERS: Final = (
     ("", "1500.00"), (".,", "1,500.00"), (",", "1500,00"), (",.", "1.500,00"), (", ", "1 500,00"),

@@ -44,8 +44,8 @@ GROUPS: Final = {
 }
 
 SHOWN: Final = 15
-"""Maximum number of orders that the start page lists because a person must look at them. The newest
-orders are listed."""
+"""Maximum number of orders on the start page that need a person. The newest of these orders are
+shown."""
 
 
 async def now_document(view: View) -> Document:
@@ -257,8 +257,8 @@ def saved_lists(kept: Sequence[Any], page: str) -> list[dict[str, str]]:
 async def find_document(view: View, text: str) -> Document:
     """Return the content of `POST /find?before=`: the orders and bank lines that match the text.
 
-    The page does not repeat the text, which may be a phone number. If a further search can go
-    through earlier lines, the page's form contains the text.
+    The text may be a phone number, so the page does not show it. Only the form that continues the
+    search in earlier bank lines contains the text.
     """
     found = await find_orders.find_orders(
         view.context,
@@ -287,7 +287,7 @@ async def find_document(view: View, text: str) -> Document:
 async def order_page_document(view: View) -> Document:
     """Return the content of `GET /orders/{order}?as_of=&before=`: everything about a single order.
 
-    before  number of the event before which events are shown; None for the newest events
+    before  number of an event; only earlier events are shown. None shows the newest events
     """
     order, as_of = view.subject, view.instant("as_of")
     now = as_of or view.context.clock.now()
@@ -383,10 +383,11 @@ def sentence_of(text: str) -> dict[str, Any]:
 def order_money(ledger: dict[str, Any]) -> dict[str, Any]:
     """Return the parts of an order's money. Each part is an amount or None.
 
-    given_back   money refunded or reversed, so that captured = given_back + lost + disputed + held
-    disputed     money in open disputes, which is not part of `held`
-    owed_back    money still to be refunded, without `on_its_way`: the surplus, or everything held
-                 after a cancellation
+    given_back   money that was refunded or reversed. Captured money is the sum of given_back, lost,
+                 disputed and held
+    disputed     money in open disputes; `held` does not include this money
+    owed_back    money that must still be refunded: the surplus, or all held money after a
+                 cancellation. Money in `on_its_way` is left out
     on_its_way   money that pending refunds will return
     """
     totals = ledger["totals"]

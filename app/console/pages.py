@@ -315,7 +315,7 @@ def as_csv(
     rows       name of the list in the document
     following  function that loads the next page's document
 
-    Amounts are plain numbers, because `safe_cell` would mark negative amounts as text.
+    Amounts are not passed through `safe_cell`, which would turn negative amounts into text.
     """
     return StreamingResponse(_csv_lines(document, rows, following, zone), media_type="text/csv")
 

@@ -47,8 +47,8 @@ ITEM_TITLES: Final = {
 
 
 def problem_sentence(problem: str | None) -> str | None:
-    """Return a sentence that says why the last try to notify the shop failed, or None if it did not
-    fail.
+    """Return a sentence that says why the last try to notify the shop failed, or None if there is
+    no problem.
 
     problem  code of the problem, such as `status_503`, or None
     """

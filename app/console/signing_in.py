@@ -192,8 +192,8 @@ def _hashed(cookie: str) -> str:
 
 
 def link_grant_of(cookie: str) -> str:
-    """Return the text to which a challenge is bound. With this challenge, the cookie's session may
-    link a company account."""
+    """Return the text to which a session's challenge is bound. The challenge lets this session link
+    a company account."""
     return f"link {_hashed(cookie)}"
 
 
@@ -253,8 +253,8 @@ class SigningIn:
         """Store a form that was submitted after its session had ended. Return whether the form was
         stored.
 
-        A cookie that never belonged to a session is refused, because strangers could fill the
-        memory.
+        A form with a cookie that never belonged to a session is refused. Otherwise strangers could
+        fill the memory.
         """
         cookie = self._cookie(request)
         name = await sessions.name_of_session(self._console.context, cookie) if cookie else None
@@ -315,8 +315,8 @@ class SigningIn:
         return self._form("link.html", title=title, to=to, status=403, problem=str(error))
 
     def proof_of(self, person: Person) -> str:
-        """Return the kind of proof that an irreversible act needs: `password`, `company`, or an
-        empty text if no further proof is needed."""
+        """Return the kind of proof that an operator must give for an irreversible act: `password`,
+        `company`, or an empty text if no proof is needed."""
         if person.way == "link":
             return ""  # sessions by the owner's link last an hour, or are the demo's
         fresh = person.proved_within(self._console.context.clock.now())
@@ -325,8 +325,10 @@ class SigningIn:
     async def confirms(self, request: Request, person: Person, password: str) -> bool:
         """Return whether an operator proved their identity for an irreversible act.
 
-        The right password renews the session (see `with_session`), unless there were too many
-        tries. Without a password, the sign-in must be recent.
+        An operator who signed in with a password must enter the password again. This renews the
+        session (see `with_session`). After too many tries, even the right password fails.
+
+        Other operators must have signed in recently, or by a link.
         """
         if person.way != "password":
             return not self.proof_of(person)
@@ -470,8 +472,8 @@ class SigningIn:
         return answer
 
     def _granted(self, request: Request, grant: str) -> bool:
-        """Return whether this challenge belongs to the request's session. Such a challenge is made
-        after the right password was entered."""
+        """Return whether the challenge `grant` lets this session link a company account. A session
+        gets such a challenge after its operator entered the right password."""
         now = self._console.context.clock.now()
         to = link_grant_of(self._cookie(request))
         return challenges.begun_at(self._console.mark_key, grant, to=to, now=now) is not None

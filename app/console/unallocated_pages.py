@@ -91,7 +91,7 @@ def _button(view: View, *, alone: bool) -> str:
     """Return the label of the button that makes a proposal. Return an empty text if the operator
     may act alone.
 
-    alone  whether the action itself needs no second person
+    alone  whether one person with the permission may take this action alone
     """
     return "" if alone and view.person.role in MAY["payment_assigned"] else PROPOSE
 

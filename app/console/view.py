@@ -55,10 +55,10 @@ class Console:
     hosts        allowed values of a request's Host header
     loopback     whether only this machine can reach the console
     cookie       name of the session cookie
-    mark_key     secret key that signs challenges and the marks of previews, for this process
+    mark_key     secret key of this process, which signs challenges and previews
     work         function that runs a job's work, usually in another process
-    makes        function like `work`, for a document that a person waits for; imports never delay
-                 it
+    makes        function like `work` for a document that a person waits for. The document never
+                 waits for an import
     reads_rules  function like `work` with a time limit, because parsing TOML may take long
     approve      function that approves a proposal whose action takes long; called with the
                  proposal's id, the approver, the reason, and the text typed again
@@ -180,7 +180,7 @@ class View:
         """Begin a background job in the operator's name, and wait briefly for its end.
 
         subject  what the job is about, such as a month
-        mark     text that says with which input the job ran
+        mark     text that identifies the job's input
 
         Raise UsageError if the job failed, or if a job of this kind about this subject is already
         running.
@@ -193,11 +193,13 @@ class View:
     async def shared_job(
         self, kind: JobKind, subject: str, *, work: Callable[[], Awaitable[Any]]
     ) -> Job:
-        """Return a job of this kind and subject that is running, or whose result is still valid. If
-        there is none, begin a job. Wait briefly for its end.
+        """Return a job of this kind about this subject, and wait briefly for its end.
 
-        The job may be another operator's. A result is valid until GOOD_FOR has passed or the audit
-        trail has grown. Raise UsageError if the job failed.
+        A running job is used again, and so is a job with a valid result, even if another operator
+        began the job. Otherwise a new job begins. A result is valid for the time GOOD_FOR, unless
+        the audit trail grows earlier.
+
+        Raise UsageError if the job failed.
         """
         jobs, mark = self.console.jobs, await last_done(self.context)
         job = jobs.shared(kind, subject, by=self.person.name, mark=mark, work=work)
@@ -251,7 +253,8 @@ class View:
 
 
 def stated(name: str, value: T | None) -> T:
-    """Return the value of a parameter. Raise UsageError if the value is None."""
+    """Return `value`. Raise UsageError if `value` is None, because the parameter `name` is
+    missing."""
     if value is None:
         raise UsageError(f"the address lacks the parameter {name}")
     return value
@@ -270,8 +273,8 @@ class Page:
                UsageError for invalid parameters
     rows       name of the document's list for the .csv file; by default the name of `load` without
                `_document`
-    following  parameters of the next page's address. Each key is a member of the document, which
-               has the value and is None on the last page. Each value is the name of the parameter
+    following  names of the parameters in the next page's address. The keys are the members of the
+               document that contain the parameters' values. These members are None on the last page
     template   template that renders the document as `doc`; by default named like `load`
     group      group in the navigation menu; empty for the top level
     live       whether the page reloads when something arrives
@@ -414,7 +417,7 @@ class Act:
                 of the page with the result, a result to show at once, or a download
     button      text of the form's button; by default the title's verb, such as "Pin it"
     done        sentence at the top of the page with the result
-    file        whether the form has a file
+    file        whether the form uploads a file
     download    whether the action only makes a file. The form may be sent again, each time with an
                 audit entry
     typed       parameters that a person types into a form; after a mistake, that form's page shows

@@ -569,7 +569,7 @@ def size(count: int) -> str:
 
 
 def called(code: str) -> str:
-    """Return the readable name of a break's cause, or of a bucket in which a run puts rows."""
+    """Return the readable name of a break's cause, or of a bucket, in which a run puts rows."""
     return _named(BUCKET_WORDS, code)
 
 

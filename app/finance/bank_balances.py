@@ -43,7 +43,7 @@ def stored_form(found: Sequence[Balances], *, account: str) -> list[StatementBal
 
     Balances that lack a day or an amount, or that have fractions of a minor unit, are left out.
 
-    account  account for statements that name none
+    account  account of statements that name no account
     """
     stored = list[StatementBalances]()
     for place, each in enumerate(found):
@@ -167,7 +167,7 @@ async def notes_on_joins(
     """Return up to SHOWN sentences about statements that do not begin with the previous closing
     balance.
 
-    A statement that confirms an accepted difference gives a sentence, too.
+    There is also a sentence for each statement that confirms an accepted difference.
     """
     known = await standing_balances(connection, as_of=as_of) if found else []
     own, said = set(found), list[str]()

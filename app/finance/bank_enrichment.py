@@ -37,9 +37,9 @@ async def accounts_to_enrich(
 ) -> dict[str, str]:
     """Return the accounts whose existing lines this file only enriches, without adding lines.
 
-    The value for each account is an error message. The import fails with this message if no entry
-    of the file fits an existing line. The files of other formats decide whether this file may add
-    lines:
+    The keys are accounts. If no entry of the file fits an existing line of the account, the import
+    fails with the error message in the value. Whether the file adds lines depends on the stored
+    files of other formats:
 
     - A notification (CAMT.054) never adds lines.
     - A report within the day adds lines if no other format has lines of the account.

@@ -30,8 +30,8 @@ KEPT_MOST: Final = 50_000
 """Maximum number of matched bank lines in the cache, which then takes about 50 MB."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""Time for which matched bank lines are cached. A deadline that passes meanwhile is noticed
-later."""
+"""Time for which matched bank lines are cached. If a deadline passes during this time, the cached
+lines do not show this yet."""
 
 
 class PayoutDocument(TypedDict):

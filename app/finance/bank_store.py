@@ -109,11 +109,12 @@ async def bank_lines_saying(
     limit: int,
     before: Instant | None = None,
 ) -> tuple[list[BankLine], Instant | None]:
-    """Return the bank lines that contain these words in a text, newest first. Restricted lines are
+    """Return the bank lines whose texts contain these words, newest first. Restricted lines are
     left out.
 
-    The case of ASCII letters is ignored. If the search ended early, the second result is an
-    instant. Lines booked before this instant were not searched.
+    The case of ASCII letters is ignored. After a complete search, the second result is None.
+    Otherwise the second result is an instant, and lines booked before this instant were not
+    searched.
 
     before  only lines booked before this instant; None for all lines
     """

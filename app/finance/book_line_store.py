@@ -56,18 +56,18 @@ async def book_rows(
 
 
 async def book_rows_of(connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant) -> Rows:
-    """Return the order book's rows with these keys. The rows have the form that `book_rows`
-    yields."""
+    """Return the order book's rows with these keys. The rows have the same columns as in
+    `book_rows`."""
     return await lines_known(connection, "book", _ROW, as_of=as_of, match_key=keys)
 
 
 async def outside_orders(
     connection: AsyncConnection, *, methods: Methods, named: Iterable[str], as_of: Instant
 ) -> list[BookLine]:
-    """Return the order lines that a bank line may pay, because no provider handles their payment
-    method.
+    """Return the order-book lines that bank lines may pay, because no provider handles the payment
+    method of these lines.
 
-    named  subjects of further order lines to return
+    named  subjects of further order-book lines to return
     """
     cells = [row[0] for row in await connection.execute(text(_METHODS))]
     chosen = [cell for cell in cells if methods.parts(cell) & {"outside", "bank"}]
@@ -121,8 +121,11 @@ async def lines_with(
     phones: Iterable[str] = (),
     keys: Iterable[str] = (),
 ) -> list[LineKey]:
-    """Return the keys of line versions that have one of these phone numbers. Also return the
-    versions with one of these keys that have any phone number."""
+    """Return the keys of line versions that have one of these phone numbers.
+
+    phones  the phone numbers
+    keys    keys of orders, whose versions with any phone number are also returned
+    """
     found = await select_in(connection, sql=_OF_PHONES, values=phones)
     found += await select_in(connection, sql=_WITH_PHONES, values=keys)
     return sorted({(row[0], row[1], row[2]) for row in found})
@@ -131,8 +134,8 @@ async def lines_with(
 async def old_lines(
     connection: AsyncConnection, *, before: Instant, after: LineKey | None, limit: int
 ) -> list[LineKey]:
-    """Return, sorted, the keys of line versions that have a phone number and were imported before
-    an instant.
+    """Return the sorted keys of line versions that have a phone number and were imported before an
+    instant.
 
     after  key after which to begin; None for the start
     """

@@ -394,8 +394,8 @@ async def act_on_breaks(
 ) -> Proposal | None:
     """Assign, comment on, accept or settle breaks: all of them or none.
 
-    Return a proposal if one person may not accept a single break alone. Keeping late money counts
-    as an acceptance.
+    If a single break needs a second person's approval, return a proposal. Keeping late money counts
+    as accepting a break.
 
     seen     `mark_of` the breaks as the person saw them; None for any state
     propose  whether to make a proposal; if False, raise UsageError instead
@@ -652,7 +652,7 @@ async def matches_of(context: AppContext, name: str) -> list[str]:
 
 
 async def allowance_now(context: AppContext, *, by: str) -> Allowance:
-    """Return the allowance of a person: what the person may still accept alone."""
+    """Return what a person may still accept alone."""
     async with context.database.reading() as connection:
         return await allowance_of(context, connection, by)
 

@@ -89,8 +89,8 @@ class Choice:
         )
 
     def leaves_open(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Return whether the conditions on amounts are the only reason why a break is not chosen,
-        because its amount is unknown."""
+        """Return whether a break with an unknown amount meets all conditions except the conditions
+        on amounts."""
         unknown = bool(self.amounts) and break_acts.not_known(found.seen)
         return unknown and self._is_of(found, as_of=as_of)
 
@@ -284,8 +284,8 @@ async def chosen_for(
 ) -> ChosenBreaks:
     """Return the chosen breaks on which the person may act.
 
-    least  minimum number of points for matching a suggested line, which must also be clearly the
-           best suggestion
+    least  minimum number of points of a suggested line that may be matched. The line must also be
+           clearly better than all other suggestions
     """
     chosen = await every_chosen(context, choice)
     if doing.kind == "matched":

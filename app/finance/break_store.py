@@ -38,7 +38,7 @@ _MATCH_STANDS: Final = (
     "AND later.break_id = break_deeds.break_id AND later.value = break_deeds.value "
     "AND later.number > break_deeds.number AND later.at <= {as_of})"
 )
-"""SQL condition that selects the matches by hand that nobody had undone by an instant."""
+"""SQL condition for matches that people made by hand and that nobody had undone by an instant."""
 
 _STANDS: Final = statement(_MATCH_STANDS, as_of=":as_of")
 
@@ -91,7 +91,8 @@ async def save_seen(
 ) -> None:
     """Store the breaks that a run found, each once.
 
-    A break whose lines have no date gets the date `as_of` from the first run that finds the break.
+    If the lines of a break have no date, the break keeps the date `as_of` of the first run that
+    found it.
     """
     await run(connection, take_lock, RECONCILING)
     breaks = {each.identity: (each, break_text(each)) for each in found}
@@ -308,8 +309,8 @@ async def closing_evidence(
     as_of: Instant,
     rules: int | None,
 ) -> dict[str, list[str]]:
-    """Return, for each closed break, the ids of evidence that may have closed it. The evidence
-    arrived after the last run.
+    """Return the ids of the evidence that may have closed each break. The keys are the breaks' ids.
+    Only evidence that arrived after the last run is returned.
 
     gone   the breaks that this run no longer found
     last   the previous run that changed breaks
@@ -425,7 +426,7 @@ async def breaks_after(
     """Return up to `limit` ids of published breaks after the id `after`, sorted.
 
     The result may include breaks in other states or of other assignees, so the caller must check
-    both.
+    the state and the assignee.
 
     causes    causes of the breaks; empty for all
     assignee  person to whom the breaks are or were assigned; None for all
@@ -478,7 +479,7 @@ async def breaks_done_about(
 ) -> AsyncIterator[list[str]]:
     """Yield the ids of a run's breaks on which a person acted, in batches.
 
-    decided  whether only acceptances, settlements and matches count
+    decided  whether to yield only breaks that a person accepted, settled or matched
     """
     sql = (
         "SELECT break_id FROM break_seen WHERE run = :run AND EXISTS (SELECT 1 FROM break_deeds "

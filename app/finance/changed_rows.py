@@ -30,7 +30,7 @@ CALLED_BY: Final[dict[ImportKind, tuple[str, ...]]] = {
     "statement": ("payment", "order_ref", "payout"),
     "bank": ("reference", "entry", "account"),
 }
-"""Columns that name a line for people. The first column that is not empty is used."""
+"""Columns that name a line for people. The first of these columns that is not empty is used."""
 
 CSV_COLUMNS: Final = ("line", "name", "column", "before", "after")
 
@@ -91,8 +91,8 @@ def _text(value: Any) -> str:
 
 
 def noting_changes(write: Write, kind: ImportKind, file: Path) -> Write:
-    """Return a `write` function that also appends the changed rows to a file. Raise UsageError if
-    the file exists."""
+    """Return a function that calls `write` and also appends the changed rows to a file. Raise
+    UsageError if the file exists."""
     if file.exists():
         raise UsageError(f"{file.name} already exists: move it, or give --changes FILE")
     head = BYTE_ORDER_MARK + csv_line(CSV_COLUMNS)

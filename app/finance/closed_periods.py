@@ -88,11 +88,11 @@ async def closing_named(
 
 
 async def stated_before(connection: Connection, scope: Scope) -> list[ClosedMonth]:
-    """Return the months closed before the scope, with their figures and the adjustments already
-    reported.
+    """Return the closed months before the scope, with their figures and the adjustments that were
+    already reported.
 
-    Return an empty list unless the scope begins where the last closed month ends. A month counts as
-    closed if it was closed at `scope.as_of`.
+    Return an empty list unless the scope begins where the last closed month ends. Only closings in
+    force at `scope.as_of` count.
     """
     closed = await closings_at(connection, scope.as_of)
     if not closed or closed[-1].month.end != scope.start:
@@ -140,8 +140,8 @@ async def month_in_books(context: AppContext, name: str) -> Month:
 async def on_the_books(context: AppContext, scope: Scope) -> Scope:
     """Return the scope with the merchant's name and zone, adjusted to the closed months.
 
-    If a bound is the start of a closed month, it becomes the instant at which the month started in
-    its closing. The closing may have used another zone.
+    A scope may begin or end at the start of a closed month. The bound is then the start of this
+    month in the time zone of its closing.
     """
     start, end = [await _on_books(context, at) for at in (scope.start, scope.end)]
     return replace(

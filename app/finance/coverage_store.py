@@ -158,7 +158,8 @@ async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
 def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered, ...]:
     """Return the spans that files of this kind cover, for each source, bank account or order book.
 
-    A day is covered by a line without a wallet, or by lines of all wallets of the source.
+    A line without a wallet covers a day for the whole source. Otherwise, all wallets of the source
+    must have a line for the day.
     """
     found = []
     for name, by_wallet in sorted(_by_name(lines, kind).items()):

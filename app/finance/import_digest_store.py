@@ -115,7 +115,7 @@ class DigestsNow:
     """Digests of the lines that are stored now.
 
     facts   digests of every published import, by its number
-    strays  number of lines, by kind, whose import is unknown or of another kind
+    strays  number of lines whose import is unknown or has another kind, by the lines' kind
     """
 
     facts: dict[int, dict[str, str]] = field(default_factory=dict)

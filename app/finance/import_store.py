@@ -104,8 +104,8 @@ async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
 
 
 async def under_way(connection: AsyncConnection) -> Import | None:
-    """Return the unpublished import, or None. If its `written` stops growing, its process was
-    killed."""
+    """Return the import that is not published yet, or None. If its number `written` stops growing,
+    its process was killed."""
     return await _one(connection, _IMPORTS.c.published_at.is_(None))
 
 
@@ -149,7 +149,8 @@ async def go_on(connection: AsyncConnection, of: Import, *, written: int) -> boo
 
 
 async def publish_import(connection: AsyncConnection, done: Import, *, now: Instant) -> Instant:
-    """Publish an import, dated after all other imports. Return the instant of its publication."""
+    """Publish an import. Return the instant of its publication, which is later than that of any
+    other import."""
     found = await connection.execute(text("SELECT max(published_at) FROM imports"))
     latest: Instant | None = found.scalar_one()
     at = now if latest is None else max(now, latest + TICK)
@@ -247,10 +248,10 @@ def sum_of(high: Any, low: Any) -> int:
 
 
 async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int, ...]:
-    """Return the later imports of this kind that left some lines unchanged. Withdrawn imports are
-    left out.
+    """Return the numbers of later imports of the same kind that contained unchanged lines.
+    Withdrawn imports are left out.
 
-    The import `found` may have imported such a line.
+    These unchanged lines may have come from the import `found`.
     """
     rows = await connection.execute(
         text(
@@ -264,7 +265,7 @@ async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int
 
 
 async def named_by(connection: AsyncConnection, author: str) -> int:
-    """Return the number of orders that have records of this author."""
+    """Return the number of orders that have records by this author, such as an import."""
     found = await connection.scalar(
         text("SELECT count(DISTINCT order_key) FROM records WHERE author = :author"),
         {"author": author},

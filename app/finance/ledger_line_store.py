@@ -3,7 +3,7 @@ cache in key order.
 
 A row stores the generation number that the order's evidence had when the row was computed. A row is
 stale if the evidence has a newer generation, or if the instant `until` has passed. Each
-reconciliation first recomputes stale rows, so nothing else maintains the cache.
+reconciliation first recomputes the stale rows. No other code updates the cache.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -52,8 +52,8 @@ _STALE_COUNT: Final = statement(_STALE, shown="count(*)")
 _FLAT_COLUMNS: Final = statement(
     "{columns}, CASE plain WHEN 1 THEN NULL ELSE told END", columns=", ".join(COLUMNS[:9])
 )
-"""Columns of a `LedgerLineRow`. The last column is the text of its member `whole`, or NULL if the
-line is plain."""
+"""SQL for the columns of a `LedgerLineRow`. The last column is NULL for a plain line. For any other
+line, it is the text of the whole line."""
 _FLAT: Final = "SELECT {row} FROM takings WHERE {keys} ORDER BY key, order_key"
 _FLAT_OF_KEYS: Final = statement("SELECT {row} FROM takings WHERE key IN ({})", row=_FLAT_COLUMNS)
 _WHOLE_OF_ORDERS: Final = statement(
@@ -111,7 +111,7 @@ def row_of(taking: LedgerLine, generation: int, until: Instant | None) -> tuple[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRange:
-    """Range of keys from `first` to before `beyond`. None means that the range has no end."""
+    """Range of keys from `first` to before `beyond`. If `beyond` is None, the range has no end."""
 
     first: str = ""
     beyond: str | None = None

@@ -102,7 +102,7 @@ async def find_lines(
 
     chosen          ids of lines that the person has already chosen
     texts           whether the reader may see the bank's texts
-    other_business  bank lines without a provider, if `may_be_other_business`
+    other_business  bank lines without a provider that are also searched, if `may_be_other_business`
     """
     seen = found.seen
     wanted = _minor(sought.amount, seen.money.currency)

@@ -51,8 +51,8 @@ class LineKind:
     """Kind of line, with its tables and its rule for which lines are equal.
 
     prefix    prefix of line ids
-    group     columns that identify a line, or a group of lines. A batch has all lines with equal
-              values in the first column
+    group     columns that identify a line, or a group of lines. Lines with equal values in the
+              first column are always in one batch
     numbered  whether a group may have several lines, which differ by their `ordinal`
     content   columns of a version, except its key, its imports and the id of its line
     texts     number of texts, at the end of `content`, that an erasure may rewrite
@@ -86,8 +86,11 @@ class LineKind:
         return f"{self.prefix}_{digest.hexdigest()}"
 
     def erased_of(self, versions: Rows) -> dict[Row, Row]:
-        """Return the newest erased version of each line, by the line's key. A new import of the
-        line must not restore the erased text."""
+        """Return the newest version that contains an erased text, for each line that has such a
+        version. The keys are the lines' keys.
+
+        A new import of a line must not restore the erased text.
+        """
         keys = len(self.keys)
         return {
             each[:keys]: each
@@ -113,7 +116,7 @@ class LineKind:
         """Return new lines that may be corrections of earlier lines.
 
         new   content of each new line
-        left  (import, content) of each line that the file lacks
+        left  (number of the import, content) of each earlier line that the file lacks
         """
         return []
 
@@ -309,7 +312,7 @@ async def write_lines(
     number: int | None,
     calendar: Calendar = IN_UTC,
 ) -> WrittenVersions:
-    """Write the versions that result from staged rows of an import.
+    """Write new versions of lines, if the staged rows of an import differ from the current lines.
 
     rows      rows with the kind's group and content columns; the rows of a group are consecutive
     number    the import's number; None to count changes without writing
@@ -522,15 +525,16 @@ _MADE: Final = (
     " AND (stated.since = :number OR (stated.since, stated.account) IN "
     "(SELECT of_import, name FROM coverage WHERE kind = 'bank'))"
 )
-"""SQL condition for bank lines. It requires that the import added the account's lines, and not only
-details of existing lines. The import that is being withdrawn always fulfills the condition."""
+"""SQL condition on an import of bank lines. The import must have added lines of the account, and
+not only details of existing lines. The import that is being withdrawn always meets the
+condition."""
 
 _BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
 """SQL condition for lines whose current version comes from the import `:number`."""
 
 LOOKING: Final = 20_000
-"""Number of lines that one SQL statement of a withdrawal processes. A server cancels a statement
-after 15 seconds, in which it could process 300,000 lines."""
+"""Number of lines that one SQL statement of a withdrawal processes. A database server cancels a
+statement after 15 seconds, and 300,000 lines would take that long."""
 
 _IN_FORCE: Final = (
     "SELECT one.currency, count(*), {sums}, "

@@ -34,8 +34,8 @@ Unfit = tuple[int, str]
 
 
 def shared_references(staged: Staged) -> dict[str, list[int]]:
-    """Return, for `session` and for `payment`, the rows whose reference another row of the book
-    also has.
+    """Return the numbers of the rows that share a reference with another row of the order book. The
+    keys are `session` and `payment`, the kinds of reference.
 
     No order gets a shared reference, because a spreadsheet may have shortened it.
     """
@@ -45,8 +45,8 @@ def shared_references(staged: Staged) -> dict[str, list[int]]:
 
 
 def shared_payments(staged: Staged) -> dict[str, list[int]]:
-    """Return, for `payment`, the rows of a statement whose payment a row of another order also
-    has."""
+    """Return the numbers of a statement's rows whose payment also appears in a row of another
+    order. The key is `payment`."""
     payment, order = (1 + StatementForm.STAGED.index(name) for name in ("payment", "match_key"))
     rows = [
         row[0]

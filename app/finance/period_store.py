@@ -40,7 +40,8 @@ PART_BYTES: Final = 1024 * 1024
 
 
 class PrintParts:
-    """Compressor of a report or journal in parts. One `write` call stays within one part."""
+    """Compressor of a report or journal in parts. The text of one `write` call is never divided
+    between two parts."""
 
     def __init__(self, content: bytes = b"") -> None:
         self._parts: list[bytes] = []

@@ -89,8 +89,7 @@ REASON_WORDS: Final[Mapping[Reason, str]] = {
 }
 
 NEAR: Final[Duration] = DAY
-"""Maximum time between an order and a payment. Within this time, the order is suggested for the
-payment."""
+"""Maximum time between an order and a payment for which the order is suggested."""
 
 LOOKED_AT: Final = 200
 
@@ -226,9 +225,9 @@ class _Seen:
     """State of a payment, read in the transaction that changes the payment.
 
     money   amount that remains of the payment; None if it is not clear
-    proved  whether a statement line proves the amount, because the provider confirmed only the
-            payment
-    taken   orders that lose the payment
+    proved  whether `money` comes from statement lines, because the provider confirmed the payment
+            without an amount
+    taken   orders from which the requested act takes the payment
     """
 
     payment: Unallocated

@@ -219,8 +219,10 @@ class _Work:
                 await self._save()
 
     async def second_look(self, bank: BankLeg | None, wallets: Wallets) -> Control:
-        """Match the remaining lines, and then payouts with bank lines. Save the breaks. Since this
-        may take long, no snapshot is open meanwhile."""
+        """Match the lines that are left, and match payouts with bank lines. Save the breaks.
+
+        No snapshot of the database is open meanwhile, because this may take long.
+        """
         period = self._known.period
         await self._save_all(
             chain(reconcile_rows.last_decisions(self._matching, bank, period), wallets.decisions())

@@ -47,8 +47,8 @@ from reconcile.matching.wallets import WalletRow, Wallets
 # --- ledger lines ---------------------------------------------------------------------------------
 
 FEW: Final = 2_000
-"""Maximum number of orders that the last round of refreshing may refresh. A run itself folds the
-orders that become stale later."""
+"""Number of orders at which the refreshing stops. If a round refreshes at most this number, no
+further round follows. The run itself folds the orders that become stale later."""
 
 ROUNDS: Final = 5
 """Maximum number of rounds of refreshing while deliveries keep arriving."""
@@ -185,7 +185,8 @@ class Known:
     period      the period; None for all time
     hands       matches that people made
     overlay     replacements for stale ledger lines
-    joined      date of each group of joined rows, by row; empty without a period
+    joined      for rows that are matched together, the date that decides their period, by match key
+                or line; empty without a period
     suspended   payments that belong, or belonged, to no order
     recipients  for each payment to a person, the keys of orders that have the recipient's phone
                 number
@@ -418,8 +419,8 @@ async def bank_leg(
 def last_decisions(
     matching: Matching, bank: BankLeg | None, period: Period | None
 ) -> Iterator[Decision]:
-    """Yield the decisions about lines without a common key, and then the decisions of bank
-    matching. No row has decisions of both kinds."""
+    """Yield the decisions about lines without a common key, and then the decisions about payouts
+    and bank lines. No line has decisions of both kinds."""
     if bank is None:
         yield from matching.rest()
         return

@@ -101,8 +101,8 @@ SETTINGS: Final = _settings(
         '("gift card + stripe" is partly credit). A list replaces the built-in list.',
     ),
 )
-"""All settings in the order in which a file states them. The example of a setting may use what
-earlier examples define."""
+"""All settings in the order in which a file states them. An example may use values that earlier
+examples define."""
 
 MOST_LINES: Final = 200
 

@@ -85,8 +85,8 @@ def _due_of(
 
 
 def _has_passed(until: Instant | None, now: Instant) -> bool:
-    """Return whether a lease or pause has ended. An impossibly late end counts as ended, because a
-    clock was ahead when the end was set."""
+    """Return whether a lease or pause has ended. An end that is too far in the future also counts
+    as ended, because a clock was wrong when the end was set."""
     return until is None or not now < until <= now + LONGEST_PAUSE + CLOCKS_DIFFER
 
 
@@ -176,7 +176,8 @@ async def put_off(
 ) -> scheduled_store.ScheduledRun:
     """Record that a try waits for unread deliveries. The try is not counted.
 
-    Work that a person requested fails instead. Nothing changes if the work ended or was taken over.
+    If a person requested the work, the try fails instead of waiting. Nothing changes if the work
+    ended or was taken over.
     """
     if claimed.asked:
         return await note_failed(context, claimed, problem)

@@ -357,8 +357,11 @@ def _parcel(
 async def _checkpoint(
     context: AppContext, schedule: Schedule, entry: ScheduleEntry, run: ScheduledRun
 ) -> ScheduledRun:
-    """Deliver the newest checkpoint of the log at `run.as_of`. The file's name contains a digest,
-    so that the checkpoint of a rewritten log replaces no file of the earlier log."""
+    """Deliver the newest checkpoint of the log at `run.as_of`.
+
+    The file's name contains a digest of the log. If the log is rewritten, its new checkpoints
+    therefore replace no earlier file.
+    """
     async with context.database.reading() as connection:
         head = await newest_head(connection, until=run.as_of)
     if head is None:

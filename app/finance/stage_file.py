@@ -71,7 +71,7 @@ class ImportForm:
 
     identity  first columns of a staged row, which identify a line
     at_most   maximum number of a file's rows with equal identity
-    names     field whose column the error names if more than `at_most` rows have equal identity
+    names     field whose column is named in the error about too many rows with equal identity
     opens     function that opens a file as a table
     """
 
@@ -83,8 +83,7 @@ class ImportForm:
     opens: presets.OpenTable = opening.open_table
 
     def too_many(self, other: int) -> str:
-        """Return a sentence for a row that repeats the row `other`, although the number of
-        repetitions is limited."""
+        """Return a sentence for a row that repeats the row `other` more often than is allowed."""
         if self.at_most == 1:
             return (
                 f"row {other:,} has the same value, but an order book may have each value only once"
@@ -433,8 +432,8 @@ class StagedFile:
         return understanding
 
     def _stage(self, found: line_forms.Understood) -> None:
-        """Stage the clear rows. Of an unclear row, stage what identifies its line, because the row
-        may be a correction that contradicts a clear row."""
+        """Stage the clear rows. For an unclear row, stage only the columns that identify its line.
+        The row may correct a clear row of the same line, so the two contradict each other."""
         self.staged.add(found.rows)
         if (place := self._account_place) is not None:
             self._accounts.update([row[place] for row in found.rows])

@@ -95,10 +95,10 @@ class Staged:
         return _batches(self._merged())
 
     def crowded(self, of: Sequence[str], *, at_most: int) -> Iterator[tuple[Any, Any]]:
-        """Yield a pair for each row that is in a group of more than `at_most` rows.
+        """Yield a pair for each row in a group of more than `at_most` rows. The rows of a group
+        have equal values in the columns `of`. Rows with None in these columns are in no group.
 
-        The rows of a group have equal values, and never None, in the columns `of`. The pair
-        consists of two values of the first column: the value of the group's first row, and the
+        Each pair has two values of the first column: the value of the group's first row, and the
         value of the row itself.
         """
         crowd = Staged(("first", "row"), order=("first", "row"))
@@ -125,7 +125,7 @@ class Staged:
         """Return a copy that has only the first column and the columns `of`, and is sorted by the
         columns `of`. Rows with None in one of these columns are left out.
 
-        The copy is empty if `self` is already sorted in this way.
+        If `self` is already sorted in this way, no copy is needed, and the result is empty.
         """
         found = Staged((self._columns[0], *of), order=(*of, self._columns[0]))
         if not self._lies_by(of):

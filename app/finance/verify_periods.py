@@ -101,8 +101,10 @@ async def verify_periods(
 async def _chain(
     context: AppContext, closed: period_store.Closed, expected: str | None
 ) -> tuple[closings.Closing | None, VerifiedPeriods]:
-    """Verify that a closing is unchanged and follows the previous closing or reopening. The digest
-    of the previous one is `expected`."""
+    """Verify that a closing is unchanged and follows the previous closing or reopening.
+
+    expected  digest of the previous closing or reopening; None if there is none
+    """
     async with context.database.reading() as connection:
         text = await period_store.closing_text(connection, closed.period, version=closed.version)
     written = _digest_of(text)

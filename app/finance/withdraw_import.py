@@ -108,7 +108,7 @@ class Foreseen:
 async def withdrawable(
     context: AppContext, number: int, *, kind: import_store.ImportKind, by: str | None
 ) -> Foreseen:
-    """Return what `withdraw_import` would do now. Raise its errors."""
+    """Return what `withdraw_import` would do now. Raise the errors of `withdraw_import`."""
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action=ACTIONS[kind])
         return await _foreseen(connection, await _withdrawable(connection, number, kind=kind))

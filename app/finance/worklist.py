@@ -46,8 +46,8 @@ class WorklistRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorklistRequest:
-    """Filters of the worklist. None means no filter, except for `state`. If `state` is None, the
-    list has the breaks that need a person."""
+    """Filters of the worklist. A filter with the value None is not applied. Without a `state`, the
+    worklist has only the breaks that need a person."""
 
     cause: str | None = None
     state: breaks.State | None = None

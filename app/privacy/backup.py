@@ -3,12 +3,14 @@
 This is for SQLite only. For PostgreSQL, use its own tools, which are better than a command of ours.
 The steps of a restore:
 
-    1 lock     the database, so that nobody serves or writes
-    2 copy     the backup to a file beside the database; check that it is sound, of this environment
-    3 open     the copy: check that the migrations make every object of its schema, and upgrade it
-    4 erase    again what was erased since the backup: see `replay_after_restore`
-    5 prepare  the restored database for its first start: see `follow_on`
-    6 switch   names: the present database is kept under another name, and the copy gets its name
+    1 lock     lock the database, so that nobody serves or writes it
+    2 copy     copy the backup to a file beside the database; check that the copy is sound, and
+               that it belongs to this environment
+    3 open     open the copy, check that the migrations make every object of its schema, and
+               upgrade the schema
+    4 erase    erase again what was erased since the backup (`replay_after_restore`)
+    5 prepare  prepare the restored database for its first start (`follow_on`)
+    6 switch   rename the present database, and give its name to the copy
 
 Nothing is changed before the last step. `db restored` runs steps 3 to 5 on a database that
 PostgreSQL's own tools have restored.
@@ -169,7 +171,8 @@ class FollowedLog:
     """Transparency log after a restore.
 
     leaves   number of leaves in the backup's log; 0 if no log has begun
-    cut      number of leaves in the replaced log if the backup lacks some of them; otherwise 0
+    cut      number of leaves in the replaced log, if the backup's log lacks the last of them;
+             otherwise 0
     renamed  the log's new origin; None if it keeps its origin
     sure     False if the replaced log could not be read
     """

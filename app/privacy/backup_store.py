@@ -51,8 +51,8 @@ PAGES_AT_ONCE: Final = 1_000
 take about 5 ms."""
 
 COMPANIONS: Final = ("-journal", "-wal", "-shm")
-"""Suffixes of files that SQLite may leave beside a database. If another database is put in the
-database's place, SQLite would apply such a file to it."""
+"""Suffixes of files that SQLite may leave beside a database. SQLite would apply such a file to any
+database that is put in the old database's place."""
 
 _LOCKS: Final = (".serving", ".writing", ".waiting", ".reading", MADE)
 

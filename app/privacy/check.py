@@ -77,8 +77,8 @@ Row = tuple[Any, ...]
 
 
 def waits_after(context: AppContext, now: Instant) -> Instant:
-    """Return the latest due time that a worker's claim on an order can have set by now. An order
-    with a later due time is not claimed."""
+    """Return the latest due time that a claimed order can have now. A worker that claims an order
+    sets the order's due time. An order with a later due time is not claimed."""
     return now + (CLAIM if context.database.shared else NO_TIME)
 
 
@@ -264,9 +264,8 @@ MAX_PROBLEMS: Final = 50
 """Maximum number of problems that are listed. Further problems are only counted."""
 
 _READ: Final = frozenset(("stored", "duplicate_with_different_body", "not_ours"))
-"""Verdicts that count as equal when a second reading is compared with the first. The order of the
-deliveries decides between them, and deliveries are not always committed in the order of their
-arrival."""
+"""Verdicts that count as equal when a delivery is read a second time. The verdict depends on which
+delivery was read first, and deliveries are not always committed in the order of their arrival."""
 
 
 SAMPLE: Final = 3_000

@@ -4,8 +4,9 @@ The index is built in a scratch database by the code of `reindex`, without bodie
 stored links and contests are copied first, because deliveries outside the sample may have made
 them.
 
-If several orders contest evidence, it is stored under the order that came first. Histories do not
-depend on this, so the orders of one contest count as equal here.
+If several orders claim the same evidence, the evidence is stored under the order that came first.
+The orders' histories do not depend on this. The comparison therefore treats the orders of one
+contest as equal.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -196,7 +197,8 @@ async def differences(
     """Yield sentences on differences between the stored and the rebuilt index.
 
     progress  function to call with the number of rows since its last call
-    digests   the sample, whose stored links are not compared; None for all events
+    digests   the sample of events to compare, without the stored links; None to compare all events
+              and links
     """
     stored, contests = await _contests(connection), await _contests(scratch)
     yield _CONTESTS.compare(stored.items(), contests.items())
@@ -246,8 +248,8 @@ async def _customers(
     connection: AsyncConnection, notes: Iterable[tuple[Any, ...]], contests: Contests
 ) -> set[tuple[bytes, str]]:
     """Return (digest, order) for each note on a phone number. If a delivery has no order, its id
-    takes the order's place. Orders that share evidence count as one, under the name of the
-    first."""
+    takes the order's place. Orders that claim the same evidence count as one order, with the first
+    of their names."""
     several = list(notes)
     deliveries = [thing for _, kind, thing in several if kind == "delivery"]
     orders = {each.delivery_id: each.order for each in await owners(connection, deliveries)}

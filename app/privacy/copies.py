@@ -1,8 +1,8 @@
 """Record copies of stored data, such as backups, which an erasure does not reach.
 
 The time of the last backup is in the database, for alarms. The audit trail names backups, and every
-export about an order or a person. Log lines and period reports, which have only references, are
-left out. So are copies made by other tools.
+export about an order or a person. The trail does not name log lines and period reports, because
+they have only references. It does not name copies that other tools made, either.
 """
 
 from collections.abc import Collection

@@ -1,8 +1,9 @@
 """Erase a customer's personal data, and keep the evidence of the money.
 
     1 find    data about a phone number, an email address or an order: by digests, and by a search
-              of every column of the database, by the columns' marks (`app/database/marks.py`)
-    2 judge   each order, stray delivery and refused delivery: what may be erased, what must stay
+              of every column, as the column's mark in `app/database/marks.py` says
+    2 judge   each order, refused delivery and delivery without an order: what may be erased, and
+              what must stay
     3 note    in the journal the ids of the data to be erased, so that a later restore of an older
               backup erases the data again; in the trail, who asked and why. Orders with newer
               evidence are left out

@@ -41,7 +41,7 @@ from reconcile.matching.books import match_key
 class JudgedDeliveries:
     """Ids of deliveries that may be erased, and of deliveries that must be kept.
 
-    kind    kind of the data that are judged, such as `delivery` or `whole`
+    kind    kind of data to keep: `delivery`, or `whole` for the whole body of a request
     going   deliveries that may be erased
     unread  erasable deliveries that could not be read
     gone    erasable deliveries whose bodies and headers are already gone
@@ -81,8 +81,8 @@ async def rows_of(
 
 
 MOST_ORDERS: Final = 10_000
-"""Maximum number of orders that may name the phone number or address of an erasure. If more orders
-name it, it does not belong to one person. It may be a number for tests."""
+"""Maximum number of orders that may name the phone number or address of an erasure. A number in
+more orders does not belong to one person. It may be a test number."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,10 +94,10 @@ class Erasure:
     deliveries   deliveries that contain the number and have no order or could not be read
     unreadable   those of `deliveries` that could not be read
     gone_before  deliveries without an order and without bodies, which a backup may have
-    wholes       deliveries whose own part of the request does not contain the number, but another
-                 part does
+    wholes       deliveries in requests where another delivery's part, but not their own, contains
+                 the number
     brought      deliveries of each order, even without bodies
-    notes        phone digests by which this data is found
+    notes        stored digests of phone numbers, by which this data is found
     reasons      reasons of events to be emptied, as (event row, a delivery that brought the event)
     staying      orders that are kept for now, with their deliveries
     quoting      revisions that quote an erased reason; they stay
@@ -597,9 +597,13 @@ class ErasureFinder:
     async def _kept_wholes(
         self, connection: Connection, brought: Mapping[str, Sequence[str]], *, going: Iterable[str]
     ) -> dict[str, erase_rules.KeptData]:
-        """Return why bodies must be kept, for each order or delivery in `brought`. A body must be
-        kept if it also contains an unreadable delivery that is not in `going`, and so will not be
-        erased."""
+        """Return why the body of a request must be kept, for each order or delivery in `brought`.
+
+        A body must be kept if it contains an unreadable delivery that will not be erased.
+
+        brought  deliveries of each order; a delivery without an order stands for itself
+        going    deliveries without an order that will be erased
+        """
         unread = await erase_store.unread_beside(connection, chain.from_iterable(brought.values()))
         found, gone = dict[str, erase_rules.KeptData](), set(going)
         for what, deliveries in brought.items():

@@ -80,7 +80,7 @@ class KeptData:
     detail  fact about the reason, or empty
     do      act by which a person can remove the reason, or empty
     until   end of the period, or None
-    kind    kind of the restricted thing; None if nothing can be restricted
+    kind    kind of data to restrict, such as `order`; None if nothing can be restricted
     """
 
     what: str
@@ -144,7 +144,7 @@ def disputable_until(ledger: Ledger, disputes: Duration) -> Instant | None:
 def kept_order(
     history: History, ledger: Ledger, periods: Periods, *, to_do: Sequence[str] = ()
 ) -> KeptData | None:
-    """Return why an order must not be erased at its ledger's instant, or None.
+    """Return why an order must not be erased at its ledger's instant, or None if it may be erased.
 
     to_do  result of `left_to_settle`
     """
@@ -227,8 +227,8 @@ def to_settle(ledger: Ledger) -> list[ToSettle]:
 async def left_to_settle(connection: Connection, history: History, ledger: Ledger) -> list[str]:
     """Return what a person must do before an order can be erased, with the commands.
 
-    The list is empty if there is nothing to do. This is so after finance has accepted the result of
-    a run that is later than the order's last evidence.
+    The list is empty if nothing is left to do. For example, finance has accepted the order's break
+    in a run after the order's last evidence.
     """
     codes, order = to_settle(ledger), history.order
     if not codes:
@@ -289,8 +289,8 @@ def kept_unknown(
 ) -> KeptData | None:
     """Return why a delivery that is in no ledger must be kept, or None.
 
-    beside  an order that must be kept, and that is this customer's or is named by the delivery;
-            None if there is none
+    beside  an order that must be kept, if it belongs to this customer or the delivery names it;
+            otherwise None
     """
     if beside is not None:
         return KeptData(what=what, why=why, detail=f"with {beside}")

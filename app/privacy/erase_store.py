@@ -260,8 +260,8 @@ async def orders_waiting_for(connection: AsyncConnection, requests: Iterable[Key
 
 
 async def rewrite_reasons(connection: AsyncConnection, reasons: Iterable[tuple[int, str]]) -> None:
-    """Replace the reasons of events. Neither the leaves of the sealed log nor comparisons of
-    ledgers include these reasons."""
+    """Replace the reasons of events. The sealed log stays valid, because its leaves do not include
+    these reasons. Comparisons of ledgers ignore the reasons, too."""
     for row, reason in reasons:
         await connection.execute(
             text('UPDATE events SET reason = :reason WHERE "row" = :number'),
@@ -326,7 +326,7 @@ async def rows_that_hold(
     """Return the rows that contain one of these numbers, in any notation. The keys are
     `table.column`.
 
-    Every column of text or bytes is searched, as its mark says.
+    Every column of text or bytes is searched. Its mark (`app/database/marks.py`) determines how.
 
     phones    phone numbers as E.164 digits, or email addresses after EMAIL_KIND
     among     result of an earlier search, to search only its rows; None for all rows

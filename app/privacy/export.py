@@ -1,7 +1,7 @@
 """Export a copy of a person's data for the person, as a ZIP that opens without network.
 
-    1 find    rows of the person's orders, and every row that contains their number or address, by
-              the marks on the columns (`app/database/marks.py`), so a new column needs no code here
+    1 find    rows of the person's orders, and every row that contains the person's number or
+              address, in every column that has a mark (`app/database/marks.py`)
     2 mask    what these rows say about other people and about staff (`export_masking`)
     3 note    in the trail who took the copy, how the person's identity was checked, and a pseudonym
     4 place   rows by table, with the table's meaning, source, retention period and legal ground

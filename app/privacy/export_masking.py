@@ -28,7 +28,7 @@ PASSAGE: Final = 500
 """Maximum number of characters that are shown of a line in which the person is named."""
 
 TELLING: Final = 4
-"""Minimum number of characters of a reference for which texts are searched."""
+"""Minimum number of characters of a reference. Texts are not searched for shorter references."""
 
 SHORTEST: Final = 7
 """Minimum number of digits for a text to count as a phone number. The minimum applies only to
@@ -168,8 +168,8 @@ class PersonalCopy:
         number or address of this person, return False.
 
         field   name of the member that holds the object
-        around  whether the surrounding object does so. If it does, an address or a person's name in
-                this object belongs to the other person
+        around  whether the surrounding object states another person's number or address. If so, an
+                address or name in this object belongs to that person, too
         """
         texts = {name: str(e) for name, e in members.items() if isinstance(e, str | int)}
         if any(each.search(text) for each in self._person for text in texts.values()):
@@ -187,11 +187,11 @@ class PersonalCopy:
         )
 
     def _names_another(self, text: str, *, field: str, within: str, other: bool) -> bool:
-        """Return whether a text is another person's name. If the text has a word of the person's
-        own names, it usually is not.
+        """Return whether a text is another person's name. A text that has a word of the person's
+        own names usually is not.
 
-        other  whether the object is about another person. If so, a name counts as another's unless
-               all its words are the person's
+        other  whether the object is about another person. If so, a name counts as this other
+               person's, unless all its words occur in the person's own names
         """
         words = name_words(text)
         if other and (field.lower() == "name" or masking.names_a_person(field, within=within)):

@@ -1,8 +1,9 @@
 """Let a person accept a gap, which means that commits or acknowledged deliveries may be lost.
 
-    1 check    the whole file, because a log that was cut off may leave old and new pages in it
+    1 check    the whole file, because after the loss of a write-ahead log, old and new pages may be
+               mixed in the file
     2 store    the gap, with the person's reason, and an entry in the trail
-    3 go on    reading after the last row that was deleted from the inbox file, as the file states
+    3 go on    reading the inbox file after its last deleted row, whose number the file states
 
 `follow_loss` is for every database that lost something. Published numbers continue beyond all
 numbers that may have been used. The shop's statements since the loss count as unknown.
@@ -33,8 +34,8 @@ async def accept_found(
 ) -> FoundGap:
     """Accept that a database lost commits, before it is served. Return the gap.
 
-    follow  whether to do the work of `follow_loss`. For an SQLite file it is done in any case, so
-            that it is not missing if the caller fails afterwards
+    follow  whether to call `follow_loss`, too. For an SQLite file, it is always called, in case the
+            caller fails afterwards
 
     Raise UsageError if no commits were lost, or with `follow` for a database server. Raise
     StoreUnavailable for a damaged SQLite file.

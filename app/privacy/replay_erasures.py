@@ -10,9 +10,9 @@
 Nothing is judged again, and missing rows count as done. Data after a line's instant stay, even if a
 number was used again after a restore.
 
-A line waits if it names a delivery that had been read, but is still unread in the backup. If that
-delivery were erased unread, its payment would be lost. Rows that were deleted for another reason
-are in no line.
+A line waits if it names a delivery that was read before the erasure, but is still unread in the
+restored backup. If that delivery were erased unread, its payment would be lost. Rows that were
+deleted for another reason are in no line.
 
 Without the journal a restore stops, unless a person gives a reason to continue. The restore then
 uses the copy of the journal in the backup.
@@ -449,8 +449,8 @@ class ErasureReplay:
     async def _empty_orders(
         self, connection: Connection, orders: Sequence[str], *, at: Instant
     ) -> None:
-        """Delete the references to customers that these orders have, as of `at`. If an order has
-        later evidence, keep its session requests and its keys."""
+        """Delete what these orders stored about their customers until `at`: phone notes and
+        attachments. Without later evidence, also delete the order's session requests and keys."""
         histories = await history_store.gather(connection, orders)
         for order in orders:
             notes = await phone_store.notes_of(connection, [order])

@@ -10,8 +10,8 @@
     checklist    what people signed before going live
 
 If both a row and its sealed entry were changed, `log verify` reports that. Facts that an entry does
-not state are not compared, with one exception. If an entry states no value, second person, end or
-holder, its row must not have that fact either.
+not state are usually not compared. However, a row must not have a value, second person, end or
+holder that its entry does not state.
 
 Passwords, sessions, invitations and proposals are not compared, because their entries state only
 that they existed. Whether an attachment is gone is not compared either.

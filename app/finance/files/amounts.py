@@ -13,7 +13,7 @@ from reconcile.money import MAX_MINOR, MoneyError, exponent_of
 DECIMAL_MARKS: Final = (".", ",")
 
 THOUSANDS_MARKS: Final = ("", ",", ".", "'", "’", " ", "\u00a0", "\u202f", "\u2009")
-"""Thousands separators. The empty separator means that there is none. All apostrophes count as
+"""Thousands separators. An empty text means that there is no separator. All apostrophes count as
 equal, and all blanks count as equal."""
 
 MINUS_SIGNS: Final = "-\u2212\u2010\u2011\u2013\uff0d"
@@ -75,8 +75,8 @@ class Amounts:
         ]
 
     def _in_full(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int] | None:
-        """Parse cells that are all in one currency, with a decimal point and all decimals. Return
-        None if any cell is written otherwise. This case is frequent, and parsing it is fast."""
+        """Parse cells that are all in one currency, with a decimal point and all decimals. This
+        frequent form is parsed fast. Return None if any cell has another form."""
         exponent = exponent_of(currencies[0])
         if self._marks.decimal != "." or not exponent or len(set(currencies)) > 1:
             return None

@@ -27,8 +27,8 @@ MAX_NAME: Final = 200
 
 
 class BankForm:
-    """Form of the rows of a bank file. A staged row has no line id, because the store assigns the
-    id later."""
+    """Rules for reading the rows of a bank file. A staged row has no line id, because the database
+    gives the line its id later."""
 
     FIELDS = Fields(
         names=(
@@ -219,10 +219,10 @@ def _signed(
 
 
 def _subjects(*columns: Sequence[Any]) -> list[str]:
-    """Return a digest for each bank line, which is equal in all files of the line's bank.
+    """Return a digest that identifies each bank line in all files of its bank.
 
-    Only the last digits of phone numbers are used, so that nobody can find an erased number by
-    trying all numbers.
+    Of phone numbers, the digest contains only the last digits. Otherwise, somebody could find an
+    erased number by trying all numbers.
     """
     subjects = []
     for account, currency, minor, day, entry, *words in zip(*columns, strict=True):

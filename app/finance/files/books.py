@@ -1,8 +1,8 @@
 """Read order books, which state amounts owed and paid. An order book comes from a shop, invoices, a
 member list or accounting.
 
-A book line is only compared with received money, and no ledger rests on it. There is one exception:
-if a line names the payment or session of an order, the provider's events are linked to the order.
+Lines of an order book are compared with received money, but they usually change no ledger. If a
+line names the payment or session of an order, the provider's events are linked to the order.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,8 +30,8 @@ REFERENCES: Final = ("source", "session", "payment")
 
 
 class BookForm:
-    """Form of the rows of an order book. A staged row has no line id, because the store assigns the
-    id later."""
+    """Rules for reading the rows of an order book. A staged row has no line id, because the
+    database gives the line its id later."""
 
     FIELDS = Fields(
         names=(

@@ -42,8 +42,8 @@ end may state a period."""
 _PART: Final = 1024**2
 
 MAX_READ: Final = 2 * 1024**2
-"""Maximum number of bytes in one read. An archive's list of files is read at once, and then takes
-ten times as much memory."""
+"""Maximum number of bytes that are read at once. An archive's list of files is read in one piece,
+and takes ten times its size in memory."""
 
 _ENCRYPTED: Final = 0x1
 _TABLES: Final = frozenset((

@@ -65,7 +65,7 @@ class LineForm(Protocol):
 
 @dataclass(slots=True)
 class Understood:
-    """Rows of a batch that were understood, each with its number first, and the batch's problems.
+    """Parsed rows of a batch, each beginning with its number, and the problems of the batch.
 
     rows      the clear rows
     unclear   the other rows, with None for unclear values
@@ -420,8 +420,8 @@ class Vocabulary:
         name        name of the field
         vocabulary  the allowed words
         also        meanings of further words; a mapping may replace them
-        default     word for empty cells; None if unknown. It is not used if the mapping gives
-                    another word or names the column
+        default     word for empty cells; None if unknown. It is not used if the mapping names the
+                    field's column or words, or gives a default of its own
         """
         meant = {**(also or {}), **mapping.words.get(name, {})}
         self._vocabulary = vocabulary

@@ -22,8 +22,8 @@ MAX_DIGITS: Final = 100
 """Maximum number of characters in one JSON number. An amount needs less than a third."""
 
 MAX_BROKEN: Final = 100
-"""Maximum number of broken lines at the start of a JSON Lines file. Beyond it, the file is refused
-if most of its first lines are broken, because it may have another format."""
+"""Maximum number of broken lines at the start of a JSON Lines file. If there are more, and most of
+the first lines are broken, the file is refused. It may have another format."""
 
 _BrokenLine = tuple[str, str]
 """Line that is no JSON object: (sentence that says why, the line)."""

@@ -74,13 +74,13 @@ class RowFunction:
 
 
 _BUYER_AMOUNTS: Final = frozenset({"itemprice", "promotion", "itemwithheldtax"})
-"""Types of amounts that add up to a buyer's payment. Withheld tax is negative, so that tax which
-Amazon pays to the authorities is not part of the sum."""
+"""Types of amounts that add up to a buyer's payment. Withheld tax is a negative amount. It removes
+from the sum the tax that Amazon pays to the authorities."""
 
 
 _WHOLE_AMOUNT: Final = "TransactionTotalAmount"
-"""Text that Amazon writes as the description of an amount if the type alone describes the
-amount."""
+"""Text that Amazon writes as an amount's description if the amount's type needs no further
+description."""
 
 
 def _amazon_settlement(table: MadeRows) -> Iterator[Row]:
@@ -243,8 +243,8 @@ transactions get no payment."""
 
 
 def _square_transactions(table: MadeRows) -> Iterator[Row]:
-    """Add to each refund the payment of its transaction, if there is only one. Refunds come last,
-    because the file has the newest rows first."""
+    """Add the payment's reference to each refund whose transaction has only one payment. Refunds
+    come last, because the file lists the newest rows first."""
     payments: dict[str, str] = {}
     refunds: list[Row] = []
     for number, row in table.rows:

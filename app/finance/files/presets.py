@@ -390,15 +390,15 @@ def _plain_rows(rows: Sequence[FirstRow]) -> Iterator[tuple[int, Sequence[str], 
 
 
 NEARLY: Final = 3
-"""Divisor that says when a preset nearly fits. Fewer than a third of its needed columns may be
-missing."""
+"""Divisor for presets that nearly fit. Such a preset lacks fewer than a third of its needed
+columns."""
 
 
 def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> list[str]:
-    """Return a sentence on the preset that fits best although some columns are missing.
+    """Return a sentence on the preset that fits best, although some of its columns are missing.
 
-    The best preset lacks the fewest columns and, among equals, finds the most columns. If several
-    presets are still equal, each has a sentence.
+    The best preset lacks the fewest columns. Among presets that lack equally many, it has the most
+    columns in the heading. If several presets are equally good, return a sentence on each.
     """
     near: dict[tuple[int, int], dict[str, str]] = {}
     for _, _, plain in _plain_rows(rows):
@@ -559,17 +559,18 @@ class ChosenReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingDefaults:
-    """Settings for what a file's mapping does not state. None means that the setting is unknown.
+    """Default settings for what a file's mapping does not state. None means that the setting is
+    unknown.
 
-    zone           zone of times without one
-    phone_country  calling code of phone numbers without one
+    zone           zone of times that state no zone
+    phone_country  calling code of phone numbers that have none
     """
 
     zone: tzinfo | None
     phone_country: str | None = None
 
     def beside(self, found: ChosenReading) -> ChosenReading:
-        """Return a copy of a chosen reading, with these defaults for missing values."""
+        """Return a copy of a chosen reading in which these defaults replace missing values."""
         mapping = replace(
             found.mapping,
             zone=self.zone if found.mapping.zone is None else found.mapping.zone,

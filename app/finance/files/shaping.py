@@ -356,7 +356,7 @@ def made_cells(
 
 
 DIRECTED: Final = frozenset({"amount", "gross", "net"})
-"""Fields whose sign shows the direction of money."""
+"""Fields of money whose sign shows whether the money came in or went out."""
 
 
 def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[str, MadeCells]:
@@ -588,9 +588,9 @@ class ShapedTotals:
         references  columns that may contain a word for totals
         made        function that makes the amount from several columns, or None
         debit       column of outgoing money, if `amount` has only incoming money
-        staged      indexes of currency and amount in a staged row after its number
+        staged      indexes of currency and amount in a staged row, not counting the row's number
         own         columns with text in data rows but not in totals
-        others      further amounts, each as (column, index in a staged row)
+        others      further columns with amounts, each as (column, index in a staged row)
         """
         self._own, self._others = own, others
         self._of_others: Counter[tuple[int, str]] = Counter()

@@ -56,7 +56,7 @@ def in_name(name: str) -> Iterator[StatedPeriod]:
 def spans_of(table: SourceTable, path: Path, chosen: ChosenReading) -> list[tuple[str, Span]]:
     """Return (account, span) for each period that a file states. Call this after all rows are read.
 
-    The account is empty if the period is that of the whole file.
+    The account is empty for a period of the whole file.
     """
     periods = [*table.periods] or [*in_head(table.head)]
     if not periods and chosen.preset is not None:

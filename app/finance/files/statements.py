@@ -279,8 +279,8 @@ def _payments(
     originals: Sequence[str | None],
     movements: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return the payment of each row. A refund or dispute belongs to its original payment. A hold
-    and its release belong to the reference that both state."""
+    """Return the payment to which each row belongs. For a refund or dispute, this is the original
+    payment. For a hold or its release, it is the reference that both rows state."""
     if _PAIR_OF.keys().isdisjoint(kinds) and not any(originals):
         return own
     return [

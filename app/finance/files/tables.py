@@ -110,8 +110,8 @@ QUOTED_NAME: Final = 60
 
 QUOTED_LENGTH: Final = 24
 QUOTED_DIGITS: Final = 6
-"""Maximum number of digits in a cell that a message may repeat, because phone numbers have more.
-QUOTED_LENGTH is the maximum number of characters."""
+"""Maximum number of digits of a cell that a message may repeat. Phone numbers have more digits.
+QUOTED_LENGTH is the maximum number of characters of such a cell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,8 +272,8 @@ class LongNumber(str):
 
 
 NO_VALUE: Final = "="
-"""Text in place of content that is not a value, such as an object in JSON. The text is refused like
-a formula, which begins with an equals sign, too."""
+"""Text in place of content that is not a value, such as an object in JSON. It begins with an equals
+sign, so that it is refused like a formula."""
 
 
 class CellMoment(str):
@@ -289,8 +289,8 @@ class Batch:
 
     broken  problems of malformed rows, by row number
 
-    After a problem of one column, the row's other cells are valid. After a problem of the whole
-    row, its first cell has the row's text.
+    If a row has a problem in one column, the other cells of the row are valid. If the whole row is
+    malformed, its first cell contains the row's text.
     """
 
     rows: list[Sequence[str]]
@@ -448,8 +448,8 @@ class CsvTable:
         recognize    function that counts the known columns of a heading
         heading_row  line of the heading; None to find it; 0 for columns that are named by position
 
-        For a file of rejected rows, the delimiter is read from its heading, because a spreadsheet
-        may have changed it.
+        In a file of rejected rows, the heading shows the delimiter, because a spreadsheet may have
+        changed the delimiter.
         """
         self._path = path
         with path.open("rb") as file:
@@ -588,8 +588,9 @@ class CsvTable:
 _Broken = Mapping[int, Problem]
 
 _LEAST_COLUMNS: Final = 5
-"""Minimum number of columns for finding cells that contain whole rows because of a wrong quotation
-mark. In narrower tables, a text may have as many delimiters by chance."""
+"""Minimum number of columns in a table whose cells are searched for whole rows. A wrong quotation
+mark can turn several rows into one cell. In a table with fewer columns, a text may have as many
+delimiters as a row by chance."""
 
 _MISQUOTED: Final = (
     ("unexpected end", "the quotation marks that begin in this row are not closed until the end"),

@@ -292,8 +292,8 @@ class _Doubts:
     def __init__(self, *, recalculated: bool) -> None:
         """Start without any doubtful cells.
 
-        recalculated  whether programs calculate all formulas when they open the workbook. A saved
-                      zero may then be no result, and is doubtful
+        recalculated  whether programs calculate all formulas when they open the workbook. If so, a
+                      saved zero may not be a formula's result, and is doubtful
         """
         self.found = SheetDoubts()
         self._recalculated = recalculated

@@ -168,7 +168,8 @@ async def journal_page(
 
     account   the account; None for no postings
     currency  the currency of these postings
-    most      maximum number of postings; `more` counts the postings beyond
+    most      maximum number of postings. The result's member `more` is the number of further
+              postings
 
     Raise the errors of `write_journal`.
     """

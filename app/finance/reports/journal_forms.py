@@ -65,8 +65,12 @@ class DaySum(NamedTuple):
 
 
 class JournalForm(NamedTuple):
-    """Format of a journal. A format that states only the sums of each day has `by_day`. Any other
-    format has `each`."""
+    """Format of a journal.
+
+    by_day  function that makes a row, in a format that states only the sums of each day; otherwise
+            None
+    each    function that makes a transaction's text, in any other format; otherwise None
+    """
 
     title: str
     ending: str

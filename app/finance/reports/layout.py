@@ -38,10 +38,12 @@ from reconcile.reporting.words import (
 )
 
 LISTS: Final = frozenset({"break_lines", "late_lines", "change_lines"})
-"""Tables with a row for each single item, so that their length depends on the period."""
+"""Tables with one row for each break, each item of late money, and each changed order. They may be
+long."""
 
 PROOFS: Final = frozenset({"breaks", "coverage", "matching", "rates", "ties", "unlisted"}) | LISTS
-"""Tables whose details prove figures in other tables. The tables of single items are included."""
+"""Tables with the details from which the figures of other tables follow. The tables of LISTS are
+included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -149,8 +149,8 @@ class Bai2Table(BankTable):
         return day, _at(fields, 6) in _DAY_IS_WHOLE
 
     def _check(self, number: int, totals: list[Decimal], level: int, fields: list[str]) -> None:
-        """Compare the sum of a level with its control total, and add the sum to the next level.
-        Raise RefusedTable if the two differ."""
+        """Compare the sum of an account, a group or the file with the control total that the file
+        states. Raise RefusedTable if the two differ. Add the sum to the next level."""
         stated = _minor(number, _at(fields, 0))
         if stated != totals[level]:
             raise tables.RefusedTable(

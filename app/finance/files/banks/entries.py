@@ -124,8 +124,8 @@ def cells_of(**found: str) -> Sequence[str]:
 def amount_cell(text: str, *, debit: bool) -> str:
     """Return a cell with the amount, which is negative for a debit.
 
-    An unclear amount becomes a `Number` that begins with `debit` or `credit`, so that it is refused
-    later. A signed amount is unclear, too, because its sign could contradict `debit`.
+    An unclear amount, or an amount that already has a sign, becomes a `Number` that begins with
+    `debit` or `credit`. Such a cell is refused later.
     """
     if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{0,60})?", text):
         return tables.Number(f"{'debit' if debit else 'credit'} {text}")
