@@ -77,11 +77,9 @@ def exponent_of(currency: str) -> int:
     """Return the number of decimals of an ISO 4217 currency. Raises MoneyError if it is unknown."""
     exponent = EXPONENTS.get(currency)
     if exponent is None:
-        upper = currency[:8].upper()
-        hint = f"; write {upper}" if upper in EXPONENTS else ""
-        raise MoneyError(
-            f"{currency[:8]!r} is not a currency code of ISO 4217 with minor units{hint}"
-        )
+        shown = currency[:8]
+        hint = f"; write {shown.upper()}" if shown.upper() in EXPONENTS else ""
+        raise MoneyError(f"{shown!r} is not a currency code of ISO 4217 with minor units{hint}")
     return exponent
 
 
@@ -115,9 +113,7 @@ def from_major(amount: Decimal | int | str, currency: str) -> Money:
     minor = int(scaled) if scaled else 0
     if minor != scaled:
         raise InexactAmount(f"the amount has more than the {exponent} decimals of {currency}")
-    if not -MAX_MINOR - 1 <= minor <= MAX_MINOR:
-        raise MoneyError("the amount does not fit in 64 bits of minor units")
-    return Money(minor=minor, currency=currency)
+    return money(minor, currency)
 
 
 def split_minor(minor: int, exponent: int) -> tuple[str, str, str]:

@@ -15,6 +15,7 @@ from reconcile.money import (
     MoneyError,
     exponent_of,
     from_major,
+    is_currency,
     major_text,
     money,
     to_json,
@@ -37,6 +38,26 @@ def test_text_and_minor_units_are_two_forms_of_one_amount(minor: int, currency: 
     assert from_major(major_text(amount), currency) == amount
     assert from_major(Decimal(major_text(amount)), currency) == amount
     assert to_json(amount) == {"amount": major_text(amount), "currency": currency}
+
+
+@for_each(
+    ("minor", "currency", "text"),
+    [
+        (0, "KES", "0.00"),
+        (-1, "KES", "-0.01"),
+        (150_000, "KES", "1500.00"),
+        (0, "JPY", "0"),
+        (-7, "JPY", "-7"),
+        (1, "KWD", "0.001"),
+        (-10_001, "CLF", "-1.0001"),
+        (MAX_MINOR, "JPY", "9223372036854775807"),
+        (-MAX_MINOR - 1, "JPY", "-9223372036854775808"),
+    ],
+)
+def test_major_units_are_written_without_needless_zeros(
+    minor: int, currency: str, text: str
+) -> None:
+    assert major_text(money(minor, currency)) == text
 
 
 @given(minors, currencies)
@@ -116,6 +137,19 @@ def test_minor_units_beyond_64_bits_are_refused(minor: int) -> None:
     """Both databases hold exactly 64 bits."""
     with pytest.raises(MoneyError, match="64 bits"):
         money(minor, "KES")
+
+
+def test_minor_units_of_an_unknown_currency_are_refused() -> None:
+    with pytest.raises(MoneyError, match="'XAU' is not a currency code"):
+        money(1, "XAU")
+
+
+@for_each(
+    ("value", "known"),
+    [("KES", True), ("kes", False), ("XAU", False), ("", False), (None, False), (["KES"], False)],
+)
+def test_a_currency_is_a_known_code_in_capitals(value: object, known: bool) -> None:
+    assert is_currency(value) is known
 
 
 @for_each(
