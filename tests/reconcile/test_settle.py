@@ -1,7 +1,10 @@
 """End of an order: only silence and a final word bring it."""
 
-from reconcile.instants import DAY, HOUR, SECOND, TICK, Duration
-from reconcile.ledger.fold import FINAL, closed_at, fold, is_settled, last_heard
+from typing import Any
+
+from reconcile.instants import DAY, HOUR, SECOND, TICK, Duration, format_known
+from reconcile.ledger.explain import window_document
+from reconcile.ledger.fold import FINAL, closed_at, fold, is_known, is_settled, last_heard
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import OUTCOMES
 from reconcile.ledger.policy import Policy
@@ -61,6 +64,50 @@ def test_an_order_is_not_over_while_a_slow_payment_can_still_come_or_be_revoked(
     )
     assert not settled(paid, after=56 * DAY - TICK)
     assert settled(paid, after=56 * DAY)
+
+
+def test_the_window_is_of_the_slow_payment_that_ends_last() -> None:
+    """Without one under way, it is of the payment that can be revoked longest."""
+    sepa: dict[str, Any] = {"payment": "p1", "method": "sepa_debit", "revocable_days": 56}
+    slow = delivery("d1", 0, event("e1", "pending", expected_by=T + 9 * DAY, **sepa))
+    later = {"payment": "p2", "method": "bacs", "expected_by": T + 12 * DAY}
+    other = delivery("d2", 0, event("e2", "pending", **later))
+    paid = delivery("d3", 0, event("e3", "succeeded", money=PRICE, **sepa))
+    brief = {"payment": "p3", "method": "ach", "revocable_days": 20, "money": PRICE}
+    again = delivery("d4", 0, event("e4", "succeeded", **brief))
+    quick = delivery("d5", 0, event("e5", "succeeded", payment="p9", money=PRICE))
+    for members, window in (
+        ((quick,), (None, None, None)),
+        ((slow,), (T + 9 * DAY, "sepa_debit", None)),
+        ((slow, other), (T + 12 * DAY, "bacs", None)),
+        ((slow, paid, quick), (None, "sepa_debit", T + 56 * DAY)),
+        ((paid, again), (None, "sepa_debit", T + 56 * DAY)),
+        ((paid, other), (T + 12 * DAY, "bacs", T + 56 * DAY)),
+    ):
+        found = fold(history(*members), policy=Policy(), as_of=T).window
+        assert tuple(found) == window
+        assert window_document(found) == {
+            "expected_by": format_known(window[0]),
+            "method_class": window[1],
+            "revocable_until": format_known(window[2]),
+        }
+
+
+def test_an_order_is_known_by_its_own_evidence_or_by_what_contradicts_it() -> None:
+    other = event("e1", "succeeded", order="ORD-2", payment="p", money=PRICE)
+    alone = event("e1", "refunded", payment="p", money=PRICE, standalone=True)
+    hold = record("r1", "held", 0, reason="rules_changed")
+    elsewhere = record("r1", "payment_assigned", 0, source="shop", payment="p", order="ORD-2")
+    named = delivery("d1", 0, event("e1", "succeeded", payment="p", money=PRICE))
+    for members, known in (
+        ((), False),
+        ((delivery("d1", 0, alone),), False),
+        ((named,), True),
+        ((delivery("d1", 0, other),), True),
+        ((named, elsewhere), True),
+        ((hold,), True),
+    ):
+        assert is_known(fold(history(*members), policy=Policy(), as_of=T)) is known
 
 
 def test_an_order_of_which_nothing_is_known_is_not_over() -> None:
