@@ -2,8 +2,9 @@
 amounts of nothing, and the words by which money going back is known."""
 
 from reconcile.ledger.events import Delivery, speaks_of_money_going_back
+from reconcile.ledger.explain import facts_document
 from reconcile.ledger.fold import fold
-from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.ledger import Facts, Ledger
 from reconcile.ledger.records import Record
 from reconcile.matching.breaks import Break
 from reconcile.matching.causes import BreakCause
@@ -80,6 +81,39 @@ def test_what_was_won_back_of_a_payment_in_doubt_is_not_taken_off() -> None:
         assert (won.outcome, won.fulfillable) == ("succeeded", True)
     assert not folded(*others, *lost).fulfillable
     assert not folded(*others, *lost, disputed("e5", "dispute_won", 8, 9)).fulfillable
+
+
+def test_what_a_part_loss_of_a_payment_in_doubt_took_is_taken_off() -> None:
+    """Beyond the smallest amount that is stated for the payment."""
+    others = (PLACED, paid("e1", 5, 500), paid("e2", 5, 1_400), paid("e9", 9, 1_600, "pay_2"))
+    whole = (disputed("e3", "disputed", 6, 1_400), disputed("e4", "dispute_lost", 7, 700))
+    assert not folded(*others, *whole).fulfillable
+    less = (disputed("e3", "disputed", 6, 1_400), disputed("e4", "dispute_lost", 7, 600))
+    assert folded(*others, *less).fulfillable
+    dollars = Money(minor=700, currency="USD")
+    said = (
+        ("e3", "disputed", 6, Money(minor=1_400, currency="USD")),
+        ("e4", "dispute_lost", 7, dollars),
+    )
+    other = [
+        delivery(
+            f"d_{name}", at, event(name, claim, at, payment="pay_1", movement="dp_1", money=money)
+        )  # type: ignore[arg-type]
+        for name, claim, at, money in said
+    ]
+    assert folded(*others, *other).fulfillable
+
+
+def test_facts_of_one_name_are_written_as_a_list() -> None:
+    values = [Money(minor=minor, currency="KES") for minor in (100, 250, 300)]
+    given: Facts = (("at", 3), ("opened_at", seconds(1)), *(("captured", each) for each in values))
+    written = [{"amount": amount, "currency": "KES"} for amount in ("1.00", "2.50", "3.00")]
+    assert facts_document(given) == {
+        "at": 3,
+        "opened_at": "2026-11-20T10:00:01Z",
+        "captured": written,
+    }
+    assert facts_document(given[:3])["captured"] == written[0]
 
 
 @for_each(("whole", "code", "counts"), [

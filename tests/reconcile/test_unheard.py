@@ -1,7 +1,7 @@
 """Answers beside evidence that is in no ledger: unread, refused and lost messages, and unallocated
 payments.
 
-The table is `tests/golden/unheard_answers.txt`.
+The tables are `tests/golden/unheard_answers.txt` and, for orders on hold, `held_answers.txt`.
 """
 
 import json
@@ -12,7 +12,7 @@ from reconcile.ledger import plain
 from reconcile.ledger.events import Delivery
 from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import Ledger
-from reconcile.ledger.records import Record
+from reconcile.ledger.records import HOLD_REASONS, Record
 from reconcile.ledger.unheard import (
     NOTHING,
     LostSpan,
@@ -91,6 +91,22 @@ def test_both_answers_beside_missing_evidence_are_as_the_table_has_them() -> Non
             lines += [f"customer  {each}" for each in plain.plain_answer(ledger, **given)]
             lines += [f"staff     {each}" for each in plain.staff_answer(ledger, **given)]
     same_text("unheard_answers.txt", "\n".join([*lines, ""]))
+
+
+def test_the_words_on_a_held_order_are_as_the_table_has_them() -> None:
+    """`TALLYHOOK_GOLDEN=write` writes the table anew; read it line by line."""
+    lines = []
+    for reason in HOLD_REASONS:
+        for order, members in ORDERS.items():
+            ledger = ledger_of(*members, record("r3", "held", 60, reason=reason))
+            lines.append(f"== {reason}, {order}")
+            lines.append(f"headline  {plain.plain_headline(ledger)}")
+            lines += [f"customer  {each}" for each in plain.plain_answer(ledger)]
+            lines += [f"staff     {each}" for each in plain.staff_answer(ledger)]
+            for finding in ledger.findings:
+                lines.append(f"finding   {plain.plain_finding(finding)}")
+                lines.append(f"          {plain.staff_finding(finding)}".rstrip())
+    same_text("held_answers.txt", "\n".join([*lines, ""]))
 
 
 def test_what_happened_leaves_out_absence_and_unallocated_payments_beside_missing_evidence() -> (
