@@ -68,7 +68,7 @@ PARTS: Final = {
         _tests(
             reconcile="scenarios golden nameless history settle revise money instants plain"
             " details pinned laws_by_generation attention answers grouping positions tenders"
-            " refunded_sums link_mismatch unheard assignments"
+            " refunded_sums link_mismatch unheard assignments payments"
         ),
     ),
     "receiving": Part(

@@ -149,9 +149,9 @@ def discounted(shares: Sequence[Counted], price: int, *, percent: int) -> tuple[
         ([share.financed for share in left], price),
         ([share.discount for share in left], price * percent // 100),
     ):
-        off = min(most, sum(given), max(max(given, default=0), lacking))
-        taken.append(max(0, off))
-        lacking -= taken[-1]
+        off = min(most, sum(given), max(*given, lacking))
+        taken.append(off)
+        lacking -= off
     financed, discount = taken
     return financed, min(discount, price - financed)
 
