@@ -346,8 +346,7 @@ def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
 
 def _paid_since(judgement: Judgement) -> Instant:
     price = judgement.expected.money
-    if price is None:
-        return EARLIEST
+    assert price is not None  # else the order is withheld
     sure = judgement.sure()
     if len(sure) == 1:
         return _arrived(sure[0])

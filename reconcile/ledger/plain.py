@@ -660,8 +660,6 @@ def _differs(facts: Facts, words: dict[str, str]) -> str:
     for name, sign in (("captured", 1), ("on_top", -1), ("refunded", -1)):
         amounts = [m.minor for m in _money(facts, name) if m.currency == expected.currency]
         kept += sign * sum(amounts)
-    if kept >= expected.minor:
-        return REASONS["amount_differs"].plain.format_map(words) + _refunded(words)
     short = Money(minor=expected.minor - kept, currency=expected.currency)
     back = f", of which {words['refunded']} has been given back" if "refunded" in words else ""
     price, paid = words["expected"], words["captured"] + words["on_top"]

@@ -1,7 +1,7 @@
 """Sums of payments: what went back, is kept, held or under way, and what counts toward a price."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from reconcile.ledger.correlate import arrange
 from reconcile.ledger.movements import Payment, at_most_returned, payments_of
@@ -88,7 +88,7 @@ def test_the_sums_of_a_payment_are_those_of_its_events(
 # --- what counts toward the price ----------------------------------------------------------------
 
 
-def share(captured: int, kept: int | None = None, **more: int) -> Counted:
+def share(captured: int, kept: int | None = None, **more: Any) -> Counted:
     return Counted(captured=captured, kept=captured if kept is None else kept, **more)
 
 
