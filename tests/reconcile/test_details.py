@@ -90,17 +90,14 @@ def test_what_a_part_loss_of_a_payment_in_doubt_took_is_taken_off() -> None:
     assert not folded(*others, *whole).fulfillable
     less = (disputed("e3", "disputed", 6, 1_400), disputed("e4", "dispute_lost", 7, 600))
     assert folded(*others, *less).fulfillable
-    dollars = Money(minor=700, currency="USD")
-    said = (
-        ("e3", "disputed", 6, Money(minor=1_400, currency="USD")),
-        ("e4", "dispute_lost", 7, dollars),
+    opened, lost = (
+        {"payment": "pay_1", "movement": "dp_1", "money": Money(minor=minor, currency="USD")}
+        for minor in (1_400, 700)
     )
-    other = [
-        delivery(
-            f"d_{name}", at, event(name, claim, at, payment="pay_1", movement="dp_1", money=money)
-        )  # type: ignore[arg-type]
-        for name, claim, at, money in said
-    ]
+    other = (
+        delivery("d_e3", 6, event("e3", "disputed", 6, **opened)),
+        delivery("d_e4", 7, event("e4", "dispute_lost", 7, **lost)),
+    )
     assert folded(*others, *other).fulfillable
 
 

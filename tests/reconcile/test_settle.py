@@ -70,10 +70,10 @@ def test_the_window_is_of_the_slow_payment_that_ends_last() -> None:
     """Without one under way, it is of the payment that can be revoked longest."""
     sepa: dict[str, Any] = {"payment": "p1", "method": "sepa_debit", "revocable_days": 56}
     slow = delivery("d1", 0, event("e1", "pending", expected_by=T + 9 * DAY, **sepa))
-    later = {"payment": "p2", "method": "bacs", "expected_by": T + 12 * DAY}
+    later: dict[str, Any] = {"payment": "p2", "method": "bacs", "expected_by": T + 12 * DAY}
     other = delivery("d2", 0, event("e2", "pending", **later))
     paid = delivery("d3", 0, event("e3", "succeeded", money=PRICE, **sepa))
-    brief = {"payment": "p3", "method": "ach", "revocable_days": 20, "money": PRICE}
+    brief: dict[str, Any] = {"payment": "p3", "method": "ach", "revocable_days": 20, "money": PRICE}
     again = delivery("d4", 0, event("e4", "succeeded", **brief))
     quick = delivery("d5", 0, event("e5", "succeeded", payment="p9", money=PRICE))
     for members, window in (
