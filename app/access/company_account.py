@@ -6,12 +6,12 @@
 4 verify     check the token's signature with the provider's keys, then each claim
 5 name       read the person's stable id, name and role from the claims
 
-This module uses PyJWT and httpx2. Authlib would add httpx, its own clock, and sessions signed by
-itsdangerous.
+This module uses PyJWT and httpx2 instead of Authlib. Authlib would add a second HTTP client, a
+clock of its own, and sessions signed by itsdangerous.
 
 Sources: OpenID Connect Core 1.0 (3.1.2 and 3.1.3.7) and Discovery 1.0 (4.3), RFC 7636 (PKCE), RFC
-9207 (the answer's `iss`, against mix-up attacks), RFC 6749 (2.3.1). Access tokens are not used. No
-token is stored or logged. Sessions and pages are handled elsewhere.
+9207 (the `iss` in the provider's answer, against mix-up attacks), RFC 6749 (2.3.1). Access tokens
+are not used. No token is stored or logged. Sessions and pages are handled elsewhere.
 """
 
 import asyncio
@@ -162,8 +162,11 @@ class CompanyProvider:
         return None if usable else "its provider publishes no key of an accepted kind"
 
     async def _keys(self, *, unknown: bool) -> list[Mapping[str, Any]]:
-        """Return the provider's keys, from the cache if possible. For an unknown key, the keys are
-        fetched again after a shorter time."""
+        """Return the provider's keys, from the cache if possible.
+
+        unknown  whether a token names a key that is not in the cache. The cache is then refreshed
+                 after a minute instead of an hour
+        """
         url = (await self.addresses()).keys
         async with self._alone:
             kept, now = self._kept, self._clock.now()
@@ -406,19 +409,18 @@ LOCAL_OFF: Final = (
 
 
 def refuse_without_passwords(settings: OidcSettings) -> None:
-    """Raise UsageError if the settings turn off local accounts, so that nobody may use a
-    password."""
+    """Raise UsageError if the settings do not allow operators to sign in with a password."""
     if settings.local_accounts == "off":
         raise UsageError(LOCAL_OFF)
 
 
 _KINDS: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
-"""Type of key (RFC 7518) for each algorithm. The keys of this table are an algorithm's first two
-letters."""
+"""Type of the public key (RFC 7518) that each signature algorithm needs. An algorithm is given by
+the first two letters of its name."""
 
 
 _OWN_TO_MEND: Final = frozenset({"no_code", "code", "nonce", "auth_time", "acr", "amr"})
-"""Codes of refusals that a person can overcome by a new sign-in."""
+"""Reason codes of refused sign-ins that may succeed when the person signs in again."""
 
 
 def _refused(code: str, sentence: str) -> CompanyRefused:
@@ -476,8 +478,8 @@ def _addresses(issuer: str, configuration: Mapping[str, Any]) -> ProviderAddress
 
 
 def _instant(claims: Mapping[str, Any], name: str) -> Instant | None:
-    """Return a claim that states Unix seconds as an instant. Return None if the claim is missing or
-    implausible."""
+    """Read the claim with this name, which states a time in Unix seconds. Return None if the claim
+    is missing or implausible."""
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 2**40:
         return None

@@ -140,7 +140,7 @@ def fitting_step(secret: str, given: str, *, now: Instant, after: int | None) ->
 
 
 def totp_address(secret: str, name: str) -> str:
-    """Return the otpauth URI by which an authenticator app takes over a secret."""
+    """Return the otpauth URI that carries a secret to an authenticator app."""
     from urllib.parse import quote
 
     return f"otpauth://totp/Tallyhook:{quote(name)}?secret={secret}&issuer=Tallyhook"

@@ -126,8 +126,8 @@ async def add_entry(connection: AsyncConnection, entry: AuditEntry) -> int:
 
 
 def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
-    """Append an entry to the audit trail and return its number. Later commits get higher
-    numbers."""
+    """Append an entry to the audit trail and return its number. A transaction that commits later
+    gets higher numbers."""
     ((number,),) = connection.ask(
         "INSERT INTO counters (name, value) VALUES ('audit', 1) "
         "ON CONFLICT (name) DO UPDATE SET value=counters.value+1 RETURNING value"
@@ -215,11 +215,12 @@ async def acts_since(
 
 
 async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tuple[str, str]]:
-    """Return who gave access to whom since an instant: a pair of names for each invitation and
-    personal token.
+    """Return pairs of operators of whom one gave the other access since an instant, by an
+    invitation or a personal token.
 
-    The first name is the creator's; the second is the holder's. Two founders are left out if the
-    machine's owner has confirmed that they are different persons.
+    In each pair, the first name is the operator who gave access; the second is the operator who got
+    it. A pair is left out if the machine's owner has confirmed before that the two are different
+    persons.
     """
     rows = await connection.execute(
         text(

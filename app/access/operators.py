@@ -1,8 +1,8 @@
 """Operators, the permissions of their roles, and the audit trail.
 
 Without any operators, everybody who can run the command may do everything. The audit trail then
-names the account with which a person is logged in to the machine. With operators, every action in
-MAY needs a permitted role.
+names the account with which a person is logged in to the machine. With operators, every action
+needs one of the roles that the table MAY lists for the action.
 
 Operators prove their identity by a session or a token. The machine's owner may act in any
 operator's name. The audit trail then also names the owner's account, which never counts as a second
@@ -257,8 +257,8 @@ ASKED_BY: Final = "TALLYHOOK_OPERATOR"
 
 
 class Proven(str):
-    """Name of an operator who has proved their identity. A plain string is a name that the
-    machine's owner merely stated."""
+    """Name of an operator who has proved their identity. A name in an ordinary string was only
+    stated by the machine's owner."""
 
     __slots__ = ()
 
@@ -290,9 +290,9 @@ def author_of_import(number: int) -> str:
 
 
 def _asking(by: str | None) -> str | None:
-    """Return the name of the acting operator. A proven `by` comes first, then the token's owner,
-    then a stated `by`, then the environment variable. Raise UsageError if an unproven `by` differs
-    from the token's owner."""
+    """Return the name of the acting operator, from the first of these sources that has one: a
+    proven `by`, the token's owner, a stated `by`, the environment variable. Raise UsageError if an
+    unproven `by` differs from the token's owner."""
     holder = _BY_TOKEN.get()
     if holder is None or isinstance(by, Proven):
         return by or os.environ.get(ASKED_BY)
@@ -320,8 +320,8 @@ async def vouch_for_founders(
     """Record in the audit trail that two operators are different persons, so that each may approve
     the other's proposals.
 
-    Raises UsageError unless the machine's owner calls, for the first time, and both operators are
-    active.
+    Only the machine's owner may do so, without a token, and only once. Raises UsageError otherwise,
+    or if the names are equal. Raises an error for a name that no active operator has.
     """
     await operator_store.acting_alone(connection)
     if _BY_TOKEN.get() is not None:
@@ -363,7 +363,7 @@ async def permitted(
 
     by  the operator's name; None for the token's owner or the operator from the environment
 
-    Without any operators in the database, the owner of the machine's account acts.
+    If the database has no operators, the machine's owner is returned.
     """
     known = {each.name: each for each in await operator_store.operators(connection)}
     named = _asking(by)
@@ -412,8 +412,8 @@ async def note_in_trail(
     """Append an audit entry in the transaction that does the act. Return the entry's number.
 
     order  the order under which the transparency log lists the entry
-    at     an instant read inside the transaction, so that the instant cannot fall into a closed
-           month
+    at     an instant that was read inside the transaction. An earlier instant could lie in a month
+           that has been closed since
     """
     entry = entry_of(who, action=action, subject=subject, at=at, reason=reason, facts=facts)
     return await operator_store.add_entry(connection, replace(entry, order=order))

@@ -44,8 +44,8 @@ def passkey_origin(origin: str) -> str:
 
 
 def request_options(origin: str, challenge: str) -> str:
-    """Return the JSON options for the browser's `navigator.credentials.get`. Any passkey may
-    answer."""
+    """Return the JSON options for the browser's `navigator.credentials.get`. The options name no
+    passkey, so the person may use any of their passkeys."""
     import webauthn  # few requests need it
 
     return webauthn.options_to_json(

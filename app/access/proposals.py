@@ -166,7 +166,8 @@ class ProposalKind:
 def must_be_open(
     kind: ProposalKind, proposal: Proposal, *, who: operator_store.Operator, now: Instant
 ) -> None:
-    """Raise UsageError unless this person may now see the result of an approved proposal."""
+    """Raise UsageError unless this person made the proposal, it was approved, and its result can
+    still be seen."""
     if proposal.kind != kind.name:
         raise UsageError(f"{proposal.id} is not a proposal of the kind {kind.title!r}")
     if not proved(who) or who.name != proposal.who:
@@ -196,7 +197,8 @@ async def always_same(connection: Connection, subject: str, given: Mapping[str, 
 
 
 def only_agreed(context: DatabaseContext) -> Callable[[Proposal, Agree], Awaitable[None]]:
-    """Return a `perform` function for acts whose approval is only stored."""
+    """Return a `perform` function for acts that the approval only allows. The function stores the
+    approval and does nothing else."""
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
         async with context.database.writing() as connection:
@@ -206,8 +208,8 @@ def only_agreed(context: DatabaseContext) -> Callable[[Proposal, Agree], Awaitab
 
 
 def shown_in(pages: str) -> Callable[[Proposal], tuple[str, str]]:
-    """Return a function for `ProposalKind.where` if each subject is an item in the given list of
-    the console."""
+    """Return a function for `ProposalKind.where`. For every proposal, the function returns the list
+    `pages` and the proposal's subject."""
     return lambda proposal: (pages, proposal.subject)
 
 
@@ -446,8 +448,10 @@ class Proposals:
         self, connection: Connection, identity: str, *, by: str | None, look: bool = True
     ) -> tuple[Proposal, operator_store.Operator, operator_store.Operator]:
         """Return the proposal, the operator who approves it, and the operator who made it. Raise
-        UsageError if the approval is refused. With `look`, a changed subject is a reason for
-        refusal, too."""
+        UsageError if the approval is refused.
+
+        look  whether to refuse the approval if the subject has changed since the proposal
+        """
         proposal = await self._open(connection, identity)
         second = await self._second(connection, proposal, by=by, action="proposal_approved")
         await _two_persons(connection, proposal, second)
@@ -587,9 +591,9 @@ VOUCHING: Final = (
 async def _two_persons(
     connection: Connection, proposal: Proposal, second: operator_store.Operator
 ) -> None:
-    """Raise UsageError if the two operators may be one person. An invitation shortly before the
-    proposal links them, even through others. A company account on one side only also raises the
-    suspicion."""
+    """Raise UsageError if the proposer and the approver may be one person. There are two reasons
+    for this suspicion. Either one of them gave the other access in the week before the proposal or
+    later, directly or through others. Or only one of them signs in with a company account."""
     known = {each.name: each for each in await operator_store.operators(connection)}
     proposer = known.get(proposal.who)
     if proposer is not None and (proposer.company is None) != (second.company is None):

@@ -269,8 +269,8 @@ async def add_session(
 
 
 def _times(now: Instant, used_after: Instant) -> dict[str, Instant]:
-    """Return the limits between which a session's last use must lie. The upper limit excludes times
-    that a fast clock has stored."""
+    """Return the parameters that limit the time of a session's last use. The upper limit excludes
+    times in the future, which a fast clock may have stored."""
     return {"now": now, "used_after": used_after, "used_before": Instant(now + CLOCKS_DIFFER)}
 
 

@@ -177,9 +177,9 @@ async def accept_invitation(
 async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: str | None) -> str:
     """Return the secret token of a link that opens one short session of an operator.
 
-    Only the machine's owner may create such a link, if nobody can sign in. The link counts as an
-    invitation when proposals are approved. Raises UsageError if the permission is missing, and
-    NotFoundError for an unknown operator.
+    Use such a link when nobody can sign in otherwise. The audit trail records the link as an
+    invitation, so `by` may not approve the operator's next proposals. Raises UsageError if `by` may
+    not invite operators, and NotFoundError for an unknown operator.
     """
     token = new_token("")
     async with context.database.writing() as connection:

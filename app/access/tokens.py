@@ -83,8 +83,8 @@ async def issue_token(
 OWN_SCOPES: Final[tuple[TokenScope, ...]] = ("read",)
 
 OWN_BY_ROLE: Final[Mapping[TokenScope, operators.Reading]] = {"finance": "bank"}
-"""Scopes that a personal token may have in addition to OWN_SCOPES. The owner's role must be allowed
-to read the page that stands beside the scope."""
+"""Scopes that a personal token may have in addition to OWN_SCOPES, each with a page of the console.
+The owner's role must be allowed to read this page."""
 
 
 async def issue_own_token(

@@ -5,7 +5,7 @@
 
 If a line of the file has a name without a value, the value is added to the line. The file is
 replaced in one step. A new file can be read only by its owner, because it contains secrets. An
-existing file keeps its owner and group, and nobody else may read it. The message about a mistake
+existing file keeps its owner and group, and nobody else may read it. A message about a mistake
 never quotes a value. The module `load.py` interprets the values.
 """
 
@@ -67,8 +67,9 @@ class SettingsReading:
             self.warnings.append(f"{variable}: {sentence}")
 
     def has_reported(self, line: str) -> bool:
-        """Return whether a problem was already reported for the variable in this line. A report for
-        its `_FILE` variant, or for a variable that can replace it, also counts.
+        """Return whether a problem was already reported for the variable that a line names. A
+        problem of the variable with `_FILE` counts, too. For SECRETS, so does a problem of KEYS,
+        which can be set instead.
 
         line  text of a problem, which begins with the variable's name and a colon
         """

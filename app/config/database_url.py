@@ -42,8 +42,8 @@ def database_url(value: Any) -> Any:
 
 
 def _known(scheme: str) -> str:
-    """Return a URL's scheme if the scheme cannot contain a secret. Otherwise return a neutral
-    text."""
+    """Return a URL's scheme for a message. A text that may contain a secret is replaced with
+    neutral words."""
     plain = scheme.replace("+", "").replace("_", "")
     return f"{scheme}://" if plain.isalnum() and len(scheme) <= 24 else "what is there"
 

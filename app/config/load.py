@@ -1,8 +1,8 @@
 """Load the settings once, check them together, and report every mistake.
 
-A mistake names the variable and says what is wrong and what would be right. A mistake never quotes
-a value, because any value could be a misplaced secret. If a setting is wrong, the checks that
-depend on the setting are skipped.
+A message names the variable, and says what is wrong and what would be right. It never quotes a
+value, because any value could be a misplaced secret. If a setting is wrong, the checks that depend
+on the setting are skipped.
 """
 
 import os

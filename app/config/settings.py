@@ -101,10 +101,10 @@ class SourceSettings(Section):
 
     link_by: Annotated[Literal["order", "references"], values.Lowered] = "order"
     """Rule for linking a payment to its order. order: the payment belongs to the order that its
-    event names. references: the payment is linked only in two cases. Either the shop named the
-    payment or its session, or a signed or fetched event ties the payment to a payment or session
-    that the shop named. The order number is then only a suggestion. Choose references if other
-    shops use the account too. After a change, run `tallyhook reindex`."""
+    event names. references: the order number in the event is only a suggestion. The payment is
+    linked if the shop named the payment or its session. It is also linked if a signed or fetched
+    event connects it with such a payment or session. Choose references if other shops use the
+    account too. After a change, run `tallyhook reindex`."""
 
     shared: Annotated[Literal["unknown", "yes", "no"], values.Lowered] = "unknown"
     """Answer to the question whether another shop or system uses the account: yes, no or unknown.
@@ -185,8 +185,8 @@ class ReportsSettings(Section):
     is the price of one unit in your currency. The European Central Bank's eurofxref-hist.csv also
     works.
 
-    For a day without a rate, the latest rate of the seven days before applies. For a currency
-    without any rate, the rate at which statements settled it applies.
+    For a day without a rate, the latest rate of the seven days before applies. If the file has
+    none, reports use the rate at which the provider's statements converted the currency.
     """
 
     folder: Path | None = Field(None, examples=["/srv/reports"])
@@ -456,7 +456,7 @@ class Settings(BaseModel):
     phone_country: values.CallingCode = ""
     """Calling code for phone numbers that are written without one, such as 254. A search for
     0700000001 then finds +254700000001. Searches also try the calling codes that the sources'
-    profiles state, and only these if this setting is empty.
+    profiles state. If this setting is empty, searches try only the profiles' codes.
 
     The code also applies to order books whose mapping names no code. A reason that contains a phone
     number with this code is refused.
@@ -489,11 +489,11 @@ class Settings(BaseModel):
       log | 0 7 * * * | checkpoint mail"""
 
     import_folder: Path | None = None
-    """Existing folder from which files are imported automatically. Create folders in it, named
-    after your sources, and also books and bank. A file in such a folder is imported when the file
-    is complete and every row is clear. It is then moved to the folder done beside it. Any other
-    file stays, and the pages Now and Imports say what to do with it. If this setting is empty,
-    nothing is imported automatically."""
+    """Existing folder from which files are imported automatically. Create one folder in it for each
+    source, with the source's name, and the folders books and bank. A file in such a folder is
+    imported when the file is complete and every row is clear. It is then moved to the folder done
+    beside it. Any other file stays, and the pages Now and Imports say what to do with it. If this
+    setting is empty, nothing is imported automatically."""
 
     erasure_journal: Path | None = None
     """File of the erasure journal: the ids of erased rows, about 40 bytes each. With the journal, a
@@ -599,9 +599,9 @@ class Settings(BaseModel):
     """
 
     forwarded_allow_ips: values.Networks = ()
-    """Addresses or networks of the proxies in front, separated by commas. Only these proxies'
-    X-Forwarded-For is believed. By default, nobody's is believed. "*" is refused, because every
-    sender could then choose its address."""
+    """Addresses or networks of the proxies in front, separated by commas. The header
+    X-Forwarded-For is believed only if it comes from one of these proxies. By default, it is never
+    believed. "*" is refused, because every sender could then choose its address."""
 
     public_url: values.PublicUrl = ""
     """Address of this service as providers know it, scheme and host, such as
@@ -890,5 +890,5 @@ SECTIONS: Final[Mapping[str, type[Section]]] = {
     for name, field in Settings.model_fields.items()
     if isinstance(kind := field.annotation, type) and issubclass(kind, Section)
 }
-"""Classes of the settings' sections, by section name. The sections of single sources are left
-out."""
+"""Classes of the settings' sections, by section name. SourceSettings is left out, because each
+source has a section of its own."""

@@ -132,12 +132,12 @@ def accounts(value: Any) -> Any:
 
 
 MAX_ONLY: Final = 20
-"""Maximum number of members of an event that a source may use to recognize our shop's payments."""
+"""Maximum number of members that a source may list to recognize the shop's own payments."""
 
 
 def only(value: Any) -> Any:
-    """Parse a JSON object that lists, for members of an event, the values of our shop. An event
-    with these values belongs to our shop."""
+    """Parse a JSON object that names members of an event, each with a list of values. An event with
+    such values belongs to our shop."""
     if not isinstance(value, str):
         return value
     found = _object_in(value) or {}
@@ -252,7 +252,7 @@ def issuer(value: Any) -> Any:
 
 
 MAX_ROLES: Final = 100
-"""Maximum number of claim values for which the settings may name a role."""
+"""Maximum number of entries in the setting that gives a role to each value of a claim."""
 
 
 def roles(value: Any) -> Any:

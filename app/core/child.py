@@ -39,8 +39,8 @@ MAX_SENTENCE: Final = 2_000
 """Maximum length in bytes of a child's error message that the parent passes on."""
 
 MAX_HEAD: Final = 4_000
-"""Maximum length in bytes of the head of a child's answer. A pipe accepts a head of this length in
-one write."""
+"""Maximum length in bytes of a child's answer on standard error, which states the result's format
+or an error. A pipe accepts this length in one write."""
 
 AT_ONCE: Final = 4
 """Maximum number of children that run at a time. Each child occupies one of asyncio's threads, and
@@ -57,8 +57,8 @@ _INHERITED: Final = (
 """Environment variables that a child inherits, besides LC_*. Other variables may hold secrets."""
 
 _KINDS: Final[tuple[type[TallyhookError], ...]] = (NotFoundError, UnreachableError, UsageError)
-"""Error classes that the parent raises again in their own class. Other Tallyhook errors become
-UsageError."""
+"""Classes of errors that reach the caller unchanged when a child raises them. Any other Tallyhook
+error becomes a UsageError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +145,8 @@ def _started(limits: ChildLimits) -> subprocess.Popen[bytes]:
 def _written(
     process: subprocess.Popen[bytes], request: bytes, *, limits: ChildLimits, to: IO[bytes]
 ) -> tuple[bytes, int]:
-    """Send a request to a child, and write the child's answer to `to`. Return the head of the
-    answer and the exit code. A special code stands for an answer that is too large."""
+    """Send a request to a child, and write the child's result to `to`. Return the child's standard
+    error and its exit code. The exit code is `_TOO_MUCH` if the result is too large."""
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None

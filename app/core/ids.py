@@ -15,7 +15,7 @@ os.register_at_fork(after_in_child=_chances.clear)
 
 def new_id(prefix: str, now: Instant) -> str:
     """Return a new id: the prefix and 30 hexadecimal digits. The first 12 digits are the
-    milliseconds, so that ids sort by time; 18 digits are random."""
+    milliseconds since 1970, so that ids sort by time. The other 18 digits are random."""
     try:
         chance = _chances.pop()
     except IndexError:

@@ -120,8 +120,9 @@ class Budget:
 
 class _Libraries(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the first line of another library's message without values. Only uvicorn's values
-        are filled in, because they are addresses and numbers. A warning's message is left out."""
+        """Write the first line of another library's message. Values are not filled into the
+        message, except uvicorn's, which are addresses and numbers. Of a Python warning, only the
+        place and the category are written."""
         if not _OUTPUT.admits(record.levelno):
             return
         template = str(record.msg)

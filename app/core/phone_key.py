@@ -40,8 +40,8 @@ class PhoneKey:
         """Return the digest of a phone number in E.164 digits, or of another identifier such as a
         mail address.
 
-        The digest consists of bytes that name the key, and a shortened HMAC-SHA-256. The digest's
-        last bit is 0 for a phone number, and otherwise 1.
+        The digest begins with four bytes that identify the key, followed by a shortened
+        HMAC-SHA-256. The digest's last bit is 0 for a phone number, and otherwise 1.
         """
         code = self._begun.copy()
         code.update(identifier.encode())

@@ -45,8 +45,8 @@ def process_id(name: str) -> int | None:
 
 
 def has_ended(name: str) -> bool:
-    """Return whether the process that has this unique name has certainly ended. Certainty exists
-    only for visible processes of this machine that started since the last boot."""
+    """Return whether the process that has this unique name has certainly ended. Return False for a
+    process of another machine or of an earlier boot, and for a process that is not visible here."""
     place, process, started = name.rsplit(":", 2)
     return place == _place() and _started(int(process)) not in (started, None)
 

@@ -70,8 +70,8 @@ def read_toml(
 
     name        name of the file in messages
     most_bytes  maximum size of the file
-    together    function that checks rules of several keys and yields mistakes; it may also set
-                values that depend on others
+    together    function that checks rules of several keys and yields mistakes. It may also add
+                values that it computes from other values
     beside      top-level values that replace those in the file
 
     Raises ConfigurationError with every mistake, sorted by line.

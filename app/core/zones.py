@@ -31,8 +31,8 @@ def zone_named(name: str) -> tzinfo:
 
 
 def wall_clock(instant: Instant, zone: tzinfo) -> Instant:
-    """Return the local date and time of an instant, represented as if they were UTC. Return the
-    instant itself if the local time is outside the range of `datetime`."""
+    """Return an instant whose date and time in UTC are the local date and time of the given
+    instant. Return the given instant if the local time is outside the range of `datetime`."""
     if zone is UTC:
         return instant
     try:
@@ -93,9 +93,9 @@ class Piece(NamedTuple):
 def local_pieces(text: str, zone: tzinfo) -> Iterator[Piece]:
     """Split a sentence at its instants, and write each instant in local time, to the minute.
 
-    Bank files have dates without a time, stored as midnights. Therefore `at` before a local
-    midnight becomes `on` before the day. After `until`, `beyond` and `by` the time stays, because a
-    day alone would mean the end of the day.
+    Bank files have dates without a time, which are stored as midnights. If an instant is a local
+    midnight, `at` and the instant become `on` and the day. After `until`, `beyond` and `by`, the
+    time of day stays, because a day alone would mean the end of the day.
     """
     last = 0
     for found in _MOMENT.finditer(text):

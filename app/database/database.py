@@ -62,7 +62,7 @@ class Database:
     def __init__(self, settings: DatabaseSettings, *, purpose: Purpose = "upgrading") -> None:
         """Prepare access to a database without opening it.
 
-        purpose  purpose that is passed to `open` later, or `upgrading` if `open` is never called
+        purpose  the purpose for which `open` will be called; `upgrading` if `open` is never called
         """
         self.url = settings.database_url
         self.shared = not engine.is_sqlite(self.url)
@@ -442,7 +442,8 @@ class Database:
         """Create an SQLite database and return its path. Raise UsageError if a database already
         exists there.
 
-        anew  whether to create it even though an earlier database is missing
+        anew  whether to create the database although its folder records an earlier database that is
+              now missing
         """
         if self.path is None or self._made is None or self.service is None:
             raise UsageError("create a PostgreSQL database with `createdb`, then `db upgrade`")

@@ -1,5 +1,5 @@
-"""Connections of an SQLite database: one that writes, and several that only read. `postgresql`
-makes those of PostgreSQL.
+"""Connections of an SQLite database: one that writes, and several that only read. The module
+`postgresql` makes the connections of a PostgreSQL database.
 
 WAL and synchronous=FULL are set and read back, because the promise to keep acknowledged deliveries
 depends on them. With `isolation_level=None`, the driver never sends BEGIN, so this module sends
@@ -268,8 +268,8 @@ def _check_durable(plain: PlainConnection) -> None:
 
 @asynccontextmanager
 async def scratch_database() -> AsyncIterator[AsyncConnection]:
-    """Yield a connection to an empty, temporary SQLite database under `TMPDIR`. All is in one
-    transaction that is rolled back at the end."""
+    """Yield a connection to an empty, temporary SQLite database under `TMPDIR`. The whole block is
+    one transaction, which is rolled back at the end."""
     with tempfile.TemporaryDirectory(prefix="tallyhook-scratch-") as folder:
         engine = writing_engine(f"sqlite+aiosqlite:///{folder}/scratch.db", purpose="alone")
         try:

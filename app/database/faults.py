@@ -99,8 +99,8 @@ _PASSING_POSTGRESQL = {
     "58": "the server reports a system error; see its log",
     "XX": "the server reports an internal error; see its log",
 }
-"""Sentence on each temporary problem, by PostgreSQL's error code. For a code without an entry, the
-entry for the code's first two characters counts."""
+"""Sentence for each temporary problem, by PostgreSQL's error code. An entry with two characters
+applies to all codes that begin with them and have no entry of their own."""
 
 _REASON_POSTGRESQL: Final[dict[str, NotStored]] = {"40": "busy", "55": "busy", "53100": "disk"}
 
@@ -152,8 +152,8 @@ def as_store_error(error: Exception) -> TallyhookError | None:
 
 
 def is_not_there_yet(error: StoreUnavailable) -> bool:
-    """Return whether the server may become usable within moments. Such a server does not answer, is
-    starting, is full, or is not primary yet."""
+    """Return whether the server may become usable within moments, because it does not answer, is
+    starting, or has no free connection."""
     state = _found_in(error, "sqlstate")
     if isinstance(state, str):
         return (state[:2] == "08" and state != _REFUSES_LIMITS) or state in _MAY_PASS

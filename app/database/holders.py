@@ -5,7 +5,8 @@ A transaction begins by locking its holder's row. The lock succeeds only if the 
 epoch with which the holder registered. Another process takes over by increasing the epoch, after
 the running transaction has ended. Two processes that exclude each other therefore never both write.
 This holds even if a connection is lost, a pooler changes the connection, or a clock is wrong. The
-column `until` only states from when other processes should take over.
+time in the column `until` does not protect against a second writer. It only tells other processes
+when they may try to take over.
 
 `locks.py` has the lock files of SQLite, and locks that last for one transaction.
 """
@@ -74,8 +75,8 @@ class Holder:
         return self._begun, now + HOLD, self.row, self.id, self.epoch, self.session
 
     def committing(self) -> None:
-        """Remember the running transaction's mark before its commit. If the commit is not
-        confirmed, the mark shows later whether the commit happened."""
+        """Remember the running transaction's id before the commit. If the commit is not confirmed,
+        the id in the holder's row shows later whether the commit happened."""
         # Until the first commit, the row still has the empty mark with which it was entered.
         self.newest = (*(self.newest or ("",)), self._begun)
 
@@ -158,18 +159,19 @@ committed a transaction since its row was read."""
 def enter(
     connection: PlainConnection, holder: Holder, *, silent: Sequence[Found] = ()
 ) -> list[Found]:
-    """Register a writer of the database, or renew the registration. A lock stops other
+    """Register a writer of the database, or renew its registration. A lock prevents other
     registrations meanwhile.
 
-    If apparently stopped holders stand in the way, nothing is registered and these holders are
-    returned. The caller then waits for more than BEAT_S seconds, and calls again with `silent`.
+    Other holders may exclude this holder, or be excluded by it. If such holders seem to have
+    stopped, nothing is registered, and these holders are returned. The caller then waits for more
+    than BEAT_S seconds, and calls again with `silent`.
 
-    silent  holders that the earlier call returned. A holder that has given no sign since then loses
-            its registration, whatever its clock says
+    silent  holders that the earlier call returned. A holder that has committed nothing since then
+            loses its registration, whatever its clock says
 
-    Raises StorePoisoned if another process took over from this holder, StoreUnavailable if another
-    holder excludes all others, and UsageError if this holder must exclude other holders that still
-    run.
+    Raises StorePoisoned if another process took over from this holder. Raises StoreUnavailable if
+    another holder excludes all others, and UsageError if this holder must exclude holders that
+    still run.
     """
     take_lock(connection, SERVING)
     now = holder.clock.now()

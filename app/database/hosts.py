@@ -183,7 +183,7 @@ class Hosts:
         raise failures[0]
 
     async def _reach(self, address: Address, *, writes: bool, **words: Any) -> Connection:
-        """Connect to one host. Raise StoreUnavailable if another server has taken over from its
+        """Connect to one host. Raise StoreUnavailable if the host's server was replaced by another
         server, or if the server waits for a missing standby."""
         connection = await _connected(address, words)
         try:

@@ -33,8 +33,8 @@ BY: Final = {"deliveries": "id", "events": "event_id"}
 
 
 def is_spread(connection: AsyncConnection) -> bool:
-    """Return whether the tables `deliveries` and `events` are on the nodes of a cluster. The answer
-    dates from the opening of the connection."""
+    """Return whether the tables `deliveries` and `events` are distributed over the nodes of a
+    cluster. This was determined when the connection was opened."""
     return bool(connection.sync_connection and connection.sync_connection.info.get(SPREAD))
 
 
@@ -110,12 +110,12 @@ def settle(connection: PlainConnection, *, long: bool = False) -> None:
     """Block the storing of new deliveries until the transaction ends, and check that all nodes have
     every earlier commit.
 
-    long  whether the block may last long. New deliveries then fail and are retried later; in a
-          short block they wait for the lock
+    long  whether the block may last long. New deliveries then fail and are retried later. During a
+          short block, new deliveries wait
 
-    Raises StoreUnavailable if a node lacks a commit or does not answer. A commit over several nodes
-    becomes visible first on the coordinator, with the rows that mark orders due, and then on one
-    node after another.
+    A commit that concerns several nodes does not become visible on all of them at once. The
+    coordinator shows it first, including the rows that mark orders as due. Raises StoreUnavailable
+    if a node lacks a commit or does not answer.
     """
     if not connection.spread:
         return

@@ -36,9 +36,12 @@ STATING: Final = 7_411_009
 ASKING: Final = 7_411_010
 REDATING: Final = 7_411_011
 SCANNING: Final = 7_411_012
-"""Numbers of advisory locks. A transaction that needs several takes them in this order: STATING
-(one for each order), REDATING, LINKING, REFUSING, ASKING (one for each source), and then locks on
-rows. SEALING is never held together with another lock."""
+"""Number of an advisory lock, like the constants above.
+
+A transaction that needs several locks takes them in this order: STATING (one for each order),
+REDATING, LINKING, REFUSING, ASKING (one for each source), and then locks on rows. SEALING is never
+held together with another lock.
+"""
 
 
 def take_lock(connection: PlainConnection, lock: int) -> None:
@@ -85,8 +88,8 @@ WAIT_S = 10.0
 milliseconds."""
 
 PASSED_BY_S: Final = 0.1
-"""Seconds for which a free lock is left to the processes that are ahead in the queue. If none of
-these processes takes the lock, the next process may pass them by."""
+"""Seconds for which a process leaves a free lock to the processes that are ahead of it in the
+queue. If none of them takes the lock, the process may take it first."""
 
 _PAUSE_S: Final = 0.002
 
@@ -156,8 +159,8 @@ class ServiceLock(HeldFile):
 
     @contextmanager
     def if_free(self) -> Iterator[bool]:
-        """Yield whether no other process serves the database. If the answer is True, none can start
-        to serve before the block ends."""
+        """Take the lock for the block. Yield False if another process already serves the database.
+        After True, no other process can start to serve before the block ends."""
         held = self.held
         try:
             yield self.take()
@@ -249,8 +252,11 @@ class _Queue:
         return self._taken(0)
 
     def _taken(self, length: int) -> bool:
-        """Return whether another process is at one of the next `length` places in the queue; 0
-        means all places. Skipped places are not counted."""
+        """Return whether another process is in the queue. Places that this process has passed by
+        are not counted.
+
+        length  number of the next places that are looked at; 0 for all places
+        """
         if self._file is None:
             return False
         asked = _PLACE.pack(fcntl.F_WRLCK, 0, self._passed, length, 0)

@@ -331,8 +331,8 @@ async def is_lost(connection: AsyncConnection) -> bool:
 
 
 _OF_NUMBERS: Final = "varsup.c"
-"""Name of the source file in which PostgreSQL warns that fewer than forty million transaction
-numbers are left. The warning says nothing about the commit."""
+"""Source file of PostgreSQL that sends the warning that few transaction numbers are left. The
+warning does not concern the commit, so it is ignored."""
 
 
 @contextmanager

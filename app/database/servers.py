@@ -89,8 +89,8 @@ class State(NamedTuple):
 
     @property
     def synchronous(self) -> int:
-        """Return the number of connected standbys that protect each commit. A commit waits for them
-        now, or would wait if another standby disconnected."""
+        """Return the number of connected standbys that protect commits. These are the standbys for
+        which a commit waits, and those that would take their place."""
         if not self.names or self.commit in ("local", "off"):
             return 0
         return sum(each != "async" for each in self.standbys)

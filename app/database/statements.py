@@ -34,8 +34,8 @@ Row = tuple[Any, ...]
 
 
 class Whole:
-    """A statement's values and its complete result. The object is passed to the driver's thread and
-    back."""
+    """Carrier of one statement. It takes the statement's values to the driver's thread, and brings
+    back the complete result."""
 
     __slots__ = ("description", "lastrowid", "rowcount", "rows", "values")
 
@@ -127,7 +127,8 @@ class PlainConnection(Protocol):
 
     @property
     def spread(self) -> bool:
-        """Return whether deliveries and events are stored on other nodes of a Citus cluster."""
+        """Return whether the deliveries and events are distributed over the nodes of a Citus
+        cluster."""
         ...
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> Rows:
@@ -236,8 +237,8 @@ class CallingConnection(sqlite3.Connection):
 
 
 def compute(connection: PlainConnection, work: Callable[[], Result], *, size: int) -> Result:
-    """Return the result of `work`, a function without side effects. A plain function on a
-    connection may call this.
+    """Return the result of `work`, a function without side effects. Call this function from a plain
+    function that runs on a connection.
 
     On PostgreSQL, large work runs in another thread. On SQLite, the caller is already outside the
     event loop's thread.
@@ -382,11 +383,12 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 def statement(template: str, **fragments: str) -> str:
-    """Return a SQL statement in which each `{name}` is replaced with a fragment, such as the
+    """Return an SQL statement in which each `{name}` is replaced with a fragment, such as the
     columns of a table.
 
-    Fragments are texts of our code; values are always parameters. SQL is composed only here. `{}`
-    stays for the list of `select_rows`. Raises ValueError if names and fragments do not match.
+    Only this function composes SQL. Fragments are texts of our code; values are always passed as
+    parameters. An empty `{}` is not replaced, because `select_rows` later puts a list there. Raises
+    ValueError if names and fragments do not match.
     """
     if set(_PLACE.findall(template)) != fragments.keys():
         raise ValueError(

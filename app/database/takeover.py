@@ -130,8 +130,8 @@ _NEWEST: Final = """
 SELECT greatest((SELECT max(received_at) FROM inbox),
                 (SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1))
 """
-"""SQL query for the arrival of the newest stored delivery. Deliveries that a takeover lost arrived
-later."""
+"""SQL query for the arrival time of the newest stored delivery. All deliveries that a takeover lost
+arrived later than this."""
 
 
 class Look(NamedTuple):
@@ -226,11 +226,11 @@ _CHECKED: Final = (
 
 
 def server_moved(connection: PlainConnection) -> str | None:
-    """Return a sentence with the next step if commits may be missing on the server, or if it is not
-    the recorded server. Otherwise return None.
+    """Return a sentence with the next step if the server is not the recorded server, or if commits
+    may be missing on it. Otherwise return None.
 
-    A server restored from a base backup, without recovery to a point in time, cannot be told from
-    the original.
+    A server that was restored from a base backup looks like the original, unless it was recovered
+    to a point in time.
     """
     if (seen := look(connection)) is None:
         return None
@@ -246,22 +246,22 @@ def _refusal(gap: FoundGap) -> str:
 
 
 class NotCompared(StoreUnavailable):
-    """Error for a new server that may lack commits, because nobody has compared it with the former
-    server yet."""
+    """Error for a new server that was not yet compared with the former server, and may therefore
+    lack commits."""
 
 
 class ServerWatch:
-    """Knowledge of a running process about its PostgreSQL server.
+    """Record of what this process knows about its PostgreSQL server.
 
     server     server that was checked last
     servers    server of the last connection of each registered writer
-    waits      whether commits wait for a standby; None before the first check. True only if every
-               check has shown it, and one of our commits has waited
+    waits      whether commits wait for a standby; None before the first check. True requires that
+               every check has shown this, and that a commit of this process has waited
     looked_at  monotonic time of the last check, which is old after a process was suspended
     moved      whether connections to another server must still be checked
     refuses    sentence that says why writes are refused; None if writes are allowed
-    follow     called in the transaction that resumes the service after a takeover; None if other
-               processes resume it
+    follow     function that resumes the service after a takeover, in the caller's transaction; None
+               if another process does this
     on_moved   called when another server must be checked
     """
 
@@ -276,8 +276,8 @@ class ServerWatch:
         self.on_moved: Callable[[], None] = lambda: None
 
     def check_reading(self, ask: Ask) -> None:
-        """Raise NotCompared if a reading connection has reached a promoted copy of the server that
-        was not checked yet."""
+        """Raise NotCompared if a reading connection has reached a server that took over from the
+        known server, and was not checked yet."""
         here = None if self.server is None else server_of(ask)
         if self.server is not None and here is not None and here.follows(self.server):
             self.moved = True
@@ -316,8 +316,9 @@ class ServerWatch:
     def _is_missing(self, seen: Look, holder: Holder) -> bool:
         """Return whether the server lacks the newest commit of a writer in this process.
 
-        Compared are the writers that last used another server. The writer `holder` is always
-        compared, because two promoted standbys may have the same identity.
+        Only writers that last used another server are compared. The writer `holder` is compared
+        even if the server seems unchanged, because two promoted standbys may have the same
+        identity.
         """
         for each, server in self.servers.items():
             mark, moved = seen.newest.get(each.id), server != seen.server

@@ -68,8 +68,8 @@ class Space:
     def check(self, *, log_bytes: int = 0) -> None:
         """Raise StoreUnavailable if too little disk space is free for a transaction.
 
-        log_bytes  bytes by which the write-ahead log is too long, and by which the database file
-                   will grow
+        log_bytes  bytes by which the write-ahead log is too long. They are reserved, because the
+                   database file will grow by as much
         """
         free = self.free_bytes() if self._low_water_mib else None
         reserved = 0 if free is None else self.reserved()
@@ -88,8 +88,8 @@ class Space:
 PAGE_BYTES: Final = 4096
 
 CHECKPOINT_PAGES = 12_000
-"""Length of the write-ahead log, in pages, at which a checkpoint is due: 48 MB. With a longer log,
-pages that change often are copied less often."""
+"""Length of the write-ahead log, in pages, at which a checkpoint is due: 48 MB. The log may grow
+this long, because a page that changes often is then copied less often."""
 
 ROOM_PAGES: Final = 256
 """Minimum length of the write-ahead log, in pages, at which emptying the log is worth the effort: 1
@@ -291,8 +291,9 @@ TURN_S: Final = 5.0
 usually take milliseconds."""
 
 KEEP_S: Final = 0.025
-"""Maximum seconds for which writers in this process hand the lock to each other. If each writer
-released the lock, each small write would have to wait for other processes."""
+"""Maximum seconds for which writers in this process pass the lock of the database file from one to
+the next. If each of them released the lock instead, each small write would have to wait for other
+processes."""
 
 WANTED_S: Final = 1.0
 """Seconds for which another process that waited for this process is expected to wait again."""
@@ -400,8 +401,8 @@ class Writer:
 
     @contextmanager
     def though_poisoned(self) -> Iterator[None]:
-        """Allow transactions in the block although this writer was stopped. The caller must know
-        that the lost files belong to another writer."""
+        """Allow transactions in the block although this writer was stopped. Use this only if
+        another writer's files were lost, and not the files of this writer."""
         poison, self._poison = self._poison, None
         try:
             yield

@@ -89,10 +89,10 @@ class LetterColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnEvent:
-    """Event on a letter's timeline. The event has a position in two rows: when it happened, and
-    when it arrived.
+    """Event on a letter's timeline. Its mark in the first row shows when it happened; its mark in
+    the second row shows when it arrived.
 
-    set_off  distance by which the event's number is moved aside
+    set_off  distance by which the event's number is raised, so that numbers do not overlap
     """
 
     number: int

@@ -79,8 +79,8 @@ def pages_of(root: Path, name: str, most: int) -> int:
 
 
 def scaled(root: Path, name: str, ppi: int) -> bytes:
-    """Return a picture in the folder `root` as a PNG of `ppi` pixels per inch. The picture is as
-    wide as the text of a page."""
+    """Return a picture in the folder `root` as a PNG of `ppi` pixels per inch. The picture fills
+    the width of a page's text column."""
     import typst
 
     source = f'#set page(width: auto, height: auto, margin: 0pt)\n#image("/{name}", width: 170mm)'
@@ -120,10 +120,10 @@ def _rare_in(values: Mapping[str, Any]) -> list[str]:
 
 
 def _lacking(characters: Iterable[str], *, own: bool) -> list[str]:
-    """Return the characters whose scripts lack a font. One missing character is enough to return
-    all given characters of its script.
+    """Return the characters that cannot be shown, because a font for their script is missing. If
+    one character of a script has no font, all given characters of this script are returned.
 
-    own  whether only the fonts that come with Typst count
+    own  whether to search only the fonts that come with Typst
     """
     import typst
 

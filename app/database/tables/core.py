@@ -155,12 +155,13 @@ class InboxRow(Table, table=True):
 
 
 class SuspectRow(Table, table=True):
-    """Delivery in the inbox that is read alone, because readers ended or failed on it before.
+    """Stored delivery that is read alone, because readers ended or failed when they read it.
 
     taken_by  claim of the reader that works on the delivery, or NULL
     tries     number of claims that expired or failed
-    aside     1 if nobody reads the delivery any more
-    orders    orders that are then held, one on each line
+    aside     1 if the delivery is set aside, so that nobody reads it any more
+    orders    orders that the delivery mentions, one on each line. They are held while it is set
+              aside
     """
 
     __tablename__ = "suspects"
@@ -175,7 +176,8 @@ class SuspectRow(Table, table=True):
 
 
 class UnreadValueRow(Table, table=True):
-    """Complete value from an unreadable message, or an empty text if the message has no value.
+    """One value from a message that could not be read. The value may be the reference of an order
+    or payment. It is empty if the message's values cannot be read.
 
     The row is deleted when the message has been read or judged. An erasure keeps values that name a
     known order.

@@ -19,8 +19,9 @@ from app.database.tables.core import (
 
 
 class LedgerLineRow(Table, table=True):
-    """Cache of an order's ledger for reconciliation. Its keys match the lines of order books and
-    statements. `finance/reconcile_rows.py` explains it."""
+    """Cached data of an order's ledger, in the form that reconciliation needs. `key` is equal to
+    the key of the matching lines in order books and statements. `finance/reconcile_rows.py`
+    explains the rows."""
 
     __tablename__ = "takings"
     __table_args__ = (
@@ -59,7 +60,7 @@ class RulesRow(Table, table=True):
 
 class RunRow(Table, table=True):
     """Reconciliation run with its period, rules and result. `lived` is 1 if the run opened and
-    closed breaks. Only a run up to the present with the current rules does so."""
+    closed breaks. A run with options of its own only reports, and has 0."""
 
     __tablename__ = "runs"
     __table_args__ = STRICT
@@ -246,8 +247,9 @@ class CoverageRow(Table, table=True):
     """Time span that the files of a source, bank account or order book cover. Rows are never
     changed or deleted; see `finance/coverage_store.py`.
 
-    A row with `withdraws` withdraws an earlier declaration. The row of a bank file also states the
-    file's format, first day and last day.
+    The span is stated by a file or declared by a person. `withdraws` is the number of an earlier
+    declaration that this row cancels. The row of a bank file also states the file's format, first
+    day and last day.
     """
 
     __tablename__ = "coverage"
@@ -403,8 +405,8 @@ class BankLineRow(Table, table=True):
 class ScheduledRunRow(Table, table=True):
     """Run of scheduled work, or a run that a person requested (`asked`).
 
-    until      time until which the run's process may work on it; after a failure, time of the next
-               try
+    until      time until which only the process of this run may work on it; after a failure, time
+               of the next try
     delivered  places to which the result was sent, as JSON
 
     A row in the state `seen` is not a run. Its `due_at` is the time since which the schedule's

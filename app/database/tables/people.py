@@ -225,10 +225,11 @@ class NotificationRow(Table, table=True):
 
 
 class DestinationAwayRow(Table, table=True):
-    """Address that accepts no notifications at present.
+    """Address to which the last notification could not be delivered.
 
     destination  digest of the address, because the address may contain a credential
-    only_seq     the only failed notification, while others are still sent
+    only_seq     number of the only notification that failed, because it may itself be at fault.
+                 Other notifications are still sent. NULL if several failed
     """
 
     __tablename__ = "destinations_away"
