@@ -162,8 +162,8 @@ class FinanceRoutes:
         return {"runs": [reconcile_period.listed_run(each) for each in found], "next": following}
 
     async def get_run(self, run: str, asked: PageAsked) -> WholeRunDocument:
-        """Return one reconciliation: its control totals and the breaks that it found, sorted by
-        id."""
+        """Return one reconciliation, with its control totals and its breaks. The breaks are sorted
+        by id."""
         number = request_body.path_number(run)
         found = await reconcile_period.ran(
             self._context, await break_acts.finished_run(self._context, number)

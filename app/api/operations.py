@@ -202,8 +202,8 @@ class QueryParameter:
         return tuple(self.keywords.get("enum", ()))
 
     def read(self, request: Request, *, most: Mapping[str, int]) -> Any:
-        """Return the parameter's value in a request. Raise ApiProblem 422 if it is missing or
-        wrong.
+        """Return the parameter's value in a request. Raise ApiProblem 422 if the parameter is
+        missing, or if its value is wrong.
 
         most  this instance's own maximum values. The keys are parameter names
         """

@@ -1,4 +1,5 @@
-"""The API of proposals, which wait for a second person, and of the decisions on them."""
+"""The API of proposals, and of the decisions on proposals. A proposal waits for the approval of a
+second person."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

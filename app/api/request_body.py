@@ -46,8 +46,8 @@ GREATEST: Final = 2**63 - 1
 
 
 def order_reference(request: Request) -> str:
-    """Return the order's reference in the request's path. Raise ApiProblem 422 if it is not
-    valid."""
+    """Return the order's reference in the request's path. Raise ApiProblem 422 if the reference is
+    not valid."""
     reference = composed(request.path_params["reference"])
     if not is_reference(reference) or not _is_utf8(request.scope.get("raw_path")):
         raise ApiProblem(
@@ -104,8 +104,8 @@ def _refuse_zero_byte(name: str, value: str) -> None:
 
 
 def word_parameter(request: Request, name: str) -> str | None:
-    """Return the value of a query parameter; None if it is absent or empty. An empty value counts
-    as absent, because browsers send empty form fields."""
+    """Return the value of a query parameter; None if the parameter is absent or empty. An empty
+    value counts as absent, because browsers send empty form fields."""
     return composed(request.query_params.get(name, "")) or None
 
 
@@ -134,7 +134,8 @@ def path_number(text: str) -> int:
 
 
 def instant_of(name: str, text: str) -> Instant:
-    """Parse a query parameter that is an RFC 3339 time. Raise ApiProblem 422 if it is not."""
+    """Parse a query parameter that is an RFC 3339 time. Raise ApiProblem 422 if the text is no such
+    time."""
     try:
         # An unescaped plus sign arrives as a blank, which before an offset can only mean a plus.
         return parse_instant(_UNESCAPED_OFFSET.sub("+", text))
@@ -143,8 +144,8 @@ def instant_of(name: str, text: str) -> Instant:
 
 
 def chosen(request: Request, name: str, words: Sequence[Word]) -> Word | None:
-    """Return a query parameter whose value must be one of these words; None if it is absent. Raise
-    ApiProblem 422 for any other word."""
+    """Return a query parameter whose value must be one of these words; None if the parameter is
+    absent. Raise ApiProblem 422 for any other word."""
     text = word_parameter(request, name)
     word = next((each for each in words if each == text), None)
     if text is not None and word is None:
@@ -153,7 +154,7 @@ def chosen(request: Request, name: str, words: Sequence[Word]) -> Word | None:
 
 
 async def capped_body(request: Request, *, most: int) -> bytes:
-    """Return the request's body. Raise ApiProblem 413 if it has more than `most` bytes."""
+    """Return the request's body. Raise ApiProblem 413 if the body has more than `most` bytes."""
     body = bytearray()
     async for part in request.stream():
         body += part
@@ -191,7 +192,7 @@ def texts(body: bytes, kind: type[Stated]) -> Stated:
 
 
 def _text_fault(value: object, hint: Any) -> str | None:
-    """Return why a value does not fit the declared type, such as `is not a text`; None if it
+    """Return why a value does not fit the declared type, such as `is not a text`; None if the value
     fits."""
     kind, *notes = parts_of(hint)
     limits: dict[str, Any] = {

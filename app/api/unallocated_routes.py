@@ -1,5 +1,5 @@
-"""The API of unallocated payments: list, assign and dismiss them. Operators call it with their own
-tokens."""
+"""The API with which operators list, assign and dismiss unallocated payments. Operators use their
+own tokens."""
 
 from dataclasses import dataclass
 from functools import partial

@@ -151,7 +151,7 @@ async def _record(
     *,
     row: PendingSession | None,
 ) -> CheckoutPayment:
-    """Record an answer unless it is known already.
+    """Record an answer, unless the records contain the answer already.
 
     row  request to repeat if the answer is unclear; None if no request may be repeated
     """
@@ -270,8 +270,8 @@ async def _pass(context: AppContext, client: CheckoutClient, row: PendingSession
 
 
 def asking_again(context: AppContext, client: CheckoutClient) -> PeriodicTask:
-    """Build the background task that repeats session requests without a clear answer when they are
-    due."""
+    """Build the background task that repeats session requests. A request is repeated when it is
+    due, until there is a clear answer."""
 
     async def release_held() -> None:
         """Release the rows that this process claimed before it was restarted.

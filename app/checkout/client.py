@@ -297,8 +297,8 @@ class CheckoutClient:
 
 
 def client_settings(settings: Settings) -> ClientSettings:
-    """Return the settings for the payment service. Raise ConfigurationError if a setting is missing
-    or the token belongs to the other environment."""
+    """Return the settings for the payment service. Raise ConfigurationError if a setting is
+    missing, or if the token is not for the environment of this instance."""
     checkout = settings.checkout
     if checkout.base_url is None or checkout.token is None or checkout.source is None:
         raise ConfigurationError(

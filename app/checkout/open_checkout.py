@@ -378,8 +378,8 @@ def opened_result(
 
 
 def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
-    """Return the result updated from the order's ledger. The order may be paid, or the session may
-    have expired, in the meantime.
+    """Return the result updated from the order's ledger. Since the service's answer, the order may
+    have been paid, or the session may have expired.
 
     Raise OrderCanceledError if the shop has canceled the order and no money has come.
     """

@@ -54,7 +54,7 @@ def payment_of(records: Iterable[Record]) -> CheckoutPayment | None:
 
 
 def payment_with(records: Iterable[Record], key: str) -> CheckoutPayment | None:
-    """Return the payment with this idempotency key, or None if it was never requested.
+    """Return the payment with this idempotency key, or None if this payment was never requested.
 
     If there are several records of one kind, the first counts. For the kind `session_unknown`, the
     last counts.

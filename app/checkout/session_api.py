@@ -56,7 +56,7 @@ class SessionApi:
     sandbox_tokens: tuple[str, ...] = SANDBOX_TOKENS
 
     def refuses(self, token: str, *, environment: str) -> bool:
-        """Return whether a token looks like a token for the other environment."""
+        """Return whether a token looks like a token for an environment other than the given one."""
         foreign = self.sandbox_tokens if environment == "live" else self.live_tokens
         return any(fnmatchcase(token.lower(), pattern.lower()) for pattern in foreign)
 

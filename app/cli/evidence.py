@@ -275,8 +275,8 @@ def rename(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Continue the log under a new origin, which is its name. Use this after a restore, if
-    others have checkpoints that the restored log does not contain.
+    """Give the log a new name, which is called its origin, and continue the log under this name.
+    Use this after a restore, if others have checkpoints that the restored log does not contain.
 
     Stop all services first. Signed checkpoints stay valid under the origin that they name. Notify
     witnesses and partners of the new origin.

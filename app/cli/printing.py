@@ -445,7 +445,7 @@ def measure(label: str) -> Iterator[Any]:
 
 @contextmanager
 def measure_both(label: str, then: str) -> Iterator[Any]:
-    """Show a progress bar for work in two parts, of which the second has no known total.
+    """Show a progress bar for work in two parts. The total of the second part is unknown.
 
     Yield the functions `show(done, total)` for the first part and `advance(count)` for the second.
     """

@@ -246,8 +246,8 @@ def prune(
 
     Deliveries about no order and no payment, such as a customer's new address, are deleted after
     the same number of days. Unreadable deliveries, and payments of no order, stay: they need a
-    person's attention. Unsealed data is sealed first. Each class of data has its own time: see
-    TALLYHOOK_RETENTION_DAYS and the settings after it.
+    person's attention. Unsealed data is sealed first. Other data is kept for other times: see
+    TALLYHOOK_RETENTION_DAYS and the settings that follow this setting.
     """
     from app.config.load import load_settings
     from app.context.configured import compile_sources
@@ -524,8 +524,8 @@ def export_copy(
     Begin with the copy's file index.html. It names the kept data, its origin, its dates and the
     legal ground. Other people's phone numbers, email addresses and known names are masked. Search
     the copy for names in free texts before you hand it out. Attached PDFs and pictures are listed.
-    The copy contains them, unmasked, only with --with-attachments. The copy also contains data that
-    an erasure had to keep.
+    The copy contains these attachments only with --with-attachments, and nothing in them is masked.
+    The copy also contains data that an erasure had to keep.
 
     With an operator's own token, the command makes a proposal. After its approval, run the command
     again with --proposal and --out.

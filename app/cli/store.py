@@ -152,8 +152,8 @@ def create(
 @group.command("distribute")
 def distribute() -> None:
     """Distribute deliveries and events, the largest tables, over the nodes of a Citus cluster. All
-    other tables stay on the coordinator. First install the extension, add its nodes, and stop the
-    services."""
+    other tables stay on the coordinator. First install the Citus extension, add the cluster's
+    nodes, and stop the services."""
     from app.config.load import load_settings
     from app.wiring.opening import distribute_database
 

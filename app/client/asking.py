@@ -211,7 +211,7 @@ class AsyncClient(Protocol):
 class AsyncSender:
     """Sender of requests that uses an asynchronous HTTP client.
 
-    client    its base URL must be that of the service
+    client    HTTP client whose base URL is the service's URL
     token     token from `tallyhook tokens add`; surrounding white space is removed
     failures  errors of the client that mean that no answer came, such as `(httpx.HTTPError,)`
     """

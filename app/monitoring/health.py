@@ -123,7 +123,8 @@ _left: Final = set[asyncio.Task[Any]]()
 
 
 async def bounded(look: Coroutine[Any, Any, Found]) -> Found:
-    """Return the result of a check. Raise StoreUnavailable if it takes longer than ten seconds.
+    """Return the result of a check. Raise StoreUnavailable if the check takes longer than ten
+    seconds.
 
     The check's reads are then canceled. A commit is not canceled, because this would lose the
     database connection. A commit has time limits of its own.

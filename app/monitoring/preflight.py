@@ -53,7 +53,8 @@ NAMED: Final = 6
 class Check:
     """Result of one check.
 
-    state  `ok`; `weak` if it works but a person should know; `must` if a person must act
+    state  `ok`; `weak` if everything works, but a person should know the result; `must` if a person
+           must act
     do  advice to the person; None if there is none
     """
 

@@ -23,7 +23,7 @@ _ILL_FORMED: Final = "is not a code of three capital letters"
 # Decimal() itself would also accept full-width digits, "1_000" and "1e9".
 _DIGITS: Final = 25
 """Maximum number of digits before the decimal point that are parsed. An amount that fits into 64
-bits of minor units has at most 19."""
+bits of minor units has at most 19 digits."""
 
 _DECIMAL_TEXT = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,18})?")
 

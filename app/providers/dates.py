@@ -172,8 +172,8 @@ class Timestamp:
     future: Duration
 
     def text(self, request: Request) -> bytes | Refusal:
-        """Return the request's timestamp as it was received. Return a refusal if it is missing, or
-        if there are several."""
+        """Return the request's timestamp as it was received. Return a refusal if the request has no
+        timestamp, or more than one."""
         found = self.place.values(request)
         if len(found) == 1:
             return found[0]

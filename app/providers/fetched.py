@@ -133,7 +133,8 @@ class AnswerReader:
         self._unit = amounts.amount_unit(profile.amounts.unit, profile.amounts.decimals)
 
     def read(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """Return the event that a stored answer states. Raise Unreadable if it cannot be read.
+        """Return the event that a stored answer states. Raise Unreadable if the answer cannot be
+        read.
 
         digest  SHA-256 of the stored bytes, 64 hex digits
         environment  environment of this instance; None to read answers of both environments

@@ -187,8 +187,8 @@ LOCATIONS: Final[Mapping[str, Callable[[str], Find]]] = {
 
 
 def compile_location(text: str) -> Find:
-    """Compile a location to a function that looks its value up in an event. Raise ValueError if it
-    is malformed."""
+    """Compile a location to a function that finds the location's value in an event. Raise
+    ValueError if the location is malformed."""
     if "{" in text or "}" in text:
         return _composite(text)
     kind, _, name = text.partition(":")
@@ -285,7 +285,7 @@ def holding(texts: tuple[str, ...], data: EventData) -> tuple[str, ...]:
 
 
 def event_id(value: Any, name: str) -> str:
-    """Return an event's id after checking it. Raise Unreadable unless it has 1 to 255 printable
+    """Return an event's id after checking it. Raise Unreadable unless the id has 1 to 255 printable
     ASCII characters without blanks, as keys and log lines need."""
     if value is None:
         raise Unreadable(f"{name} is missing")

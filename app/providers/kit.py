@@ -250,7 +250,7 @@ def names_of(what: str) -> list[str]:
 
 
 def named_scheme(mac: str) -> NamedScheme | None:
-    """Load the signature scheme that a profile's `mac` names; None if it names no module of
+    """Load the signature scheme that a profile's `mac` names; None if `mac` names no module of
     `named/`."""
     kind, _, name = mac.partition(":")
     return cast(NamedScheme | None, _named(name, "SCHEME")) if kind == "named" else None

@@ -120,8 +120,8 @@ class Setup:
 
 
 def text_secret(secret: str) -> bytes:
-    """Return the bytes of a shared secret that is used as plain text. Raise ValueError if it is a
-    key, or begins or ends with a blank."""
+    """Return the bytes of a shared secret that is used as plain text. Raise ValueError if the
+    secret is a key, or begins or ends with a blank."""
     refuse_key_pair(secret)
     if secret != secret.strip():
         raise ValueError("begins or ends with a blank; remove it")

@@ -48,7 +48,7 @@ _STEP = re.compile(
 
 
 def compile_path(text: str, *, each: bool = False) -> JsonPath:
-    """Split the text of a path into its steps. Raise ValueError if it is malformed.
+    """Split the text of a path into its steps. Raise ValueError if the text is malformed.
 
     each  whether the path may contain one `[*]`
     """
@@ -75,7 +75,7 @@ def compile_path(text: str, *, each: bool = False) -> JsonPath:
 
 
 def find_paths(document: Any, path: JsonPath) -> Any:
-    """Return the value at a path. Return None if it is absent, or if a value on the path has
+    """Return the value at a path. Return None if the value is absent, or if a value on the path has
     another type."""
     value = document
     for step in path:
@@ -268,7 +268,7 @@ PLACES: Final[Mapping[str, Callable[[str], FindValues]]] = {
 
 
 def compile_place(text: str) -> RequestPlace:
-    """Compile a place that a profile names. Raise ValueError if it is malformed."""
+    """Compile a place that a profile names. Raise ValueError if the text is malformed."""
     kind, _, name = text.partition(":")
     if kind not in PLACES or not name:
         raise ValueError(f"must be one of {', '.join(f'{known}:NAME' for known in PLACES)}")

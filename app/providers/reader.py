@@ -137,8 +137,8 @@ class ProfileField:
         """Return the field as a description for people. Possible phone numbers are masked, and
         control characters are escaped.
 
-        Return None if there is no text, or if it cannot be read. A damaged description never makes
-        an event unreadable.
+        Return None if there is no text, or if the text cannot be read. A damaged description never
+        makes an event unreadable.
         """
         try:
             value = self.find(data)
@@ -168,7 +168,7 @@ class Price:
 
     def read(self, data: fields.EventData) -> Money | None:
         """Return the exact amount, or None if none is stated. If the amount is inexact, return None
-        and set `data.unclear`. Raise Unreadable if it cannot be read."""
+        and set `data.unclear`. Raise Unreadable if the amount cannot be read."""
         value = self._amount.find(data)
         if value is None:
             return None
@@ -332,7 +332,7 @@ class EventReader:
         self._ordered = Price(priced, amount=priced.order, currency=priced.order_currency)
 
     def read(self, body: bytes, incoming: request.Incoming, *, digest: str) -> reading.Reading:
-        """Return the events in a body. Raise Unreadable if it cannot be read.
+        """Return the events in a body. Raise Unreadable if the body cannot be read.
 
         body  the body, decrypted or unwrapped if its scheme requires this
         """
@@ -421,7 +421,7 @@ class EventReader:
 
     def respond_by(self, body: bytes, incoming: request.Incoming) -> Instant | None:
         """Return the deadline for answering the dispute in a body. Return None unless exactly one
-        deadline is stated. Raise Unreadable if it cannot be read."""
+        deadline is stated. Raise Unreadable if the body cannot be read."""
         stated = [self._respond_by.find(each) for each in self._each(body, incoming)]
         found = {
             self._date(each, self._respond_by.name, self._zone)

@@ -258,8 +258,8 @@ class EnvironmentRule:
     live_keys: Annotated[tuple[str, ...], listed(rules.words)] = ()
 
     def of_keys(self, secrets: Iterable[str]) -> str | None:
-        """Return the environment to which all these secrets belong. Return None if they do not show
-        it, or if they differ."""
+        """Return the environment to which all these secrets belong. Return None if the secrets show
+        no environment, or different environments."""
         found = {
             "sandbox"
             if secret.startswith(self.sandbox_keys)

@@ -3,8 +3,8 @@ the result.
 
 A bank debit takes days, and a voucher is paid when the customer finds the time. The window is
 counted in business days from the event's date, or from a later date that it states. An unexpected
-method or date does not make an event unreadable. It counts as absent, and the profile's longest
-window applies.
+method or date does not make an event unreadable. Such a method or date counts as absent, and the
+profile's longest window applies.
 """
 
 from typing import Any, Final, NamedTuple

@@ -333,12 +333,12 @@ class Source:
 
     def phones(self, incoming: Incoming) -> list[str]:
         """Return the customers' phone numbers in a genuine request, as E.164 digits. Raise
-        Unreadable if it cannot be read."""
+        Unreadable if the request cannot be read."""
         return self._reader.phones(self._verifier.payload(incoming), incoming)
 
     def respond_by(self, incoming: Incoming) -> Instant | None:
         """Return the deadline for answering the dispute in a genuine request. Return None unless
-        exactly one is stated. Raise Unreadable if it cannot be read."""
+        exactly one deadline is stated. Raise Unreadable if the request cannot be read."""
         return self._reader.respond_by(self._verifier.payload(incoming), incoming)
 
     def transaction(self, incoming: Incoming, *, digest: str) -> dict[str, str]:
@@ -350,8 +350,8 @@ class Source:
         return self._reader.transaction(self._verifier.payload(incoming), incoming, digest=digest)
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """Return the event that a provider's stored answer states. Raise Unreadable if it cannot be
-        read.
+        """Return the event that a provider's stored answer states. Raise Unreadable if the answer
+        cannot be read.
 
         kept  stored bytes, as `fetched.keep_answer` returns them
         digest  SHA-256 of these bytes, 64 hex digits
@@ -427,8 +427,8 @@ class ProfileReader:
         return self._reader.read(incoming.body, incoming, digest=digest)
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """Return the event that a provider's stored answer states. Raise Unreadable if it cannot be
-        read.
+        """Return the event that a provider's stored answer states. Raise Unreadable if the answer
+        cannot be read.
 
         kept  stored bytes, as `fetched.keep_answer` returns them
         digest  SHA-256 of these bytes, 64 hex digits

@@ -82,8 +82,8 @@ Token = str | TemplateReference | TemplateGroup
 
 
 def read_template(text: str) -> tuple[Token, ...]:
-    """Split a template into literal texts, references and groups. Raise ValueError if it is
-    malformed."""
+    """Split a template into literal texts, references and groups. Raise ValueError if the template
+    is malformed."""
     tokens: list[Token] = []
     group: list[str | TemplateReference] | None = None
     for match in _TOKEN.finditer(text):

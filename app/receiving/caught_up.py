@@ -26,8 +26,8 @@ FAR_BEHIND: Final = 200 * MILLISECOND
 If the delivery is older, the reader process will not catch up soon enough."""
 
 COPY_LATE: Final[Duration] = 10 * SECOND
-"""Age of a standby's newest commit from which the standby's data count as incomplete. The primary's
-heartbeat commits something every five seconds, so a standby without a commit for ten seconds is
+"""Age of a standby's newest commit from which the standby's data count as incomplete. Reader
+processes commit a heartbeat every five seconds, so a standby without a commit for ten seconds is
 late."""
 
 _PAUSE_S: Final = 0.02

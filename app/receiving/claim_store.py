@@ -27,16 +27,16 @@ from app.receiving.inbox_store import SUSPECT_COLUMNS, Suspect, Unread, items_of
 
 CLAIM_S: Final = 45.0
 """Seconds after which a claim expires. This is three times the longest time for storing on a busy
-machine, so that no claim expires in the meantime. Storing takes up to 15 s: 10 s to wait for other
-transactions, and 5 s for itself."""
+machine, so that no claim expires while its reader stores. Storing takes up to 15 s: 10 s to wait
+for other transactions, and 5 s for itself."""
 
 LOOKS_S: Final = 3.0
 """Maximum seconds between two times that a reader looks at the claims. After a longer time, the
 reader measures the age of all claims from the beginning."""
 
 MOST_SEEN: Final = 1_000
-"""Maximum number of claims that a reader remembers. If there are more, it forgets the claims that
-it has not seen recently."""
+"""Maximum number of claims that a reader remembers. If there are more claims, the reader forgets
+the claims that it has not seen recently."""
 
 MOST_CLAIMS: Final = 2
 """Number of expired claims on a row after which the row's records are read one by one. One of the
@@ -132,8 +132,8 @@ _SUSPECTS: Final = (
 def claim_rows(
     connection: PlainConnection, claimant: Claimant, *, limit: int, most_bytes: int
 ) -> list[Unread]:
-    """Claim the oldest free rows on PostgreSQL, without waiting for another reader's claim, and
-    return them.
+    """Claim the oldest free rows on PostgreSQL, and return these rows. Rows that another reader is
+    just claiming are skipped.
 
     The first free row is always claimed. Further rows are claimed until the total reaches `limit`
     records or `most_bytes`.

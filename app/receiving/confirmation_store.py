@@ -150,7 +150,7 @@ def put_named_first(connection: PlainConnection, links: Mapping[tuple[str, str, 
 
 MOST_PUT_FIRST: Final = 10
 """Maximum number of a reference's events that are asked about before other events. A provider sends
-two, but anyone can send any number of them."""
+two events for a reference, but anyone can send any number of events."""
 
 _ANY_UNNAMED: Final = "SELECT 1 FROM confirmations WHERE source=? AND named=0 LIMIT 1"
 _PUT_FIRST: Final = (

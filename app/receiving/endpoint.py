@@ -157,8 +157,8 @@ class Webhooks:
         return await self._long_body(message, receive)
 
     async def _long_body(self, message: Message, receive: Receive) -> bytes | None:
-        """Read a body that arrives in several parts. Return None if it is too large. Raise NoRoom
-        if the long bodies of all requests together exceed their limit."""
+        """Read a body that arrives in several parts. Return None if the body is too large. Raise
+        NoRoom if the long bodies of all requests together exceed their limit."""
         body, counted = bytearray(), 0  # separate tiny parts take twenty times the memory
         try:
             while True:

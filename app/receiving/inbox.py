@@ -128,7 +128,7 @@ class Inbox(inbox_store.InboxRows):
 
         Rows that another reader has taken in the meantime are left out. Deliveries that are stored
         already are left out, too. Raise StoreUnavailable if the database cannot be written now, and
-        StorePoisoned if it can never be written again.
+        StorePoisoned if the database can never be written again.
         """
         try:
             if self.database.spread:
@@ -166,7 +166,7 @@ class Inbox(inbox_store.InboxRows):
         """Return a sentence that says why no delivery can be stored at present; None if deliveries
         can be stored.
 
-        This is tried with a trial delivery, in a transaction that is rolled back.
+        To find this out, the method stores a trial delivery in a transaction that is rolled back.
         """
         try:
             async with self.database.writer.transaction() as connection:

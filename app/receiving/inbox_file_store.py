@@ -2,8 +2,8 @@
 
 The file is created, checked and synced like the database, before any delivery is acknowledged. The
 database stores the file's id together with the position up to which it has read, so that no other
-file is mistaken for it. A file that was emptied or restored counts as lost, because it would use
-row numbers again. The loss of the file is handled in `inbox_loss_store`.
+file is mistaken for it. A file that was emptied or restored counts as lost, because new rows in the
+file would get the numbers of earlier rows. The loss of the file is handled in `inbox_loss_store`.
 """
 
 import hashlib
@@ -125,7 +125,7 @@ class InboxFile:
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
         """Run a plain, read-only function on a snapshot of the file, and return its result. Raise
-        StoreUnavailable if it cannot run.
+        StoreUnavailable if the function cannot run.
 
         Raise StorePoisoned if the file was lost in the meantime, because SQLite may then have read
         empty pages.

@@ -85,8 +85,8 @@ class InboxQueue:
         """Wait until the item is durably committed.
 
         Raise StoreUnavailable if the queue is full, or if the store cannot be written now. Raise
-        StorePoisoned if it can never be written again. In both cases, the item may nevertheless
-        have been stored.
+        StorePoisoned if the store can never be written again. In both cases, the item may
+        nevertheless have been stored.
         """
         if self.stalled is not None:
             raise StoreUnavailable(self.stalled, reason="slow")
@@ -203,8 +203,8 @@ class InboxQueue:
         """Return a sentence that says why deliveries cannot be written; None if they can be
         written.
 
-        After several failed batches, this is tried with a trial row, in a transaction that is
-        rolled back.
+        After several failed batches, the method writes a trial row in a transaction that is rolled
+        back.
         """
         if self.faults < FAULTS:
             return None

@@ -8,7 +8,8 @@ a process dies.
 
 On PostgreSQL, the inbox is a table of the database. If there are several receivers, rows are not
 committed in the order of their numbers. Each reader therefore first claims rows (`claim_store`).
-The reader later deletes the rows that it has read and whose claim is still its own.
+The reader later deletes the rows that it has read, except those that another reader has claimed in
+the meantime.
 
 On SQLite, the inbox is a separate file (`inbox_file_store`), so that no import, fold or backup
 delays a sender. The receiver is its only writer, so row numbers increase with each commit. The
@@ -64,8 +65,8 @@ TIDIED: Final = "tidied"
 """Name of a counter in the inbox file: number of the row up to which all traces were deleted."""
 
 BEAT: Final = "reader beat"
-"""Name of a counter in the database: time of the last heartbeat of a reader process. A receiver
-without a reader in its own process uses it."""
+"""Name of a counter in the database: time of the last heartbeat of a reader process. If the reader
+is a process elsewhere, the receiver sees from this time whether the reader is running."""
 
 CLOSED: Final = "inbox closed"
 """Name of a counter in the database: number of the last row when the inbox file was closed
@@ -388,7 +389,7 @@ def found_gap(
 
 
 def until_now(connection: PlainConnection, found: FoundGap, *, now: Instant) -> FoundGap:
-    """Return the gap with its end not later than `now`.
+    """Return the gap. If the given gap ends after `now`, the returned gap ends at `now`.
 
     If a fast clock dated the gap's beginning in the future, the gap begins at the latest arrival up
     to `now`.
@@ -433,7 +434,7 @@ def gap_of_inbox(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
     """Return a gap if the inbox file that the database has read from is missing or was replaced;
-    None if it is there."""
+    None if this file is still there."""
     known = fact(connection, IDENTITY)
     if known is None or (file is not None and file.identity == known):
         return None
@@ -470,7 +471,8 @@ def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
 def next_suspects(connection: PlainConnection, *, aside: bool, limit: int) -> list[Suspect]:
     """Return records that are to be read alone, oldest first, at most `limit`.
 
-    aside  whether to return only records that are set aside; if False, only the other records
+    aside  whether to return only records that are set aside; if False, only records that are not
+           set aside are returned
     """
     rows = connection.ask(_SUSPECTS, (int(aside), limit))
     return [suspect_of(row) for row in rows]

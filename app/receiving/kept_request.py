@@ -73,8 +73,9 @@ async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: st
 
     to  address to which the person sends the request
 
-    Raise NotFoundError if there is no such delivery. Raise UsageError if its body is restricted or
-    not stored completely, or if the person may not see it or has seen too many.
+    Raise NotFoundError if there is no such delivery. Raise UsageError if the delivery's body is
+    restricted or not stored completely. Raise UsageError also if the person may not see the body,
+    or has seen too many bodies and phone numbers.
     """
     async with context.database.reading() as connection:
         await refuse_restricted(connection, delivery=delivery_id)

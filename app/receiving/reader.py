@@ -9,9 +9,10 @@
 Repeating these steps is harmless, because a row stays in the inbox until its commit. A delivery
 that cannot be read is stored as `unreadable`. No accepted delivery is dropped.
 
-If two readers have died while they read a row, or if the database rejects its content, its records
-become suspects. Each suspect is read alone, under its own claim. A suspect that has failed three
-times is set aside, stored and reported, and the known orders that it mentions are held.
+If two readers have died while they read a row, or if the database rejects the row's content, the
+row's records become suspects. Each suspect is read alone, under its own claim. A suspect that has
+failed three times is set aside, stored and reported, and the known orders that it mentions are
+held.
 
 On PostgreSQL, claims show that a reader has died. SQLite has no claims, because only one reader
 runs, and it does not write to the inbox file. Instead each reader increments a counter when it

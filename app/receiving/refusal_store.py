@@ -30,8 +30,8 @@ _COLUMNS = (
 _REJECTIONS = table("rejections", *map(column, _COLUMNS))
 
 _SLACK = 0.9
-"""Share of its limits to which the table of rejections is reduced when it is full. The share is
-small enough that this rarely happens."""
+"""Share of its maximum size to which a full table of rejections is reduced. The table is then not
+full again soon."""
 
 _ROW_OVERHEAD = 400
 """Bytes added to the length of a rejection's body and headers when its size is estimated. The bytes
@@ -170,8 +170,8 @@ async def newest_rejections(connection: AsyncConnection, source: str, *, limit: 
 async def kept_rejections(
     connection: AsyncConnection, *, after: str, at_once: int
 ) -> list[Rejection]:
-    """Return the next stored rejections after an id, with their bytes, sorted by arrival, at most
-    `at_once`."""
+    """Return stored rejections with their bytes, sorted by arrival, at most `at_once`. Only
+    rejections that arrived later than the rejection with the id `after` are returned."""
     listing = select(_REJECTIONS).where(_REJECTIONS.c.id > after)
     rows = await connection.execute(listing.order_by(_REJECTIONS.c.id).limit(at_once))
     return [_rejection(row) for row in rows]

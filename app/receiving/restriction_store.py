@@ -83,8 +83,8 @@ def restrictions_of_deliveries(
 def due_restrictions(
     connection: PlainConnection, now: Instant, *, limit: int
 ) -> list[RestrictionRow]:
-    """Return the restrictions that must be checked again, at most `limit`. Those that have waited
-    longest come first."""
+    """Return the restrictions that must be checked again, at most `limit`. The restrictions that
+    have waited longest come first."""
     return [RestrictionRow(*row) for row in connection.ask(_DUE, (now, limit))]
 
 

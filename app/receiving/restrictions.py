@@ -1,4 +1,4 @@
-"""Restricted data: an erasure may not delete them yet, and they may be used only for finance and
+"""Restricted data, which an erasure may not delete yet. Such data may be used only for finance and
 claims.
 
 A restriction is stored with the erasure that created it, and ends automatically

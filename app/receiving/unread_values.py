@@ -1,7 +1,7 @@
 """The values in an unreadable message, which may be references of orders or payments.
 
-The profile is not used to find them, because it may be wrong, and the body may not even be JSON.
-Other modules find the orders to which the values belong.
+The profile is not used to find the values, because the profile may be wrong, and the body may not
+even be JSON. Other modules find the orders to which the values belong.
 """
 
 import hashlib

@@ -61,7 +61,7 @@ def _not_ours(reading: Belonging | Reading | None, *, environment: str) -> Refus
 
 def read_delivery(source: Source | None, received: Received, *, environment: str) -> list[Arrival]:
     """Return an arrival for each event of an accepted request, in the order of the events. If an
-    event cannot be read, its arrival has the reason.
+    event cannot be read, its arrival states the reason.
 
     A request that no longer fits the profile or the sources becomes unreadable, but is never
     rejected.

@@ -64,7 +64,8 @@ _OTHER_SIGNATURE = kit.mismatch(
 
 
 class Certificate(NamedTuple):
-    """Key of a configured certificate, with its period of validity. Both ends are included."""
+    """Key of a configured certificate, with its period of validity. Both ends of the period are
+    included."""
 
     key: AsymmetricKey
     valid_from: Instant
