@@ -36,7 +36,7 @@ committed."""
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = 15 * MINUTE
 """Longest pause between two requests for one payment. The first pause takes five seconds, and each
-further pause doubles."""
+further pause is twice as long as the one before."""
 
 REPORT_AFTER: Final = 3
 """Number of unclear answers to one request after which the finding `session_unknown` is

@@ -310,8 +310,8 @@ def answer_details(answered: Answered) -> str:
 def adds(answered: Answered, payment: CheckoutPayment, *, tell: bool = False) -> bool:
     """Return whether the answer adds something to the payment's records.
 
-    A second session for one key is always recorded. Such a session is the service's mistake, but a
-    customer can pay in it.
+    If the service has opened a second session for one key, the answer always adds this session.
+    This is a mistake of the service, but a customer can pay in the second session.
     """
     if isinstance(answered, Opened):
         return payment.opened is None or payment.opened.session != answered.session

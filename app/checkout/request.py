@@ -271,11 +271,12 @@ def request_digest(request: SoundRequest) -> str:
 
 
 def phone_check(phone: str | None) -> int | None:
-    """Return the phone number's checksum, one of 256 values; None without a number.
+    """Return the phone number's checksum, which is a number from 0 to 255. Return None without a
+    phone number.
 
-    The checksum detects 255 of 256 changed numbers, but reveals little, because millions of numbers
-    share each value. A customer's checksum is equal in all orders, so several orders reveal no more
-    than one.
+    The checksum detects 255 of 256 changed numbers. It reveals little, because millions of phone
+    numbers have the same checksum. A customer's checksum is equal in all orders, so several orders
+    reveal no more than one order.
     """
     if phone is None:
         return None

@@ -144,8 +144,8 @@ class Receiver:
 
     @property
     def private_headers(self) -> frozenset[bytes]:
-        """Names of the headers in which a source may send a token, for all sources. A token may
-        also arrive in a header of another source."""
+        """Names of all headers in which any source may send a token. A token may also arrive in a
+        header that another source uses."""
         return frozenset().union(*(source.private_headers for source in self.sources.values()))
 
 

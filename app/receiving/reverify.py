@@ -2,10 +2,10 @@
 verified as of its arrival.
 
 The clock that dated an arrival may have been wrong. A rejection is therefore verified for all times
-at which it may really have arrived. The earliest is a tolerance before the stored arrival, or the
-start of a recorded period in which the clock was ahead. The latest is now. A rejection is genuine
-if it is valid at one of these times. Accepting a replayed request is harmless, because a repeated
-event has no second effect.
+at which it may really have arrived. These times begin shortly before the stored arrival. If
+the clock is known to have been ahead at the stored arrival, the times begin where this period
+begins. They end now. A rejection is genuine if its request is valid at one of these times.
+Accepting a replayed request is harmless, because a repeated event has no second effect.
 
 A genuine rejection becomes a delivery with its own id and arrival, in the transaction that deletes
 the rejection. All other rejections stay.
