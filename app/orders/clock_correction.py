@@ -121,9 +121,9 @@ class ClockWatch:
         self._again = await put_right(context, seen=self._set_back) is ClockState.UNREAD
 
     def _seen(self, latest: Instant, now: Instant) -> ClockCorrection:
-        """Return the correction for a clock that was set back from `latest` to `now`. If the clock
-        earlier jumped ahead by about as much, the correction begins at this jump. Otherwise its
-        beginning is unknown."""
+        """Return the correction for a clock that was set back from `latest` to `now`. The clock
+        became fast when it last jumped ahead, if that jump was about as large. Otherwise the time
+        at which it became fast is unknown."""
         leap = self._leap
         began = leap is not None and abs(leap[1] - (latest - now)) <= CLOCKS_DIFFER
         return ClockCorrection(leap[0] if leap is not None and began else None, now, latest)
@@ -173,8 +173,9 @@ async def put_right(context: AppContext, *, seen: ClockCorrection | None = None)
 
 
 def _redate(connection: PlainConnection, now: Instant, at: Instant) -> tuple[int, bool]:
-    """Give some rows corrected instants, all different and in the rows' order, the earliest first.
-    Return the number of rows, and whether no rows are left."""
+    """Redate the earliest rows that are dated later than now: add a record with a corrected instant
+    for each. The corrected instants differ, and keep the sequence of the rows. Return the number of
+    rows, and whether no further rows must be redated."""
     take_lock(connection, REDATING)
     found, is_all = store.dated_ahead(connection, now=now, limit=AT_ONCE)
     records = [

@@ -17,8 +17,8 @@ _REDATED: Final = (
     "EXISTS (SELECT 1 FROM records AS moved WHERE moved.kind = 'redated' "
     "AND moved.replaces = {thing} AND moved.at <= ?)"
 )
-"""SQL condition for a row that was already redated, to an instant that is not later than the given
-one. After a correction in two steps, a row may have a date that is still too late."""
+"""SQL condition for a row that was already redated to the given instant or an earlier one. A clock
+may be set back in two steps. The first step then gives a row a date that is still too late."""
 
 _DELIVERIES: Final = statement(
     "SELECT deliveries.id, deliveries.received_at, events.order_key, {at} FROM deliveries "
@@ -129,10 +129,11 @@ _NEWEST: Final = (
 
 
 def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
-    """Return the latest uncorrected date among all rows. Return `now` if no row is dated later than
-    now.
+    """Return the latest date among all rows that are not redated yet. Return `now` if no row is
+    dated later than now.
 
-    Of the audit trail, only the last entry counts, because each correction adds an entry.
+    Audit entries that concern no order are never redated. Of these entries, only the last entry of
+    the audit trail counts, and each correction adds a correctly dated entry.
     """
     soon = now + CLOCKS_DIFFER
     ids = (first_id("dlv_", now), now, soon), (first_id("rec_", now), now, soon)

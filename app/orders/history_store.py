@@ -173,7 +173,7 @@ def contest_of(connection: PlainConnection, orders: Iterable[str]) -> set[str]:
 
 
 def contests_of(connection: PlainConnection, orders: Iterable[str]) -> list[set[str]]:
-    """Return the groups of orders that share evidence, as far as the given orders belong to one.
+    """Return the groups of orders that share evidence and contain at least one of the given orders.
     Usually there are none."""
     found: dict[str, set[str]] = {}
     new = set(orders)
@@ -216,10 +216,10 @@ def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dic
 
 def _with_touching(history: History, pool: list[Delivery], naming: list[Record]) -> History:
     """Return the history with added deliveries: those that share a payment, session or event with
-    the history, even through deliveries without an order.
+    it. A delivery without an order may be the link between two others.
 
-    Deliveries of other orders usually do not lead to further deliveries. They do only if all these
-    orders must reach the same conclusion, in one of these cases:
+    A delivery of another order usually leads to no further deliveries. In these cases it does,
+    because all linked orders must then reach the same conclusion:
 
     - a person or the shop assigned a payment or session that was found
     - other events decide to which order or shop a payment belongs

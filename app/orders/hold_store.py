@@ -27,7 +27,7 @@ _STANDING: Final = statement(
     later=LATER_AT,
     this=RECORD_AT,
 )
-"""SQL condition for a record that is a hold and is not followed by a release for its reason. The
+"""SQL condition for a `held` record after which no record released the order from this hold. The
 condition names both kinds of record, because SQLite otherwise reads all records."""
 
 _OF_ORDERS: Final = statement(

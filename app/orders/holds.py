@@ -1,14 +1,15 @@
 """Holds: orders that must not be fulfilled until a person releases them.
 
-    1 know      the last publication of an order, its instant, and the rules of that time
-    2 compare   the publication with a fold, by the present rules, of the evidence of that instant
-    3 hold      the order by a `held` record, in the transaction that publishes its next fold
+    1 know      when an order was last published, and by which rules
+    2 compare   the published result with the result that the present rules give for the evidence
+                of that time
+    3 hold      the order by a `held` record, in the transaction that publishes its next ledger
     4 release   the order by a person's `released` record; it is then published like any other
 
-An order is held if earlier rules published it as not fulfillable, and the present rules make the
-evidence of that time fulfillable. Later evidence may make an order fulfillable without a hold. The
-rules are the engine's version and the merchant's settings. A change of either may change what old
-evidence means. The module `service_holds` makes the service's own holds.
+The rules are the engine's version and the merchant's settings. New rules may change what old
+evidence means. An order is held if it was published as not fulfillable, but would have been
+fulfillable by the present rules. An order that becomes fulfillable by later evidence is not held.
+The module `service_holds` records the holds for unreadable messages and accepted gaps.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -94,8 +95,8 @@ def _of_other_rules(
 
 
 def only_by_new_rules(history: History, last: LastPublished, *, policy: Policy) -> bool:
-    """Return whether new rules alone make an order fulfillable, judged by the evidence at its last
-    publication.
+    """Return whether an order became fulfillable only because the rules changed. The evidence known
+    at the order's last publication is judged by the new rules.
 
     Return False if a hold because of new rules was recorded since then, because a person may have
     released the hold.

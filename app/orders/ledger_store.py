@@ -83,8 +83,8 @@ ALL_PUBLISHED = (
 
 
 def positions_of(condition: str) -> str:
-    """Return SQL that selects the published positions of orders. The rows are sorted by order; each
-    order's latest position comes last."""
+    """Return an SQL query for the published positions of orders: outcome, fulfillability and
+    substance. The rows are sorted by order, and an order's latest position comes last."""
     return statements.statement(
         "SELECT order_key, outcome, fulfillable, substance FROM revisions "
         "WHERE {condition} ORDER BY order_key, seq",
@@ -122,8 +122,8 @@ def last_positions(
 class LastPublished:
     """Last publication of an order.
 
-    as_of  latest instant for which the ledger was computed with the published result
-    rules  rules of this computation; None if unknown
+    as_of  latest instant for which a computation gave the published result
+    rules  short name of the rules of this computation; None if unknown
     """
 
     order: str
@@ -301,7 +301,7 @@ async def superseded(connection: AsyncConnection, revisions: Iterable[int]) -> l
 
 
 async def times_released(connection: AsyncConnection, order: str) -> int:
-    """Return how often the feed has made an order fulfillable."""
+    """Return the number of times that the feed has made an order fulfillable."""
     found = await connection.execute(
         text(
             "SELECT count(*) FROM revisions WHERE order_key=:order AND fulfillable=1 "
@@ -384,7 +384,7 @@ async def latest_orders(
 ) -> list[LastRevision]:
     """Return the last revision of each order that matches the filters, newest first.
 
-    before  number below which the last revisions lie; None for all
+    before  only revisions with a smaller number; None for all
     """
     found = ((FINDING, finding), (OUTCOME, outcome))
     words = [kind + word for kind, word in found if word is not None]

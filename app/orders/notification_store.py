@@ -83,9 +83,9 @@ _HEADS: Final = (
 class Notification:
     """Notification that this process has taken for sending.
 
-    since  beginning of the period after which the notification is given up
-    tries  number of earlier tries to send it
-    until  end of the time for which it is taken; a later result is ignored
+    since  time from which the period runs after which the notification is given up
+    tries  number of earlier tries to send the notification
+    until  time until which only this process may send the notification; a later result is ignored
     """
 
     published: Published
@@ -214,7 +214,9 @@ async def take_notifications(
 async def call_up_notifications(
     connection: AsyncConnection, *, now: Instant, beyond: Instant
 ) -> None:
-    """Make notifications and probes due now that a fast clock has delayed.
+    """Make notifications and probes due now if a fast clock has delayed them.
+
+    beyond  latest time for which a correct clock can have planned a first try or a probe
 
     A probe or an untried notification counts as delayed if it is due after `beyond`. A notification
     that was tried before counts as delayed only if it would wait longer than the longest pause.

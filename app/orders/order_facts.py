@@ -88,12 +88,14 @@ Moment = Instant | Literal["not so"] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderFacts:
-    """Facts that the shop states about an order. None as a time states nothing.
+    """Facts that the shop states about an order.
 
-    money    the whole price
-    tenders  parts of the price that are not paid through a provider, such as a gift card; None to
-             leave the stated parts unchanged
-    free     whether the order costs nothing; only with a price of zero
+    placed_at, canceled_at, fulfilled_at
+                 times that the shop states; None for a time that it does not state
+    money        the whole price
+    tenders      parts of the price that are not paid through a provider, such as a gift card; None
+                 to leave the stated parts unchanged
+    free         whether the order costs nothing; only with a price of zero
     """
 
     order: str
@@ -160,9 +162,10 @@ def news(
 ) -> list[Record]:
     """Return records for the stated facts that are not recorded yet.
 
-    lost_at  time at which the database last lost statements of the shop; None if it never did. A
-             denial of a cancellation or fulfillment that was recorded before this time is recorded
-             again if the shop repeats it
+    lost_at  time at which the database last lost statements of the shop; None if it never did. The
+             shop may state that an order is not canceled or not fulfilled. A record of this
+             statement from before `lost_at` may be out of date, so a repeated statement is recorded
+             again
 
     Raises TendersDoNotFit if the tenders, which are not paid through a provider, exceed the price
     or have another currency.

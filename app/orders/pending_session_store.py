@@ -66,8 +66,8 @@ def due_sessions(
     """Return up to `limit` requests that are due and held by no process. The request that waits
     longest comes first.
 
-    beyond  latest time that a correct clock can have set; a later due time counts as due, and a
-            later hold does not count
+    beyond  latest time that a correct clock can have set. A request with a later due time counts as
+            due, and a hold with a later end is ignored
     """
     rows = connection.ask(_DUE, (now, beyond, now, beyond, limit))
     return [_session_of(row) for row in rows]

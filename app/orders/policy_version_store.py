@@ -183,8 +183,8 @@ async def forget_required(connection: AsyncConnection) -> None:
 
 
 async def gaps_to_follow(connection: AsyncConnection) -> int | None:
-    """Return the number of accepted gaps if orders must still be marked as due because of them.
-    Otherwise return None."""
+    """Return the number of accepted gaps if it has grown since orders were last marked as due
+    because of gaps. Otherwise return None."""
     gaps = int(await connection.scalar(text("SELECT count(*) FROM gaps")) or 0)
     noted = await connection.scalar(text("SELECT value FROM meta WHERE name='gaps_followed'"))
     return gaps if gaps > int(noted or 0) else None

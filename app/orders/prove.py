@@ -1,5 +1,5 @@
-"""Test with stored evidence that a history gives an equal ledger in whatever order and groups its
-members are joined.
+"""Test with stored evidence that an order's ledger does not depend on the sequence and the groups
+in which its deliveries and records are joined.
 
 Each trial shuffles an order's deliveries and records, splits them into overlapping parts, joins the
 parts by union, and computes the ledger. The ledger's document must be equal, byte for byte. Two
@@ -130,8 +130,8 @@ def prove(
     """Yield, for each trial of one history, the counterexamples that the trial found.
 
     A trial takes each event's first delivery and one random later delivery, so its time does not
-    depend on the number of deliveries. A trial must give the published position of the whole
-    history.
+    depend on the number of deliveries. The result of a trial must have the same outcome,
+    fulfillability and substance as the ledger of the whole history.
     """
     events = by_event(history.deliveries)
     known = [d.received_at for d in history.deliveries] + [r.recorded_at for r in history.records]

@@ -62,12 +62,13 @@ def published_of(row: Sequence[Any]) -> Published:
 
 
 AHEAD: Final = 2**40
-"""Minimum distance between a backup's last number and the first number after its restore. Fewer
-numbers than this are used between a backup and its restore."""
+"""Minimum distance between a backup's last revision number and the first number after its restore.
+It exceeds the number of revisions that can be published in between, so no number is assigned
+twice."""
 
 A_SECOND: Final = 2**20
-"""Number of revision numbers that are reserved for each second since 1970. A later restore
-therefore begins with a higher number."""
+"""Revision numbers per second since 1970 in the first number after a restore. The first number
+after a later restore is therefore higher."""
 
 MAX_NUMBER: Final = 2**53 - 1
 """Largest integer that every JSON reader represents exactly, and therefore the highest number of a
@@ -130,10 +131,11 @@ async def jumps(connection: AsyncConnection) -> list[tuple[int, int]]:
 
 async def place_to_read_from(connection: AsyncConnection) -> int:
     """Return the cursor from which a reader must continue if the reader's own cursor is beyond the
-    feed's end.
+    end of the feed.
 
-    Such a reader has read every revision before the last restore, and may lack all later revisions.
-    If no restore was recorded, the reader may lack any revision.
+    The cursor is the start of the numbers after the last restore, because the reader may lack all
+    these revisions. If no restore was recorded, the cursor is 0, because the reader may lack any
+    revision.
     """
     found = await jumps(connection)
     return found[-1][1] - 1 if found else 0

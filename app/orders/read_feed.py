@@ -60,8 +60,8 @@ async def read_from(context: AppContext, *, after: int) -> int | None:
     """Return the cursor from which a reader must continue if `after` is beyond the end of the feed.
     Otherwise return None.
 
-    This happens if an older database replaced the present one. The reader would wait for numbers
-    that never come.
+    A cursor is beyond the end if the database was replaced with an older one. Without another
+    cursor, the reader would wait for numbers that never come.
     """
     async with context.database.reading() as connection:
         if after <= await head_of(connection):

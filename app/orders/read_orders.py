@@ -253,8 +253,8 @@ async def _explained(
 
 
 def without_words(history: History) -> History:
-    """Return the history as an erasure leaves it. Failure reasons in words are removed, because
-    such a reason may contain a name."""
+    """Return the history without failure reasons in words, because such a reason may contain a
+    name. An erasure removes the same reasons."""
     deliveries = [
         each
         if each.event.reason is None or is_code(each.event.reason)
@@ -275,15 +275,16 @@ def nothing_known(
     gaps: Sequence[Gap] = (),
     aside: tuple[NotItsOwn, str] | None = None,
 ) -> NotFoundError:
-    """Return the error for an order of which nothing was known at an instant. Its text names what
-    may be missing.
+    """Return the error for an order of which nothing was known at an instant. The error's text
+    names what may be missing.
 
     behind_s  age in seconds of unread deliveries that may be about the order
     message   an unreadable message that names the order
     refusing  a source whose deliveries are all rejected, and the time of the first rejection
     not_kept  number of the last day's unsigned requests that exceeded a limit and were not stored
     gaps      accepted gaps before the instant
-    aside     a payment that names the order but is not its own, as `of_another_shop` returns it
+    aside     reason and id of a payment that names the order but does not belong to it, as
+              `of_another_shop` returns them
     """
     if message is not None:
         return NotFoundError(

@@ -1,8 +1,8 @@
 """Compute the ledgers of orders that are due, and publish what changed.
 
-An order is marked as due for new evidence and for a deadline. A counter in the mark tells whether
-evidence arrived during a fold, so that no evidence is missed. The module `worker` decides when this
-code runs.
+New evidence makes an order due at once; a deadline makes it due later. Each new evidence also
+raises a counter of the order. If the counter changes during a fold, the order stays due, so that no
+evidence is missed. The module `worker` decides when this code runs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -161,8 +161,8 @@ async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = Non
     pace  divides the work into several transactions; None for a single transaction
 
     Orders that share evidence with a due order are folded with it. A result is discarded if another
-    process has published the order in the meantime. An order with evidence later than the latest
-    publishable instant must wait until then.
+    process has published the order in the meantime. An order waits if it has evidence later than
+    the instant that `publishable` returns.
     """
     now, policy = await publishable(context), policy_text(context.policy)
     due = await _taken(context, now=now, limit=limit)
@@ -349,10 +349,11 @@ def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger |
 
 
 def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publication:
-    """Return what must be published about a ledger. A revision is included if the ledger's position
-    differs from `before`.
+    """Return what must be published about a ledger. A revision is included if the ledger's outcome,
+    fulfillability or substance differs from `before`.
 
-    before  the order's last published position; None if it was never published
+    before  the order's last published position, which has these three values; None if it was never
+            published
     rules   the rules by which the ledger was computed
     """
     position = position_of(ledger)

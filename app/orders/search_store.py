@@ -179,8 +179,8 @@ async def events_of_day(
 async def events_of_amount(
     connection: AsyncConnection, minors: Collection[int]
 ) -> AsyncIterator[tuple[list[FoundEvent], bool]]:
-    """Yield batches of events that state one of these amounts, newest first. Each batch comes with
-    whether the search stopped early after this batch."""
+    """Yield batches of events that state one of these amounts, newest first. The second value of
+    each pair is true if the search stops after this batch although older events remain."""
     top = await connection.scalar(text('SELECT max("row") FROM events')) or 0
     bottom = max(top - MOST, 0)
     for high in range(top, bottom, -STRETCH):
@@ -286,11 +286,8 @@ WITH: Final = statement(
 
 
 async def events_with(connection: AsyncConnection, name: str, *, limit: int) -> list[FoundEvent]:
-    """Return the events that name this refund, dispute or capture. Events that name this payment or
-    session are included if they are not linked to an order.
-
-    An event is not linked if it belongs to no order or is not confirmed.
-    """
+    """Return the events that name this refund, dispute or capture. Also return the events that name
+    this payment or session, if they belong to no order or are not confirmed."""
     rows = await connection.execute(text(WITH), {"name": name, "limit": limit})
     return [_found_event(row) for row in rows]
 

@@ -76,8 +76,8 @@ async def orders_of(context: AppContext, arrivals: Sequence[Arrival]) -> list[st
 
 
 async def hold_orders(context: AppContext, one: inbox_store.Suspect, orders: Sequence[str]) -> None:
-    """Set an unreadable delivery aside, and hold its orders. An order that is already held for
-    another such delivery gets no second hold."""
+    """Set an unreadable delivery aside, and hold its orders. An order gets no second hold if it is
+    already held for a delivery that was set aside."""
     name = None if one.item is None else one.item.delivery_id
     async with context.database.writing() as connection:
         await run(connection, take_lock, LINKING)  # what one reader holds, another may release
@@ -94,8 +94,8 @@ async def hold_orders(context: AppContext, one: inbox_store.Suspect, orders: Seq
 
 
 def _messages(context: AppContext, one: inbox_store.Suspect) -> list[unread_store.UnreadMessage]:
-    """Return one unread message for each value in the request. An order that appears later with
-    such a value then finds the message."""
+    """Return one unread message for each value in the request. If an order with such a reference
+    appears later, the message is found by this value."""
     item = one.item
     if not isinstance(item, Received):
         return []

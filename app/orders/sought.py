@@ -117,13 +117,14 @@ class Sought:
     names                references or ids, or the beginning or end of an order's reference
     phones               phone numbers as E.164 digits
     email, person, card  identifiers in the form that `identifiers` returns
-    amounts              amount in minor units, by a currency's number of decimals
+    amounts              the amount in minor units. Each key is a number of decimals that the
+                         amount's currency may have
     currencies           possible currencies of the amount; empty for any
     days                 begin and end of each possible day
     zone                 time zone of the days
     national             whether the text looks like a phone number without a country code, and no
                          source's settings state the country
-    message              whether the text is a pasted SMS, whose amount is searched for only if its
+    message              whether the text is a pasted SMS. Its amount is searched for only if its
                          receipt is not found
     """
 
@@ -277,9 +278,12 @@ def _days(word: str, calendar: Calendar) -> dict[str, tuple[Instant, Instant]]:
 
 
 def _amount(text: str) -> tuple[tuple[str, ...], dict[int, int] | None]:
-    """Return the possible currencies of an amount, and its minor units by number of decimals.
+    """Return the possible currencies of an amount, and the amount in minor units for each number of
+    decimals that the currency may have.
+
     Without a currency's sign or code, every currency is possible and the first value is empty. The
-    second value is None if the text is no amount."""
+    second value is None if the text is no amount.
+    """
     found = _AMOUNT.fullmatch(text)
     if found is None:
         return (), None

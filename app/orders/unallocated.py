@@ -681,8 +681,8 @@ def _of_shop(
     payment: Unallocated,
     acts: Mapping[store.PaymentKey, Sequence[Record]],
 ) -> bool:
-    """Return whether the shop or an event still links the payment to an order from which a person
-    has withdrawn it."""
+    """Return whether the payment still names an order from which a person has withdrawn it, or
+    whether the shop named the payment for such an order."""
     past = {each.order for each in acts.get(payment.key, ())} - {NO_ORDER}
     if payment.aside is not None:
         past |= store.orders_linked_to(connection, {payment.key})

@@ -1,5 +1,5 @@
-"""Find messages that may be about an order and are in no ledger. `reconcile.ledger.unheard` decides
-how to answer then."""
+"""Find unreadable messages and accepted gaps that may concern an order although its ledger does not
+contain them. The module `reconcile.ledger.unheard` decides what to answer in this case."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final

@@ -31,14 +31,15 @@ Start = Literal["opening", "expiry"]
 class ScenarioStep:
     """Event in a scenario.
 
-    at        time at which the event happens (`occurred_at`), in units after the opening
-    sent      time of the first delivery, in units after `sent_after`; None to deliver the event
-              when it happens
-    attempt   number of the customer's attempt to pay, from 1
-    amount    rule for the amount
-    movement  name that all steps of one refund or dispute share; None for payments
-    reason    code of a decline
-    copies    deliveries in order, each repeated until it is acknowledged
+    at          time at which the event happens (`occurred_at`), in units after the opening
+    sent        time of the first delivery, in units after the instant that `sent_after` names; None
+                to deliver the event when it happens
+    sent_after  `opening` or `expiry` of the session
+    attempt     number of the customer's attempt to pay, from 1
+    amount      rule for the amount
+    movement    name that all steps of one refund or dispute share; None for payments
+    reason      code of a decline
+    copies      deliveries in order, each repeated until it is acknowledged
     """
 
     kind: str
