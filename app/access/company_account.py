@@ -49,7 +49,7 @@ KEPT_FOR: Final[Duration] = HOUR
 """Time for which the provider's configuration and keys stay in the cache."""
 
 REFETCHED_AFTER: Final[Duration] = MINUTE
-"""Minimum time between two fetches of the provider's keys for tokens that name an unknown key.
+"""Minimum time before the provider's keys are fetched again because a token names an unknown key.
 Without this limit, anybody could cause fetches with invented tokens."""
 
 LEEWAY: Final[Duration] = MINUTE
@@ -81,7 +81,7 @@ class CompanyUnreachable(UnreachableError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompanyAccount:
-    """Person who signed in, as the provider's claims describe the person.
+    """Person who signed in, as described by the provider's claims.
 
     id    issuer and subject, which stay the same when the person's name changes
     role  the person's role; None if the claims name no role
@@ -96,7 +96,7 @@ class CompanyAccount:
 class ProviderAddresses:
     """Addresses and abilities that the provider's configuration states.
 
-    states_issuer  whether each answer names the provider (RFC 9207)
+    states_issuer  whether the provider names itself when it redirects the browser back (RFC 9207)
     posts_secret   whether the client's secret is sent in the request's body instead of a header
     """
 

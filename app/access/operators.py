@@ -321,7 +321,7 @@ async def vouch_for_founders(
     the other's proposals.
 
     Only the machine's owner may do so, without a token, and only once. Raises UsageError otherwise,
-    or if the names are equal. Raises an error for a name that no active operator has.
+    or if the names are equal, and NotFoundError for a name that no active operator has.
     """
     await operator_store.acting_alone(connection)
     if _BY_TOKEN.get() is not None:
@@ -519,7 +519,7 @@ async def trail(
 
 
 async def last_done(context: DatabaseContext) -> str:
-    """Return a text that differs after every new entry of the audit trail."""
+    """Return a text that changes with every new entry of the audit trail."""
     return str([each.number for each in await trail(context, before=AFTER_ALL, limit=1)])
 
 

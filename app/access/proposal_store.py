@@ -116,7 +116,7 @@ async def past_proposals(
 
 
 def withdraw_later(connection: PlainConnection, decided: Decided, *, after: Instant) -> None:
-    """Store the decision for every waiting proposal that was made later than `after`."""
+    """Store the decision for every waiting proposal that is dated later than `after`."""
     rows = connection.ask(
         "SELECT id FROM proposals WHERE at > ? AND until > ? "
         "AND id NOT IN (SELECT proposal FROM proposal_decisions)",

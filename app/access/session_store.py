@@ -24,7 +24,7 @@ Way = Literal["password", "company", "link"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """Stored password hash and one-time-code secret of an operator."""
+    """An operator's stored password hash and secret for one-time codes."""
 
     name: str
     password: str
@@ -76,7 +76,7 @@ class OperatorSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnSession:
-    """Session as an operator's own account page lists it.
+    """Session in the list on an operator's own account page.
 
     id  first characters of the hash of the session's cookie
     """

@@ -178,8 +178,8 @@ async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: s
     """Return the secret token of a link that opens one short session of an operator.
 
     Use such a link when nobody can sign in otherwise. The audit trail records the link as an
-    invitation, so `by` may not approve the operator's next proposals. Raises UsageError if `by` may
-    not invite operators, and NotFoundError for an unknown operator.
+    invitation, so for a week `by` may not approve what the operator proposes. Raises UsageError if
+    `by` may not invite operators, and NotFoundError for an unknown operator.
     """
     token = new_token("")
     async with context.database.writing() as connection:

@@ -146,7 +146,8 @@ def _ours(items: Iterable[tuple[str, str]], reading: SettingsReading) -> dict[st
 
 
 _OPTIONS: Final = {f"{PREFIX}HOST": "--host", f"{PREFIX}PORT": "--port"}
-"""Command option to use instead of each variable that merely looks like a setting."""
+"""Variables that look like settings but are none, each with the command option that sets the
+value."""
 
 
 def _is_known(name: str, known: Sequence[str], reading: SettingsReading) -> bool:

@@ -35,7 +35,8 @@ def _number(default: int, low: int, high: int) -> Any:
 
 
 class Section(BaseModel):
-    """Group of settings. Its docstring is its heading in config.example.env."""
+    """Group of settings. The docstring of each subclass is the group's heading in
+    config.example.env."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -111,9 +112,9 @@ class SourceSettings(Section):
     If yes, set ACCOUNT, ONLY or LINK_BY too. Otherwise payments of others would count as yours."""
 
     captures: values.Accounts = Field((), examples=['["ideal"]'])
-    """Payment methods that the provider captures automatically, as its events name them. Only the
-    profile adyen uses this setting. A payment by another method stays authorized until a capture is
-    reported.
+    """Payment methods whose payments the provider captures automatically, each as the provider's
+    events name it. Only the profile adyen uses this setting. A payment by another method stays
+    authorized until a capture is reported.
 
     The setting needs "webhook" in CREDENTIALS: the user name and password that the provider sends
     with each webhook, because its signature does not cover the method. Keep an old pair as
@@ -143,8 +144,8 @@ class CheckoutSettings(Section):
     """File that contains the token, instead of TOKEN."""
 
     source: values.Name | None = Field(None, examples=["shop"])
-    """Source that receives the webhooks of the payment sessions. The default is the only source, if
-    there is just one."""
+    """Source that receives the webhooks of the payment sessions. If there is only one source, it is
+    the default."""
 
 
 class ShopSettings(Section):

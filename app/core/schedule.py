@@ -43,7 +43,7 @@ TEXT_MAX: Final = 4_000
 LATE: Final[instants.Duration] = 10 * instants.MINUTE
 
 LOOKED_BACK: Final[instants.Duration] = 400 * instants.DAY
-"""Maximum age of missed work that is still made up for."""
+"""Maximum age of missed work that is still done."""
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 

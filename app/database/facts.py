@@ -87,12 +87,13 @@ class DatabaseFacts:
     off           durability settings that are switched off
     awaits        whether commits wait for a standby that is not connected
     standbys      sentences on what would be lost if a standby took over
-    moved         how the server differs from the recorded server; None if it does not
-    no_writes     why the server refuses writes; None if it accepts writes
+    moved         sentence that the server is not the recorded server, or may lack commits; else
+                  None
+    no_writes     sentence on why the server refuses writes; None if it accepts writes
     pooled        sentence that a pooler changes connections between transactions; None if no pooler
                   does
 
-    Each of `moved`, `no_writes` and `pooled` is a sentence, `; ` and an instruction.
+    The texts `moved`, `no_writes` and `pooled` also say what to do, after a semicolon.
     """
 
     kind: Literal["SQLite", "PostgreSQL"]

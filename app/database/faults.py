@@ -153,7 +153,7 @@ def as_store_error(error: Exception) -> TallyhookError | None:
 
 def is_not_there_yet(error: StoreUnavailable) -> bool:
     """Return whether the server may become usable within moments, because it does not answer, is
-    starting, or has no free connection."""
+    starting, has no free connection, or is not primary yet."""
     state = _found_in(error, "sqlstate")
     if isinstance(state, str):
         return (state[:2] == "08" and state != _REFUSES_LIMITS) or state in _MAY_PASS

@@ -156,8 +156,8 @@ class Hosts:
         port: int | Sequence[int] | None = None,
         **words: Any,
     ) -> Connection:
-        """Connect to the first usable host that accepts writes, unless the URL says otherwise.
-        Hosts that failed earlier come last.
+        """Connect to the first usable host. If the URL names several hosts, the host must accept
+        writes, unless the URL says otherwise. Hosts that failed earlier are tried last.
 
         words  further arguments for the driver
 

@@ -49,7 +49,7 @@ class State(NamedTuple):
     commit      setting `synchronous_commit`
     recovers    whether the server is a standby itself
     reads_only  whether its transactions are read-only by default
-    awaited     number of connected receivers for which a commit may wait
+    awaited     number of connected standbys for which a commit may wait
     standbys    state of each connected standby: sync, quorum, potential, async or unknown
     """
 

@@ -82,7 +82,7 @@ def server_noted(connection: PlainConnection) -> ServerIdentity | None:
 def note_server(connection: PlainConnection, *, once: bool = False) -> None:
     """Record that this connection's server has every commit.
 
-    once  whether an earlier record stays
+    once  whether to keep an earlier record, if there is one
     """
     if connection.dialect == "sqlite" or (once and server_noted(connection) is not None):
         return
@@ -175,8 +175,9 @@ def gap_of_server(connection: PlainConnection, *, now: Instant) -> FoundGap | No
     """Return the time span in which commits may be missing on this server. Return None if there is
     no such span.
 
-    A gap that a process found and nobody has accepted comes first. For a new server that was not
-    compared yet, the span is the time in which commits could be missing.
+    If a process has found a gap that nobody has accepted, this gap is returned. If a standby took
+    over and nobody has accepted the loss yet, the span begins with the newest stored delivery and
+    ends now.
     """
     if (seen := look(connection)) is None:
         return None

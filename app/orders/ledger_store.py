@@ -55,8 +55,8 @@ _WITHOUT_HISTORY: Final = (
 WITHOUT_HISTORY: Final = statements.statement(
     "SELECT order_key FROM ledgers WHERE {without_history}", without_history=_WITHOUT_HISTORY
 )
-"""SQL condition for cached ledgers of orders that lost their evidence when deliveries were read
-again."""
+"""SQL query for the orders that have a cached ledger but lost their evidence when deliveries were
+read again."""
 _DROP_WITHOUT_HISTORY: Final = statements.statement(
     "DELETE FROM ledgers WHERE {without_history}", without_history=_WITHOUT_HISTORY
 )

@@ -67,8 +67,8 @@ It exceeds the number of revisions that can be published in between, so no numbe
 twice."""
 
 A_SECOND: Final = 2**20
-"""Revision numbers per second since 1970 in the first number after a restore. The first number
-after a later restore is therefore higher."""
+"""Factor that turns the seconds since 1970 into a revision number. The first number after a restore
+is at least this product, so a later restore begins with a higher number."""
 
 MAX_NUMBER: Final = 2**53 - 1
 """Largest integer that every JSON reader represents exactly, and therefore the highest number of a

@@ -145,7 +145,7 @@ async def order_document(
 ) -> LedgerDocument:
     """Return an order's ledger as JSON values, with the sentences for a customer and for staff.
 
-    patience  for how long unread deliveries are waited for
+    patience  how long to wait until unread deliveries have been read
 
     Raises NotFoundError if nothing was known of the order at the instant.
     """

@@ -31,7 +31,8 @@ from reconcile.ledger.events import Event
 
 
 class Reads(Protocol):
-    """Reader of deliveries' bodies by a profile: a source, or its profile alone."""
+    """Object that reads the bodies of deliveries by a provider's profile: a source, or a profile
+    alone."""
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:
         """Return the content of a genuine request. Raise Unreadable if the profile does not fit the

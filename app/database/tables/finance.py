@@ -336,7 +336,7 @@ class BookLineRow(Table, table=True):
 
     kind       kind of the reference
     match_key  the reference as normalized text
-    refunded   refunded part of `minor`; NULL if not stated
+    refunded   refunded amount, which is a part of `minor`; NULL if not stated
     phone      phone number; empty, not NULL, after an erasure
     """
 
