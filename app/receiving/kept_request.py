@@ -91,7 +91,8 @@ async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: st
     else:
         body = None
     if body is None:
-        raise UsageError(_why_not(delivery_id, stored is None, entry.pruned_at is not None))
+        repeat = stored is None and refused is None
+        raise UsageError(_why_not(delivery_id, repeat, entry.pruned_at is not None))
     async with context.database.writing() as connection:
         await acting_alone(connection)
         who = await permitted(connection, by=by, action="unmasked")
