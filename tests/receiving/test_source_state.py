@@ -1,13 +1,17 @@
 """The state of each source's deliveries: judged by what arrived, and alike wherever it is shown."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from types import SimpleNamespace
+from typing import Any, cast, get_args
 
 import pytest
 
+from app.core.errors import NotFoundError, UsageError
 from app.monitoring.preflight import of_source
 from app.providers.profile import load_profile
+from app.receiving import source_state
 from app.receiving.source_state import (
     PAYMENTS,
     SourceState,
@@ -19,7 +23,10 @@ from app.receiving.source_state import (
 from app.receiving.source_state_store import LastEvent, SourceArrivals
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant
 from tests.api.driving import Driver, driving, event, signed
-from tests.reconcile.build import T
+from tests.contexts import with_given
+from tests.database.builders import arrival, context, keep, opened, rejection, said
+from tests.database.contract_gaps import accept_gap
+from tests.reconcile.build import T, seconds
 
 
 @pytest.mark.parametrize(
@@ -103,6 +110,100 @@ def test_a_state_says_what_arrived(
     assert (found.do is None) is (state == "ok")
 
 
+def at(after: int, **changes: Any) -> LastEvent:
+    """Return a delivery that arrived then, in seconds after T."""
+    return last(**changes)._replace(received_at=seconds(after))
+
+
+DATED = SourceArrivals(last_accepted_at=seconds(90), last_read_at=seconds(80))
+STRANGE = [at(n, placed=False, of_payment=n != 88) for n in range(90, 60, -1)]
+
+
+@pytest.mark.parametrize(
+    ("came", "latest", "state", "since", "count"),
+    [
+        (replace(DATED, refusing_since=seconds(95)), STRANGE, "refusing", seconds(95), None),
+        (DATED, [at(90, unreadable=True), at(85, unreadable=True), at(70, unreadable=True)],
+         "not_placed", seconds(70), "last 3 deliveries could"),
+        (DATED, STRANGE, "not_placed", seconds(70), "last 20 events"),
+        (DATED, [each._replace(others=True) for each in STRANGE], "not_ours", seconds(70),
+         "last 20 events of payments is this shop's: 20 state"),
+        (DATED, [*STRANGE[:4], at(70, others=True)], "not_ours", seconds(70),
+         "last 4 events of payments is this shop's: 1 state"),
+        (DATED, [at(90)], "ok", None, None),
+    ],
+    ids=["refusing", "unreadable", "in no order", "of others", "of one other", "ok"],
+)  # fmt: skip
+def test_a_state_began_with_the_first_delivery_that_was_looked_at(
+    came: SourceArrivals, latest: list[LastEvent], state: str, since: Instant | None,
+    count: str | None,
+) -> None:  # fmt: skip
+    """Of twenty payments at most. The last delivery is the last readable one."""
+    found = judge(came, latest)
+    assert (found.source, found.state, found.since) == ("shop", state, since)
+    assert found.last == seconds(80)
+    assert (count or "") in found.sentence
+
+
+def test_a_quiet_source_that_is_flooded_is_quiet_no_more() -> None:
+    """Its sentence stays, and has what was not stored and what a gap may have lost after it."""
+    gap: Any = SimpleNamespace(since=T, until=seconds(60))
+    found = judged(
+        "shop", load_profile("checkout"), ACCEPTED, [last()], now=Instant(T + DAY + SECOND),
+        behind=0, not_kept=2, gaps=[gap, gap],
+    )  # fmt: skip
+    assert (found.state, found.since) == ("flooded", None)
+    span = "from 2026-11-20T10:00:00Z to 2026-11-20T10:01:00Z"
+    assert found.sentence == (
+        f"Its last delivery came at 2026-11-20T10:00:00Z. Its deliveries {span} and {span} may be "
+        "lost. 2 unsigned requests were not stored in the last day, and genuine callbacks may be "
+        "among them."
+    )
+
+
+def test_the_document_of_a_state_has_its_explanation_and_nothing_to_do() -> None:
+    found = SourceState(
+        source="shop", state="refusing", since=T, last=None, sentence="It is so.", do="look"
+    )
+    for explanation, sentence in (
+        (None, "It is so."),
+        ("It is wrong.", "It is so. The latest: It is wrong."),
+    ):
+        assert replace(found, explanation=explanation).document() == {
+            "source": "shop",
+            "state": "refusing",
+            "since": "2026-11-20T10:00:00Z",
+            "sentence": sentence,
+        }
+
+
+@pytest.mark.parametrize(
+    ("found", "explanation"),
+    [
+        ([UsageError("cut"), "none", "a mistake", "another"], "a mistake"),
+        (["none", NotFoundError("gone"), "later"], "later"),
+        (["none", "none 2"], "none"),
+        ([NotFoundError("gone")], None),
+        ([], None),
+    ],
+)
+async def test_refusals_are_explained_by_the_first_known_mistake(
+    monkeypatch: pytest.MonkeyPatch, found: list[Any], explanation: str | None
+) -> None:
+    """Else by what to check, as far as the doctor has seen a whole delivery."""
+
+    async def diagnosed(context: Any, delivery: str, *, accounts: Any) -> Any:
+        result = found[int(delivery)]
+        if isinstance(result, Exception):
+            raise result
+        known = [] if result.startswith("none") else [SimpleNamespace(sentence=result)]
+        return SimpleNamespace(diagnoses=known, unexplained=result)
+
+    monkeypatch.setattr(source_state, "diagnose_delivery", diagnosed)
+    names = [str(number) for number in range(len(found))]
+    assert await source_state._explained(cast(Any, None), names, {}) == explanation
+
+
 def judge(
     came: SourceArrivals, latest: list[LastEvent], *, after: Any = HOUR, behind: int = 0
 ) -> SourceState:
@@ -152,6 +253,36 @@ def test_every_state_has_a_row_of_the_doctor() -> None:
         assert row.sentence.startswith(f"{word}: ")
         assert (row.state == "ok") is (word == "ok")
         assert (row.state == "must") is (word == "refusing")
+
+
+@pytest.mark.parametrize(
+    ("until", "not_kept", "words"),
+    [(0, 0, "are read, but no payment"), (1, 0, "may be lost."), (0, 7, "7 unsigned requests")],
+)
+async def test_the_states_of_all_sources_tell_of_the_last_day(
+    tmp_path: Path, until: int, not_kept: int, words: str
+) -> None:
+    """A gap that ended before it says nothing."""
+    each = SimpleNamespace(profile=load_profile("checkout"), unsigned=False)
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as inbox:
+        day = DAY // SECOND
+        at_ = with_given(context(inbox, at=day), sources={"till": each, "shop": each})
+        await keep(inbox, arrival(said("e1", "ignored"), at=day - 9))
+        await accept_gap(inbox, since=-60, until=until, at=60)
+        for verdict in ("not_kept", "not_kept", "signature_mismatch") if not_kept else ():
+            count = {"not_kept": 3, "signature_mismatch": 2}[verdict]
+            await keep(inbox, replace(rejection(count=count), verdict=verdict))
+        if not_kept:
+            late = replace(rejection(), received_at=seconds(day), verdict="not_kept")
+            early = replace(rejection(), received_at=Instant(T - HOUR), verdict="not_kept")
+            await keep(inbox, early, late)
+        shop, till = await source_states(at_)
+    assert (shop.source, shop.last, till.source, till.last) == (
+        "shop", seconds(day - 9), "till", None
+    )  # fmt: skip
+    assert words in shop.sentence
+    assert ("may be lost" in till.sentence) is (until == 1)
+    assert "unsigned" not in till.sentence
 
 
 async def shop_state(driver: Driver) -> SourceState:
