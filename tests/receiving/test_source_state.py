@@ -33,6 +33,7 @@ from tests.reconcile.build import T, seconds
     ("profile", "read", "state"),
     [
         ("mpesa_stk", DAY, "flooded"),
+        ("gocardless", DAY, "flooded"),
         ("mpesa_stk", DAY + 1, "not_placed"),
         ("checkout", 0, "not_placed"),
     ],
@@ -196,7 +197,8 @@ async def test_refusals_are_explained_by_the_first_known_mistake(
         result = found[int(delivery)]
         if isinstance(result, Exception):
             raise result
-        known = [] if result.startswith("none") else [SimpleNamespace(sentence=result)]
+        words = [] if result.startswith("none") else [result, "and another"]
+        known = [SimpleNamespace(sentence=each) for each in words]
         return SimpleNamespace(diagnoses=known, unexplained=result)
 
     monkeypatch.setattr(source_state, "diagnose_delivery", diagnosed)
