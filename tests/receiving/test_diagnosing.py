@@ -91,6 +91,12 @@ async def test_what_nothing_explains_says_which_secret_is_meant(inbox: Inbox) ->
     missing = unexplained("signature_missing", account)
     assert "puts its signature elsewhere than the profile says" in missing
     assert "SECRETS" not in missing
+    for verdict, other in (
+        ("timestamp_too_old", account),
+        ("signature_mismatch", None),
+        ("signature_mismatch", replace(account, profile=load_profile("mpesa_stk"))),
+    ):
+        assert unexplained(verdict, other).endswith("or it never came from the provider.")
 
 
 async def test_an_unknown_name_is_reported_with_those_that_are_known(inbox: Inbox) -> None:
@@ -107,3 +113,14 @@ async def test_a_name_in_capitals_is_reported_with_its_address(inbox: Inbox) -> 
     await keep(inbox, kept)
     found = await diagnose_delivery(context(inbox), kept.delivery_id, accounts=ACCOUNTS)
     assert found.diagnoses[0].sentence.endswith("have the provider send to /webhooks/shop.")
+
+
+@pytest.mark.parametrize(("count", "end"), [(0, "name."), (12, ", s11."), (13, ", s11, ….")])
+async def test_an_unknown_name_is_reported_with_twelve_known_names_at_most(
+    inbox: Inbox, count: int, end: str
+) -> None:
+    kept = replace(rejection(), source="shp", verdict="source_unknown")
+    await keep(inbox, kept)
+    accounts: Any = {f"s{number:02}": None for number in range(count)}
+    found = await diagnose_delivery(context(inbox), kept.delivery_id, accounts=accounts)
+    assert found.diagnoses[0].sentence.endswith(end)

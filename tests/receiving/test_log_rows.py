@@ -28,6 +28,7 @@ from app.receiving.delivery_log_store import (
     RawDelivery,
     _by_arrival,
     arrivals_since,
+    delivery_before,
     find_in_log,
     last_arrivals,
     list_log,
@@ -42,6 +43,7 @@ from app.receiving.inbox_store import next_suspects
 from app.receiving.refusal_store import Rejection, RejectionRing
 from app.receiving.unread_store import UnreadMessage, keep_unread
 from reconcile.instants import MILLISECOND, MINUTE, Instant
+from reconcile.money import Money
 from tests.database.builders import arrival, change, keep, opened, rejection, rows, said
 from tests.reconcile.build import T, seconds
 
@@ -126,11 +128,60 @@ async def test_an_arrival_and_a_refusal_as_the_log_has_them(inbox: Inbox) -> Non
             ({"verdict": "signature_mismatch", "refused": False}, []),
             ({"refused": False}, [1, 2]),
             ({"source": "other"}, []),
+            ({"source": "shop"}, [0, 1, 2]),
+            ({"since": unread.delivery_id}, [0, 1]),
+            ({"since": refused.delivery_id, "before": refused.delivery_id}, []),
+            ({"kind": "payment.pending"}, [2]),
+            ({"kind": "payment.declined"}, []),
+            ({"order": "A"}, [2]),
+            ({"order": "B"}, []),
+            ({"order": "A", "verdict": "duplicate"}, []),
+            ({"no_order": True}, []),
         ):
             asked: Any = dict(words)
-            bounds = {name: asked.pop(name) for name in ("limit", "before") if name in asked}
+            names = {"limit", "before", "since"} & asked.keys()
+            bounds = {name: asked.pop(name) for name in names}
             listed = await list_log(connection, LogFilter(**asked), **{"limit": 9, **bounds})
             assert listed == [entries[n] for n in found], words
+
+
+async def test_an_entry_has_the_money_of_its_event_and_the_log_is_read_on_by_count(
+    inbox: Inbox,
+) -> None:
+    """A redelivery has it, too. The delivery so many before another is found by its id."""
+    money = Money(minor=150_000, currency="KES")
+    paid = said("e1", "succeeded", money=money, payment="p1")
+    came = [arrival(paid), arrival(paid, at=1), arrival(said("e2"), at=2)]
+    await keep(inbox, *came)
+    ids = [each.delivery_id for each in came]
+    async with inbox.database.reading() as connection:
+        listed = await list_log(connection, LogFilter(no_order=True), limit=9)
+        found = [(each.delivery_id, each.money, each.order, each.claim) for each in listed]
+        assert found == [
+            (ids[2], None, None, "pending"), (ids[1], money, None, "succeeded"),
+            (ids[0], money, None, "succeeded"),
+        ]  # fmt: skip
+        for before, count, delivery in (
+            (None, 1, ids[2]), (None, 3, ids[0]), (None, 4, None), (ids[2], 2, ids[0]),
+            (ids[1], 1, ids[0]), (ids[0], 1, None),
+        ):  # fmt: skip
+            assert await delivery_before(connection, before, count=count) == delivery
+
+
+@pytest.mark.parametrize(
+    ("words", "no_index"),
+    [
+        ({}, False),
+        ({"kind": "paid"}, True),
+        ({"no_order": True}, True),
+        ({"order": "A", "kind": "paid"}, False),
+        ({"source": "shop", "verdict": "stored"}, False),
+    ],
+)
+def test_events_are_read_one_by_one_if_no_index_covers_a_filter(
+    words: dict[str, Any], no_index: bool
+) -> None:
+    assert LogFilter(**words).has_no_index is no_index
 
 
 async def test_refused_arrivals_that_name_something(inbox: Inbox) -> None:

@@ -33,7 +33,15 @@ from app.receiving.inbox_loss_store import (
     save,
     wrong_with,
 )
-from app.receiving.inbox_store import POSITION, FileFacts, adopt, put_counter, rows_after
+from app.receiving.inbox_store import (
+    POSITION,
+    FileFacts,
+    adopt,
+    inbox_row,
+    keep_row,
+    put_counter,
+    rows_after,
+)
 from reconcile.instants import EARLIEST, TICK, Instant
 from tests.database.builders import rejection
 from tests.database.made import put_new
@@ -83,7 +91,7 @@ def test_rows_are_readable_if_they_are_whole(plain: Plain) -> None:
     kept(plain, 2, 1)
     zeros = [item(50)._replace(body=bytes(count)) for count in (31, 32)]
     for each in zeros:
-        inbox_loss_store.inbox_store.keep_row(plain, [each])
+        keep_row(plain, [each])
     plain.ask("INSERT INTO inbox (count, received_at, size, records) VALUES (1, 5, 3, x'00ff00')")
     rows = rows_after(plain, 0, limit=9, most_bytes=10**9, in_file=True)
     found = readable(plain, [9, 1, 2, 3, 4, 5])
@@ -164,7 +172,7 @@ def test_rows_that_are_saved_are_read_again_from_the_database(
 ) -> None:
     """And no more from their file, in which the position never goes back."""
     put_counter(plain, POSITION, position)
-    whole = inbox_loss_store.inbox_store.inbox_row([item(7), item(8)])
+    whole = inbox_row([item(7), item(8)])
     save(plain, [(4, *whole)], 5)
     (row,) = rows_after(plain, 0, limit=9, most_bytes=10**9, in_file=False)
     assert (row.seq, row.holds, row.received_at, row.records) == (1, 2, 7, whole[-1])

@@ -119,7 +119,8 @@ def test_phone_numbers_of_a_delivery_are_those_of_its_whole_request() -> None:
         ({"body": None}, []),
         ({"source": "gone"}, []),
     ):
-        assert phones_in(SimpleNamespace(**{**vars(delivery), **changes}), sources) == numbers
+        changed: Any = SimpleNamespace(**{**vars(delivery), **changes})
+        assert phones_in(changed, sources) == numbers
     assert [each.body for each in asked] == [b"{1}", b"[{1}]", b"odd"]
     assert asked[0] == read_request("x: y", b"{1}")
 

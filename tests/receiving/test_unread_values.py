@@ -25,6 +25,7 @@ def inside(*, levels: int) -> str:
         (b'\xef\xbb\xbf {"data": {"order": {"reference": "ORD-1"', ["ORD-1"]),
         (b'[4711, -4712, 1.5, "n 4713"]', ["4711", "n 4713"]),
         (b'["ORD-\\u0031", "\xff", "a\\q"]', ["ORD-1", "\ufffd", "a\\q"]),
+        (b'["ORD-\\u0031\n"]', ["ORD-1\n"]),
         (inside(levels=3).encode(), [inside(levels=each) for each in (2, 1, 0)] + ["ORD-1"]),
         (inside(levels=4).encode(), [inside(levels=each) for each in (3, 2, 1, 0)]),
         (b"<event><order> ORD-1 </order></event>", ["ORD-1"]),
