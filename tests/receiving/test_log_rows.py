@@ -209,7 +209,8 @@ async def test_bodies_as_they_are_read_again(inbox: Inbox) -> None:
     event = said("e1", order="A")
     one, again, unread = arrival(event), arrival(event, at=1), arrival(None, at=2)
     part = arrival(said("e2", order="B"), at=3, whole=Envelope("f" * 64, b"[1,2]"))
-    await keep(inbox, one, again, unread, part)
+    nameless = arrival(said("e3"), at=4)
+    await keep(inbox, one, again, unread, part, nameless)
     raw = RawDelivery(
         delivery_id=one.delivery_id,
         received_at=seconds(0),
@@ -230,21 +231,25 @@ async def test_bodies_as_they_are_read_again(inbox: Inbox) -> None:
         pages = [page async for page in raw_deliveries(connection, at_once=1)]
         several = await raw_delivery(connection, part.delivery_id)
     assert [each.delivery_id for page in pages for each in page] == [
-        each.delivery_id for each in (one, unread, part)
+        each.delivery_id for each in (one, unread, part, nameless)
     ]
     assert several is not None
     assert (several.whole, several.lone, several.kept) == (b"[1,2]", False, None)
     async with inbox.database.writing() as connection:
         await connection.exec_driver_sql("UPDATE envelopes SET body = NULL")
         await connection.exec_driver_sql(
-            f"UPDATE deliveries SET body = NULL, pruned_at = 9 WHERE id = '{one.delivery_id}'"
+            "UPDATE deliveries SET body = NULL, pruned_at = 9 "
+            f"WHERE id IN ('{one.delivery_id}', '{nameless.delivery_id}')"
         )
     async with inbox.database.reading() as connection:
         several = await raw_delivery(connection, part.delivery_id)
         pruned = await raw_delivery(connection, one.delivery_id)
+        of_none = await raw_delivery(connection, nameless.delivery_id)
     assert several is not None
     assert pruned is not None
     assert (several.whole, several.lone, several.kept) == (None, True, part.event)
+    assert of_none is not None
+    assert of_none.kept == nameless.event
     assert (pruned.body, pruned.pruned_at, pruned.kept, pruned.lone) == (None, 9, event, False)
 
 
