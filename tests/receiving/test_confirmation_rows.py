@@ -13,7 +13,16 @@ import pytest
 from app.core.clock import SetClock
 from app.providers.fetched import NOT_KNOWN
 from app.receiving import confirm
-from app.receiving.confirm import Confirmer, _answers, _later, _settles, confirm_due, confirming
+from app.receiving.confirm import (
+    Confirmer,
+    _answers,
+    _later,
+    _settles,
+    ask_before,
+    confirm_due,
+    confirming,
+    unanswered_by,
+)
 from app.receiving.confirmation_store import (
     Asking,
     Confirmation,
@@ -371,3 +380,31 @@ def test_how_long_it_rests() -> None:
     group = confirming(Confirmer(context=every, sources={}, askers={"shop": provider(200)}))
     (task,) = group._tasks
     assert [task._rest(count) for count in (0, 1, 8)] == [1.0, 0.05, 0.4]
+
+
+async def test_before_a_month_is_closed_the_first_of_many_are_asked_about_and_the_rest_is_named(
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those without an answer come first. What came later than the month does not count."""
+    for name, value in (("MOST_ASKED_BEFORE", 2), ("PATIENCE_S", 0.02), ("_LOOK_S", 0.01)):
+        monkeypatch.setattr(confirm, name, value)
+    await keep(inbox, *(arrival(unconfirmed(f"e{n}"), at=n) for n in range(4)))
+    then = context(inbox, at=60)
+
+    async def left(until: int) -> str:
+        return " ".join(each.event_id for each in await ask_before(then, until=seconds(until)))
+
+    async def left_by(as_of: int) -> str:
+        found = await unanswered_by(then, until=seconds(9), as_of=seconds(as_of))
+        return " ".join(each.event_id for each in found)
+
+    assert [await left(until) for until in (0, 1, 2, 9)] == ["", "e0", "e0 e1", "e0 e1 e2"]
+    assert await left_by(99) == "e0 e1 e2"
+    async with inbox.database.writing() as connection:
+        first, second = await take_due(connection, asking(60), limit=2)
+        await put_off(connection, second, until=seconds(70), answered=seconds(60))
+    assert await left(9) == "e0 e2"
+    async with inbox.database.writing() as connection:
+        await put_off(connection, first, until=seconds(70), answered=seconds(61))
+    assert await left(9) == "e2"
+    assert [await left_by(as_of) for as_of in (59, 60, 61)] == ["e0 e1 e2", "e0 e2", "e2"]
