@@ -32,7 +32,7 @@ from reconcile.money import Money, to_json
 LIVING: Final = STATES[:-1]
 
 CONDITIONS: Final = ("cause", "state", "currency", "assignee")
-"""Filters of the list of breaks that can also select breaks for a bulk action."""
+"""Filters of the list of breaks. They can also select breaks for a bulk action."""
 
 AGE_CONDITIONS: Final = {"week": "age<=7", "month": "age>7 age<=30", "older": "age>30"}
 

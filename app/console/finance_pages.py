@@ -295,8 +295,8 @@ async def reports_document(view: View) -> Document:
 async def asked_scope(
     view: View, *, as_of: Instant | None = None
 ) -> tuple[str, Scope, Month | None]:
-    """Return the requested period as (name, scope, month). The third part is None if the period is
-    not a month.
+    """Return the requested period as (name, scope, month). `month` is None if the period is not a
+    month.
 
     The address contains the name of a month, or the word `period` with the parameters `from` and
     `to`.
@@ -467,8 +467,8 @@ async def bank_document(view: View) -> Document:
 
 
 async def rows_document(view: View) -> Document:
-    """Return the content of `GET /rows/{run}?side=&bucket=&currency=&skip=`: the rows that a run's
-    control total adds up. A background job computes the rows."""
+    """Return the content of `GET /rows/{run}?side=&bucket=&currency=&skip=`: the rows that make up
+    a run's control total. A background job computes the rows."""
     number = int(view.subject) if view.subject.isdigit() and len(view.subject) < 19 else 0
     side: Side = stated("side", view.choice("side", SIDES))
     bucket: Bucket = stated("bucket", view.choice("bucket", BUCKETS))

@@ -42,7 +42,7 @@ class Live:
     async def stream(self, still: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
         """Yield the lines of a server-sent event stream until the session or the console ends.
 
-        still  returns whether the session is still valid
+        still  function that returns whether the session is still valid
         """
         self._listeners += 1
         if self._task is None or self._task.done():

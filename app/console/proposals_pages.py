@@ -101,7 +101,7 @@ async def waiting_about(view: View, subject: str) -> dict[str, str] | None:
 
 
 def proposed(proposal: Proposal) -> ActionResult:
-    """Return the result page which says that the action was proposed to a second person."""
+    """Return the result page that says that a second person must approve the action."""
     return ActionResult(
         "Proposed to a second person",
         address("proposals", proposal.id),

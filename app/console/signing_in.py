@@ -40,8 +40,8 @@ from reconcile.instants import DAY, SECOND, Instant
 NAME_TRIES: Final = 5
 """Maximum number of tries per minute with one name from one network."""
 NAME_TRIES_IN_ALL: Final = 20
-"""Maximum number of tries per minute with one name from all networks. Networks from which this
-operator has signed in before are left out."""
+"""Maximum number of tries per minute with one name from all networks. Tries from networks from
+which this operator has signed in before are not counted."""
 NETWORK_TRIES: Final = 20
 NOTED_FOR_S: Final = 3600.0
 """Seconds during which only the first failure from a network is recorded. This keeps the audit

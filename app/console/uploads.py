@@ -47,8 +47,8 @@ MAX_FORM_BYTES: Final = MAX_FILE_BYTES + 64 * 1024
 fields."""
 
 READ_ON_BYTES: Final = 4 * MAX_FORM_BYTES
-"""Maximum number of bytes that are read of a refused form. A browser shows no answer before it has
-sent the whole form."""
+"""Maximum number of bytes of a refused form that are read. A refused form is read on, because a
+browser shows no answer before it has sent the whole form."""
 
 MOST_RECEIVED: Final = 4
 """Maximum number of forms that are received at a time. Further forms wait and are not read

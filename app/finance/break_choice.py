@@ -45,8 +45,8 @@ _WORDS: Final[dict[str, tuple[str, ...] | None]] = {
     "order": None,
     "payment": None,
 }
-"""Conditions that compare for equality, each with the words that it allows. None allows any
-word."""
+"""Names of the conditions that compare for equality. Each value has the allowed words; None allows
+any word."""
 
 _AGE: Final = re.compile(r"(\d{1,6})d?", re.ASCII)
 

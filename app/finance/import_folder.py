@@ -47,7 +47,7 @@ seconds."""
 
 MOST_BYTES: Final = 32 * 1024 * 1024
 """Maximum number of bytes of a file, which has about 300,000 rows. The limit exists because a
-service that is stopped must wait for a running import."""
+service that is stopping must wait for a running import."""
 
 MOST_FILES: Final = 200
 """Maximum number of files in one folder that are examined in one round. Further files wait for the

@@ -1,4 +1,4 @@
-"""Find unmatched lines among which a person looks for the counterpart of a break.
+"""Find unmatched lines, so that a person can choose the counterpart of a break.
 
 The candidates are lines of other open breaks that may be the counterpart, and bank lines without a
 provider. A person may choose several lines. The page shows the remaining sum.

@@ -110,7 +110,7 @@ async def report_period(
 
 
 async def report_in(context: AppContext, scope: Scope, form: ReportFormat) -> bytes:
-    """Return a period's report in one format, as the command does.
+    """Return a period's report in one format. The command for reports writes the same bytes.
 
     Raise the errors of `report_period` and `render`.
     """

@@ -7,7 +7,7 @@
               snapshots is read only once
     4 sync    the copy to the disk, and drop its pages from the page cache
     5 check   the copy as the disk has it: its structure, its indexes, its stamp, its counts
-    6 name    it, and sync its directory
+    6 name    the copy, and sync its folder
 
 The source is read in one transaction, on a connection that cannot write or checkpoint. Otherwise
 every commit would make the backup begin again. Meanwhile the write-ahead log grows with every
@@ -356,8 +356,8 @@ def laid_beside(
 ) -> Iterator[tuple[Path, Contents]]:
     """Copy the backup into the database's folder. Yield the copy and its contents.
 
-    At the end of the `with` block the copy is deleted, unless `in_place` was called. Copying takes
-    long, and meanwhile the thread can do nothing else.
+    At the end of the `with` block the copy is deleted, unless `in_place` was called. Copying blocks
+    the calling thread for a long time.
 
     environment  the stamp that the backup must have; None for any
 

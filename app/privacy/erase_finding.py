@@ -72,7 +72,7 @@ _OF_DELIVERIES: Final = ("deliveries.headers", "deliveries.body")
 async def rows_of(
     connection: Connection, orders: Mapping[str, Sequence[str]], phones: Sequence[str]
 ) -> dict[str, set[erase_store.Key]]:
-    """Return the rows of these orders and their deliveries that an erasure empties. The keys are
+    """Return the rows that an erasure of these orders and their deliveries empties. The keys are
     names of tables."""
     deliveries = [*chain.from_iterable(orders.values())]
     owned = await erase_store.owned_rows(connection, {*orders, *deliveries})

@@ -63,7 +63,8 @@ async def accept_found(
 
 
 async def bring_up_to_date(settings: Settings) -> None:
-    """Upgrade a database that nobody serves. A loss of commits can still be found later."""
+    """Upgrade a database that nobody serves. A loss of commits can still be found after the
+    upgrade."""
     database = Database(settings)
     try:
         await database.upgrade()

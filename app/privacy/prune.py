@@ -541,8 +541,8 @@ def _portions(items: Iterable[tuple[_T, str, int]]) -> Iterator[list[tuple[_T, s
 
 
 REST_SHARE: Final = 20.0
-"""Factor from the time that a page took to the rest after it. Pruning therefore uses at most 1/21
-of one core."""
+"""Pause after each page, as a multiple of the time that the page took. Pruning therefore uses at
+most 1/21 of one core."""
 
 PASS_S: Final = 3_600.0
 """Seconds between two passes. Once an hour is enough, because deliveries are kept for weeks before

@@ -40,7 +40,8 @@ class Marks:
     declared    whether a mapping declares the marks; otherwise 1.000 may mean a thousand
     brackets    whether (1.00) is -1.00
     signs       currency of each sign beside an amount
-    suffixes    sign of each word after an amount, as in 12.50 DR; in lower case
+    suffixes    plus or minus for each word after an amount, such as DR in 12.50 DR; words in lower
+                case
     """
 
     decimal: str = "."

@@ -194,7 +194,7 @@ def _signed(
 ) -> list[int]:
     """Return signed amounts. Each row has exactly one of amount, credit and debit.
 
-    signs  how the file writes debits; None means without a minus sign
+    signs  how the file writes debits; None means that debits have no minus sign
 
     Raise UnclearCell for a row with no or several amounts, and for a debit or credit with an
     unexpected sign.

@@ -145,8 +145,8 @@ transactions."""
 
 
 async def journal_in(context: AppContext, scope: Scope, form: JournalFormat) -> bytes:
-    """Return a period's journal, as the command does. Raise UsageError if the journal is too long,
-    and the errors of `write_journal`."""
+    """Return a period's journal in one format. Raise UsageError if the journal is longer than
+    MAX_BYTES, and the errors of `write_journal`."""
     file = io.BytesIO()
 
     def write(part: bytes) -> None:

@@ -224,8 +224,8 @@ def _last_day(until: instants.Instant, zone: tzinfo) -> str:
 
 
 def verdict(report: PeriodReport) -> str:
-    """Return a sentence that says whether all equations between totals hold. It lists the equations
-    that do not."""
+    """Return a sentence that says whether all equations between totals hold. The sentence lists the
+    equations that do not hold."""
     broken = [
         tie.name if tie.currency is None else f"{tie.name} ({tie.currency})"
         for tie in report.ties
