@@ -78,8 +78,8 @@ async def delete_named(context: AppContext, name: str, *, by: str | None) -> Non
 
 
 async def with_named_mapping(context: AppContext, request: Request) -> Request:
-    """Return the request with the content of the saved mapping that it names. If the request gives
-    a path, return it unchanged.
+    """Return the request with the content of the saved mapping that the request names. A request
+    with a path is returned unchanged.
 
     A text with a `/`, the ending `.toml` or the name of an existing file is a path. Raise
     NotFoundError if there is no such mapping.

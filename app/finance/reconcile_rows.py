@@ -1,9 +1,9 @@
 """Provide the inputs of one matching from one snapshot: three streams of rows in key order, and
 further facts.
 
-The first stream has the ledger lines of all orders. For a run as of now, they come from a cache
-that is refreshed first. For a run as of a past instant, every order is folded into a scratch
-database.
+The first stream has the ledger lines of all orders. For a run as of now, these lines come from a
+cache, which is refreshed first. For a run as of a past instant, every order is folded into a
+scratch database.
 """
 
 from collections import deque

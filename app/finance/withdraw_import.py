@@ -3,8 +3,8 @@
     1 look      find its current lines, their money, and the number of lines in closed months
     2 refuse    an import of another kind, or one that was withdrawn already
     3 propose   the withdrawal if the money is more than one person may accept alone
-    4 write     an import of its own, which ends these lines and restores the lines before them,
-                with the audit entry, in one transaction
+    4 write     the withdrawal as an import of its own. It ends these lines and restores the lines
+                before them. The audit entry is written in the same transaction
 
 Nothing is deleted. Runs and reports as of an earlier instant still contain the lines. The report of
 the first open month states the changes of closed months as adjustments.

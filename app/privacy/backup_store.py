@@ -322,8 +322,8 @@ class Replaced:
     """Facts of the database that a backup replaces.
 
     in_force     tokens and operators in force
-    head         number of its last revision
-    last_commit  when it was last written
+    head         number of the last revision
+    last_commit  when the database was last written
     log          number of leaves in its log, and the last leaf's hash; None without a log
     origins      every origin of its log, the present one last
     """

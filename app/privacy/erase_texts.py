@@ -59,7 +59,8 @@ async def quoting_revisions(
     brought: Mapping[str, Sequence[str]],
     reasons: Iterable[tuple[int, str]],
 ) -> set[erase_store.Key]:
-    """Return the revisions that quote an erased reason. They are sealed and published.
+    """Return the revisions that quote an erased reason. These revisions are sealed and published,
+    so the reason stays in them.
 
     brought  orders with their deliveries
     reasons  reasons that are erased, from `bare_reasons`

@@ -73,10 +73,11 @@ async def bring_up_to_date(settings: Settings) -> None:
 
 
 async def follow_takeover(connection: Connection, *, at: Instant) -> None:
-    """Continue after a takeover by a standby without loss, in the caller's transaction.
+    """Continue after a standby server took over without a loss of commits. Use the caller's
+    transaction.
 
-    Published numbers jump ahead, with an audit entry. The shop's statements still count as
-    complete.
+    The numbers of the outcome feed jump ahead, and an audit entry records this. The shop's
+    statements still count as complete.
     """
     head, first = await _jump(connection, at=at)
     await note_in_trail(

@@ -42,8 +42,8 @@ def open_bank_table(
 
 
 def bank_format(path: Path) -> str | None:
-    """Return the bank format that a file's first bytes show, or None if they show none. Any XML
-    counts as CAMT.
+    """Return the bank format that a file's first bytes show, or None for no bank format. Any XML
+    file counts as CAMT.
 
     Raise the errors of `start_of`.
     """
