@@ -18,7 +18,13 @@ from app.evidence.keys import public_key_text, write_key
 from app.evidence.seal import Checkpoint, signed_checkpoint
 from app.evidence.store import Content
 from app.evidence.verify_archive import Bundle, _member, pack, redated, unpack
-from app.evidence.verify_entries import _own_name, checkpoint_of, earlier_origins, root_of
+from app.evidence.verify_entries import (
+    _own_name,
+    checkpoint_of,
+    earlier_origins,
+    inclusion,
+    root_of,
+)
 from app.evidence.verify_evidence import (
     KeptCheckpoint,
     TrustedWitnesses,
@@ -27,14 +33,32 @@ from app.evidence.verify_evidence import (
     read_kept,
     trusted_key,
 )
-from app.evidence.verify_forms import Either, Wrong, clean, fault, instant, read_json, whole
-from app.evidence.verify_log import OrderCounts, Tree, VerifiedLog, misfit
+from app.evidence.verify_forms import (
+    Either,
+    Wrong,
+    canonical,
+    clean,
+    fault,
+    instant,
+    read_json,
+    whole,
+)
+from app.evidence.verify_log import (
+    Names,
+    OrderCounts,
+    Tree,
+    VerifiedLog,
+    misfit,
+    reread,
+    wrong_content,
+)
 from app.receiving.verify import digest_of
 from app.sealing.departure_store import Departure
 from app.sealing.leaf_store import Leaf, Sealable
 from app.sealing.log_store import EarlierOrigin, Identity, SignedHead
 from app.sealing.order_tree_store import SealedTree
 from reconcile.instants import DAY, Instant, format_instant
+from reconcile.transparency.commitments import cut_into_parts, sealed_digest
 from reconcile.transparency.cosignatures import VerifierKey
 from reconcile.transparency.merkle import Frontier, inclusion_spans, leaf_hash, subtree_hash
 from reconcile.transparency.order_tree import OrderEntry, OrderTree
@@ -630,3 +654,113 @@ def test_what_could_have_been_rewritten_is_what_nothing_outside_covers(
     told = [*verify_evidence._not_anew(bundle, left=left, witnesses=trusted)]
     assert len(told) == (said is not None)
     assert all(said in each for each in told if said)
+
+
+# --- entries of a bundle --------------------------------------------------------------------------
+
+ORDERS: Final = {
+    "kind": "orders", "salt": SALT, "id": 1, "at": 0, "size": 1, "root": "0" * 64,
+}  # fmt: skip
+
+
+def one_entry(*, before: int = 0, entry: str = "orders:1", **log: Any) -> Bundle:
+    """Return a bundle with one entry of the log, and with a record that is not sealed yet.
+
+    before  microseconds between the record and a minute before the bundle's instant
+    """
+    leaf = canonical(ORDERS).decode()
+    root = base64.b64encode(leaf_hash(leaf.encode())).decode()
+    entries = [{"id": entry, "index": 0, "leaf": leaf, "proof": []}]
+    at = format_instant(Instant(T - 60_000_000 - before))
+    record = {"record_id": "rec_1", "recorded_at": at, "kind": "order_placed", "at": at}
+    manifest = {"as_of": format_instant(T), "files": {}, "left_out": {}, "order": "ORD-1",
+                "redacted": False}  # fmt: skip
+    bundle = Bundle({"checkpoint.txt": f"o\n1\n{root}\n".encode()}, manifest)
+    given = {"leaves": entries, "unsealed": ["rec_1"], "parts": {}} | log
+    bundle.members |= dict.fromkeys(("log.json", "history.json", "revisions.json"), b"")
+    bundle._read |= {
+        "log.json": given, "history.json": {"deliveries": [], "records": [record]},
+        "revisions.json": [],
+    }  # fmt: skip
+    return bundle
+
+
+def test_evidence_may_wait_for_its_seal_for_a_minute() -> None:
+    said = "1 leaf is in the log of 1 leaves; 1 more parts are not sealed yet. The bundle agrees"
+    for before in (0, -1):
+        passed, told = inclusion(one_entry(before=before))
+        assert passed is True
+        assert told == f"{said} with the log."
+    with pytest.raises(Wrong, match="rec_1 is not sealed, although it arrived long before"):
+        inclusion(one_entry(before=1))
+
+
+@for_each(
+    ("changes", "said"),
+    [
+        ({"leaves": []}, "log.json has no leaf"),
+        ({"unsealed": []}, "rec_1 is missing from log.json"),
+        ({"entry": "orders:2"}, "the leaf of orders:2 has another name"),
+        ({"parts": {"rec_2": {}}}, "has the salts of rec_2, which is not in the bundle"),
+        ({"parts": {"reading:rec_2:1": {}}}, "has the salts of reading:rec_2:1, which"),
+    ],
+)
+def test_the_log_has_an_entry_for_each_part_and_for_nothing_else(
+    changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(Wrong, match=said):
+        inclusion(one_entry(**changes))
+    assert inclusion(one_entry(parts={"rec_1": {}, "reading:rec_1:1": {}}))[0] is True
+
+
+def test_an_entry_counts_once_and_only_in_its_place() -> None:
+    twice = one_entry()
+    twice.document("log.json")["leaves"] *= 2
+    with pytest.raises(Wrong, match="the leaf of orders:1 is not in the log of the checkpoint, or"):
+        inclusion(twice)
+    other = one_entry()
+    other.members["checkpoint.txt"] = f"o\n1\n{ROOT}\n".encode()
+    with pytest.raises(Wrong, match="the leaf of orders:1 is not in the log of the checkpoint, or"):
+        inclusion(other)
+
+
+# --- rows and their sealed content ----------------------------------------------------------------
+
+SECRET: Final = b"s" * 32
+PARTS: Final = cut_into_parts({"at": "now", "reason": "why"}, ("reason",))
+ROW: Final = Sealable("record", "r1", {}, None, PARTS)
+
+
+@for_each(
+    ("row", "sealed", "secret", "otherwise"),
+    [
+        (ROW, {}, SECRET, False),
+        (ROW, {"parts": None}, SECRET, True),
+        (ROW, {"parts": "0" * 64}, SECRET, True),
+        (ROW, {"of": "aa"}, SECRET, True),
+        (ROW._replace(order="A"), {}, SECRET, True),
+        (ROW._replace(said=None), {}, SECRET, True),
+        (ROW._replace(said=None), {"parts": None}, SECRET, False),
+        (ROW, {}, None, True),
+        (ROW, {"parts": None}, None, False),
+        (ROW._replace(said=cut_into_parts({"at": {1}}, ())), {}, SECRET, True),
+    ],
+)
+def test_a_row_says_otherwise_than_its_leaf_if_its_order_or_content_differs(
+    row: Sealable, sealed: dict[str, Any], secret: bytes | None, otherwise: bool
+) -> None:
+    """A leaf that seals no content says nothing."""
+    written = ROW.written()
+    assert written is not None
+    digest = sealed_digest(written, secret=SECRET, salt=bytes.fromhex(SALT))
+    names = Names(orders={}, erased=set(), secret=secret)
+    members = {"salt": SALT, "parts": digest} | sealed
+    assert names.says_otherwise(members, row) is otherwise
+    assert not names.says_otherwise({"salt": SALT}, row)
+    leaf = leaf_with(1, **members)
+    what = "order" if row.order or "of" in sealed else "content"
+    changed = f"leaf 1 (r1) and its row disagree on the {what}: one of the two was changed"
+    assert wrong_content(leaf, row, names) == (changed if otherwise else None)
+    assert wrong_content(leaf._replace(kind="delivery"), row, names) is None
+    assert reread(leaf._replace(kind="delivery"), row, names) is otherwise
+    assert not reread(leaf, row, names)

@@ -9,6 +9,8 @@ import pytest
 from app.evidence.verify import (
     NOT_LISTED,
     VerifyStep,
+    _repeats,
+    _same,
     check_steps,
     main,
     report_lines,
@@ -16,7 +18,14 @@ from app.evidence.verify import (
     verdict,
 )
 from app.evidence.verify_archive import MANIFEST, SIGNATURE, Bundle, micros, pack
-from app.evidence.verify_entries import Chain, Readings, order_chain, readings_of
+from app.evidence.verify_entries import (
+    Chain,
+    Readings,
+    completeness,
+    order_chain,
+    readings,
+    readings_of,
+)
 from app.evidence.verify_forms import Wrong
 from tests.rows import for_each
 
@@ -329,3 +338,88 @@ def test_a_file_that_cannot_be_read_is_no_bundle_that_fails(
     Path(name).write_bytes(b"x")
     assert main([name]) == 1
     assert capsys.readouterr().out.startswith("DO NOT RELY ON IT: archive failed.\n1. archive: ")
+
+
+# --- entries of the log and readings --------------------------------------------------------------
+
+
+@for_each(
+    ("entries", "tree", "key", "passed", "said"),
+    [
+        ([(3, "d1"), (5, "d2")], (7, AT), "bb", True,
+         "The bundle contains the log's entries 1 to 2 for this order without a gap, including all "
+         f"that the tree of all orders of {AT} counts."),
+        ([(3, "d1")], None, None, None,
+         "The bundle contains the log's entries 1 to 1 for this order without a gap; its reference "
+         "is masked."),
+        ([], None, "bb", None,
+         "The bundle lacks the key that proves the order's pseudonym in the log, so the order's "
+         "entries cannot be counted."),
+    ],
+)  # fmt: skip
+def test_all_entries_of_an_order_are_counted(
+    entries: Any, tree: Any, key: str | None, passed: bool | None, said: str
+) -> None:
+    bundle = bundle_of({}, {}, log={"order": {"key": key}})
+    bundle._made[order_chain] = Chain(entries, [], [], tree)
+    assert completeness(bundle) == (passed, said)
+
+
+def test_readings_are_counted_by_how_well_the_log_proves_them() -> None:
+    """A reading in more than one way is counted among the others, too."""
+    bundle = bundle_of({}, {})
+    bundle._made[readings_of] = Readings(["a", "b"], [], [], ["a"])
+    words = "Events in history.json that equal the sealed event: "
+    assert readings(bundle) == (True, f"{words}2 of 2.")
+    bundle._made[readings_of] = Readings(["a", "b"], ["c", "d", "e"], ["f"], [])
+    assert readings(bundle) == (
+        None, f"{words}2 of 6. Equal except for masked texts: 3. Not sealed yet: 1."
+    )  # fmt: skip
+
+
+# --- parts of a bundle that must agree ------------------------------------------------------------
+
+
+@for_each(
+    ("again", "right"),
+    [
+        ([], True),
+        ([["d3", "2026-11-20T10:00:01Z"], ["d4", "2026-11-20T10:00:01Z"]], True),
+        ([["d3", AT]], True),
+        ([["d2", AT]], False),
+        ([["d1", AT]], False),
+        ([["d3", "2026-11-20T09:59:59.999Z"]], False),
+        ([["d4", "2026-11-20T10:00:01Z"], ["d3", "2026-11-20T10:00:01Z"]], False),
+        ([["d4", "2026-11-20T10:00:02Z"], ["d5", "2026-11-20T10:00:01Z"]], False),
+        ([["d3", "2026-11-20T10:00:01Z"], ["d3", "2026-11-20T10:00:01Z"]], False),
+    ],
+)
+def test_redeliveries_are_listed_by_arrival_after_the_first(
+    again: list[list[str]], right: bool
+) -> None:
+    """Those of one instant by their ids."""
+    heard = {"delivery_id": "d2", "received_at": AT, "again": again}
+    if right:
+        _repeats(heard)
+        return
+    with pytest.raises(Wrong, match="arrived before the first delivery of its event, or is out of"):
+        _repeats(heard)
+
+
+@for_each(
+    ("shown", "kept", "same"),
+    [
+        ("a", "a", True), ("a", "b", False), ("a •", "b", True), (1, 1, True), (1, True, False),
+        (1, 1.0, False), (None, None, True), (float("nan"), float("nan"), True),
+        ([], [], True), (["a", 1], ["a", 1], True), (["a"], ["a", 1], False),
+        (["a", 1], ["a"], False), (["a", 2], ["a", 1], False), (["•", 2], ["a", 2], True),
+        ({"x": "a"}, {"x": "a"}, True), ({"x": "a"}, {"x": "b"}, False),
+        ({"x": "a"}, {"y": "a"}, False), ({"x": "•"}, {"x": {"y": 1}}, True),
+        ({"x": "a", "y": 1}, {"x": "a"}, False), ({"x": "a"}, {"x": "a", "y": 1}, False),
+        ([], {}, False), ({}, [], False), ([{"x": [1]}], [{"x": [1]}], True),
+    ],
+)  # fmt: skip
+def test_a_masked_text_agrees_with_any_value_and_nothing_else_does(
+    shown: Any, kept: Any, same: bool
+) -> None:
+    assert _same(shown, kept) is same
