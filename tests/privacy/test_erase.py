@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from app.config.load import load_settings
 from app.core.errors import NotFoundError, UsageError
 from app.core.logs import configure_logging
 from app.database.statements import run
+from app.evidence.attachments import AttachRequest, attach
 from app.evidence.seal import anything_unsealed, open_signer, seal_all
 from app.evidence.verify_log import verify_log
 from app.finance.break_acts import breaks_of
@@ -301,9 +303,16 @@ async def test_an_operator_proposes_an_erasure_and_another_approves_it(driver: D
         await erased(driver, phone=None, order="ORD-4", by=Proven("Ann"))
     with pytest.raises(UsageError, match="remove the phone number"):
         await proposed(order="ORD-4", reason=f"it is +{PHONE}")
+    letter = AttachRequest(
+        about="order", subject="ORD-2", name="a.txt", content=b"x", kind="other",
+        note=f"of {SPELLED}", by="Ann",
+    )  # fmt: skip
+    await attach(context, letter)
     journal = (driver.path.parent / "t.erasures").read_bytes()
     proposal = await proposed(order="ORD-4")
     assert proposal is not None
+    assert "of the order ORD-4: bodies and headers of 1 delivery of 1 order," in proposal.sentence
+    assert "1 file of other orders (ORD-2) with" in proposal.sentence
     assert PHONE not in repr(proposal)
     assert driver.rows("SELECT count(*) FROM deliveries WHERE pruned_at IS NOT NULL") == [(0,)]
     assert (driver.path.parent / "t.erasures").read_bytes() == journal
@@ -312,6 +321,7 @@ async def test_an_operator_proposes_an_erasure_and_another_approves_it(driver: D
         await Proposals(context, kinds).approve(proposal.id, by=None, reason="I saw it")
     assert driver.rows("SELECT count(*) FROM log_leaves WHERE subject LIKE 'dlv_%'")[0][0] > 3
     assert driver.rows("SELECT body FROM deliveries WHERE event_id='e4'") == [(None,)]
+    assert driver.rows("SELECT count(*) FROM attachments WHERE gone_at > 0") == [(1,)]
     async with context.database.reading() as connection:
         found = await audit_entries(connection, limit=10, action="erased")
     assert [(deed.who, deed.facts.get("second")) for deed in found][:1] == [("Ann", "Ben")]
@@ -636,6 +646,14 @@ async def test_a_number_that_the_whole_body_alone_still_holds_is_found(tmp_path:
                 await connection.execute(text("UPDATE deliveries SET verdict = 'stored'"))
 
 
+async def unfinished(driver: Driver, kind: str = "erase", subject: str = "O-1") -> str | None:
+    """Return the sentence on an approved erasure that was not completed."""
+    proposal: Any = SimpleNamespace(kind=kind, subject=subject)
+    tells = erasure_kinds(driver.context)[kind].unfinished
+    assert tells is not None
+    return await tells(proposal)
+
+
 class Killed(BaseException):
     """The process ended here."""
 
@@ -662,8 +680,15 @@ async def test_what_was_killed_after_the_bodies_is_done_to_its_end(
         assert held(tmp_path, PHONE)
         pending = [await is_pending(driver.context, order=each) for each in (None, "O-1", "O-2")]
         assert pending == [True, True, False]
+        told = [await unfinished(driver, *each) for each in (
+            ("erase", "O-1"), ("erase", "O-2"), ("erase_person", "+254 ••• ••• •44"))]  # fmt: skip
+        assert told[1] is None
+        assert "by: tallyhook erase --order O-1 --reason WHY" in str(told[0])
+        assert "by: tallyhook erase --phone NUMBER --reason WHY" in str(told[2])
         with pytest.raises(NotFoundError):
             await asked_for(driver, phone="254700000009")
+        (tmp_path / "t.erasures").rename(tmp_path / "elsewhere")
+        assert "Whether it was completed is unknown: " in str(await unfinished(driver))
         assert driver.rows("SELECT body FROM envelopes") == [(None,)]
         if words:
             assert "O-1" not in str(driver.rows("SELECT order_key FROM order_keys"))
