@@ -2,7 +2,14 @@
 
 from typing import Final
 
-from app.privacy.erase_rules import KeptData, Periods, kept_order, kept_since, kept_unknown
+from app.privacy.erase_rules import (
+    KeptData,
+    Periods,
+    disputable_until,
+    kept_order,
+    kept_since,
+    kept_unknown,
+)
 from app.receiving.unread import WINDOW
 from reconcile.instants import DAY, TICK, Duration, Instant, format_instant
 from reconcile.ledger.fold import fold
@@ -103,6 +110,14 @@ def test_evidence_stays_while_its_last_capture_can_be_disputed() -> None:
         assert told == KeptData(what=ORDER, why="disputable", until=until)
         assert kept(text, days=120, periods=FOR_DISPUTES) is None
     assert kept(f"{PLACED}1s declined e1 pay=pay_1\n", days=1, periods=FOR_DISPUTES) is None
+
+
+def test_the_moment_at_which_a_capture_can_no_longer_be_disputed() -> None:
+    (scenario,) = read("kept.txt", f"== one\n{OVER}")
+    until = Instant(seconds(1) + 120 * DAY)
+    for as_of, told in ((Instant(until - TICK), until), (until, None)):
+        ledger = fold(scenario.history(), policy=POLICY, as_of=as_of)
+        assert disputable_until(ledger, FOR_DISPUTES.disputes) == told
 
 
 def test_the_moment_at_which_the_minimum_is_over() -> None:
