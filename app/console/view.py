@@ -350,7 +350,7 @@ class Form:
     reason    whether the form asks for a reason, with the label `why`
     password  whether the form asks for the password again, because the action is irreversible
     preview   whether submitting only shows the form again with a preview
-    button    text of the button; empty for the action's own
+    button    text of the button; if empty, the button has the action's own text
     columns, rows  table above the fields
     picture, secret  a secret that only this person may see, as a QR code and as text
     passkey  options for the browser's passkey request, in JSON. The browser's answer is submitted

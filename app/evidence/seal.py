@@ -426,7 +426,7 @@ def _replaced_key(
 
 
 _ASIDE: Final = ".until-"
-"""Text between the name of a replaced key's file and the instant of the replacement."""
+"""Separator in the name of a replaced key's file. The instant of the replacement follows."""
 
 
 def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes:

@@ -52,7 +52,7 @@ class Run:
     since   start of the compared span of time, or None
     until   end of the compared span of time, or None
     rules   number of the saved rules; 0 without rules; None for rules from a file
-    lived   whether the run changed breaks
+    lived   whether the run may change breaks; a run as of an earlier instant changes none
     breaks  number of breaks that the run found
     ties    whether the control totals agree
     result  the control totals, as JSON

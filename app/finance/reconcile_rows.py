@@ -441,7 +441,8 @@ def _bounded(count: int, what: str) -> None:
 
 
 async def rows_ahead(context: AppContext, *, as_of: Instant | None) -> int:
-    """Return an estimate of the number of rows to fold and read, for a progress bar."""
+    """Return an estimate of the work for a progress bar: the number of orders whose ledgers must be
+    computed, plus the number of rows to read."""
     async with context.database.reading() as connection:
         orders, lines = await matching_store.rows_to_read(connection)
         folded = orders

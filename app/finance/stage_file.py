@@ -164,7 +164,8 @@ class Imported(line_version_store.WrittenVersions):
     sums          number of clear rows, and minor units in each money column, by currency; only in a
                   dry run
     passed_over   headings of unread columns
-    words         number of problems with unknown words, by column and word, for MAX_PROBLEMS words
+    words         number of problems for each unknown word. The keys are column and word. At most
+                  MAX_PROBLEMS words are listed
     totals        numbers of the first rows with totals, which are not imported
     totals_found  number of rows with totals
     preset        the name of the used preset, if any

@@ -24,8 +24,8 @@ LONGEST: Final[instants.Duration] = instants.DAY
 is compared with past days."""
 
 SESSIONS: Final = 3
-"""Minimum number of sessions without an event that raise an alarm. In fewer sessions, all customers
-may have left without paying."""
+"""Minimum number of open sessions for an alarm that none of them has an event. With fewer sessions,
+it is possible that all customers left without paying."""
 
 SESSION_WAIT: Final[instants.Duration] = 15 * instants.MINUTE
 

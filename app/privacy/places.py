@@ -110,7 +110,8 @@ def retained_rows(settings: Settings) -> list[dict[str, str]]:
 
 @cache
 def columns() -> tuple[Place, ...]:
-    """Return every column of text or bytes with its mark, sorted by table."""
+    """Return every column that holds text or bytes, with the declaration of what an erasure does to
+    the column. The columns are sorted by table."""
     from app.database.tables import metadata  # loads SQLModel: a fifth of a second
 
     return tuple(

@@ -480,8 +480,9 @@ async def last_positions(connection: AsyncConnection, event: Event) -> list[Even
 
 
 async def gap_since_answer(connection: AsyncConnection, event: Event) -> bool:
-    """Return whether deliveries may have been lost since the provider last stated what happened to
-    the payment's money. This is true if a person has accepted a gap since then."""
+    """Return whether deliveries may have been lost since the provider last answered about the
+    payment's money. Deliveries may have been lost if a person has since accepted a gap, which is a
+    time whose commits may be missing."""
     found = await connection.execute(
         sa.text(_GAP_SINCE_ANSWER), {"source": event.source, "payment": event.payment}
     )

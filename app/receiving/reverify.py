@@ -204,8 +204,8 @@ def _judged(
     its deliveries if it is genuine, otherwise the refusal. Return None if only a part of its body
     was stored.
 
-    spans  periods in which the clock was ahead. A request that arrived in one may have arrived
-           earlier than its date says
+    spans  periods in which the clock was ahead. The stored arrival of a request from such a period
+           may be later than the true arrival
     """
     source, environment = context.sources.get(rejection.source), context.database.environment or ""
     if source is None:

@@ -41,8 +41,8 @@ LOOKED_AT: Final = 200
 """Number of latest deliveries of a source among which payments are searched."""
 
 PAYMENTS: Final = 20
-"""Number of latest payment events that decide the state. A single payment may have no order by
-chance."""
+"""Number of latest payment events by which the state of a source is judged. One event would not be
+enough, because a single payment can lack an order by accident."""
 
 EXPLAINED: Final = 3
 """Number of latest rejections that are examined to explain why a source's deliveries are rejected.

@@ -48,8 +48,8 @@ EVERY_S: Final = 1.0
 
 
 NAMED_FOR: Final[Duration] = ASK_FOR
-"""Maximum age of the references that are loaded at a start. This is the time for which providers
-are asked about an event."""
+"""Maximum age of the references that are loaded at a start. The value is the longest time for which
+Tallyhook asks a provider about an event."""
 
 LOOK_BACK: Final[Duration] = MINUTE
 """Time by which each search for references begins before the end of the previous search. Records

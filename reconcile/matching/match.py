@@ -345,7 +345,7 @@ class Matching:
 
         Each break names the most similar rows.
 
-        beside  bank lines without a partner, which may be partners, too
+        beside  unmatched bank lines, which these rows may match as well
         """
         yield from self._tally.take_decisions()
         rest = Rest(self._left)

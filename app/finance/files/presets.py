@@ -1,7 +1,7 @@
 """Define presets, which are mappings for widely used exports, and choose how to read a file.
 
-A preset is a mapping with a kind of file, the columns that identify the export's heading, and the
-sources of its facts. `../presets/README.md` says how to write a preset.
+A preset contains a mapping, the kind of file, and the columns by which an export is recognized. It
+also names the pages that document the export. `../presets/README.md` says how to write a preset.
 """
 
 import re

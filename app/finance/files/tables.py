@@ -35,8 +35,8 @@ _APART: Final = re.compile(r"[\s_]+")
 
 
 def plain_name(name: str) -> str:
-    """Return the form of a column's name in which names are compared. `Placed At` and `placed_at`
-    have one form."""
+    """Return a simplified form of a column's name, for comparing names. `Placed At` and `placed_at`
+    have the same form."""
     return _APART.sub("", name.strip().casefold())
 
 
