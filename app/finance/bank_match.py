@@ -132,10 +132,11 @@ class BookedPage:
 
 @dataclass(slots=True)
 class KeptMatch:
-    """Cache of all matched bank lines. It is valid until the audit trail has a new entry.
+    """Cache of all matched bank lines. The cache is valid for the time GOOD_FOR, unless the audit
+    trail grows earlier.
 
     mark   state of the audit trail when the lines were matched
-    asked  the instant as of which the lines were requested; None for the present
+    asked  the instant for which the lines were requested; None for the present
     at     when the lines were matched; None if nothing is cached
     """
 
@@ -290,8 +291,8 @@ async def _matched(
     *,
     kept: KeptMatch | None,
 ) -> T:
-    """Match the bank lines, and return `use(lines)`. Both run in a thread, so that the server can
-    answer other requests meanwhile."""
+    """Match the bank lines in a thread, and return `use(lines)`. The server can answer other
+    requests meanwhile."""
     now = context.clock.now()
     at = now if as_of is None else as_of
     mark = "" if kept is None else await last_done(context)

@@ -172,8 +172,8 @@ def facts_json(facts: Facts) -> dict[str, Any]:
 async def breaks_of_run(
     context: AppContext, number: int, *, after: str = ""
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """Yield the breaks that a run found, each in its present state. They come in batches sorted by
-    id."""
+    """Yield the breaks that a run found, in batches sorted by id. Each break has its present
+    state."""
     while True:
         async with context.database.reading() as connection:
             found = await break_store.seen_by(connection, number, after=after)

@@ -186,7 +186,8 @@ def _minor(text: str, currency: str | None) -> int:
 # --- chosen breaks, and their sums ----------------------------------------------------------------
 
 MOST: Final = 10_000
-"""Maximum number of breaks that are chosen at a time. They take about fifty megabytes."""
+"""Maximum number of breaks that are chosen at a time. So many breaks take about fifty megabytes of
+memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

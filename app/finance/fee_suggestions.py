@@ -21,8 +21,8 @@ from reconcile.matching.rules import ExpectedFee
 from reconcile.money import Money, major_text
 
 MOST: Final = 200_000
-"""Maximum number of statement lines that are examined. They take about 60 MiB, and further lines
-are ignored."""
+"""Maximum number of statement lines that are examined. So many lines take about 60 MiB of memory.
+Further lines are ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -146,7 +146,7 @@ async def keys_at(connection: AsyncConnection, places: Iterable[int]) -> list[st
 async def flat_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant, within: KeyRange = EVERYTHING
 ) -> AsyncIterator[list[TakingRow]]:
-    """Yield stored ledger lines as of an instant, sorted by key. They come in batches of plain
+    """Yield stored ledger lines as of an instant, in batches sorted by key. The lines are plain
     tuples for the matcher."""
     sql = statement(_FLAT, row=_FLAT_COLUMNS, keys=within.condition)
     async for rows in stream(connection, sql, at_once=FLAT_AT_ONCE, values=within.values):

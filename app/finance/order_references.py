@@ -1,8 +1,8 @@
 """Store an order book's references to payments and sessions, and report references that already
 belong to another order.
 
-A reference of a session or payment belongs to one order forever. It links the provider's events to
-the order.
+A session or payment that is stored for an order belongs to this order forever. The provider's
+events about the session or payment are then linked to the order.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence

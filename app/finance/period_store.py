@@ -33,7 +33,8 @@ from reconcile.reporting.closing import (
 from reconcile.reporting.input import ChangeSeen
 
 LEVEL: Final = 9
-"""Compression level. It is the highest, because reports are written once and kept forever."""
+"""Level of compression. The highest level is used, because reports are written once and kept
+forever."""
 
 PART_BYTES: Final = 1024 * 1024
 """Number of bytes of a report or journal in one row, before compression."""

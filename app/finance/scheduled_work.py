@@ -55,7 +55,7 @@ BYTES_MAX: Final = 20 * 1024 * 1024
 """Maximum number of bytes of a mail or of a posted file. Servers commonly accept this size."""
 
 FILE_MODE: Final = 0o640
-"""Mode of delivered files. It allows the folder's group to read them."""
+"""Mode of delivered files. The folder's group may read the files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -282,8 +282,8 @@ def erasure_kinds(context: AppContext) -> Mapping[str, proposals.ProposalKind]:
 
 
 def traces_left(path: Path, erasure: Erasure) -> list[Path]:
-    """Return the database's files that still contain an erased number or address, although no row
-    does. This applies to SQLite only.
+    """Return the files of an SQLite database that still contain an erased number or address,
+    although no row does. Return an empty list if rows with the number or address stay.
 
     Call this in a process that does not have the database open.
     """

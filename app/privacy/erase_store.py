@@ -554,8 +554,8 @@ async def lines_with_phones(connection: AsyncConnection) -> AsyncIterator[list[L
 
 
 async def notes_of_recipients(connection: AsyncConnection) -> AsyncIterator[list[PhoneNote]]:
-    """Yield the notes on phone numbers of people who received payments, as statements name them.
-    They come in batches."""
+    """Yield, in batches, the notes on phone numbers of people who received payments. The numbers
+    come from statements."""
     sql = "SELECT digest, kind, thing, noted_at FROM phones WHERE kind = 'recipient'"
     async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
         yield [(bytes(row[0]), row[1], row[2], row[3]) for row in rows]

@@ -47,8 +47,7 @@ from reconcile.documents import Count, InstantText
 from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
 
 OPEN_FOR: Final[Duration] = DAY
-"""Time after the approval in which the proposer may take the copy. It is enough for one day's
-work."""
+"""Time after the approval in which the proposer may take the copy."""
 
 NAME: Final = "export"
 
@@ -244,8 +243,8 @@ MOST_BYTES: Final = 256 * 1024 * 1024
 it."""
 
 _SINCE_1973: Final = 10**14
-"""Smallest integer that is shown as a date and time. It is a time in 1973, in microseconds since
-1970. Smaller integers are amounts or counts."""
+"""Smallest integer that is shown as a date and time. As microseconds since 1970, it is a time in
+1973. Smaller integers are amounts or counts."""
 
 _MONEY: Final = frozenset({"minor", "amount", "order_amount", "refunded", "refunded_total", "gross",
                            "fee", "net"})  # fmt: skip

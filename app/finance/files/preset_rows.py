@@ -178,8 +178,8 @@ _BALANCE_KEPT: Final = frozenset({
 def _paypal_activity(table: MadeRows) -> Iterator[Row]:
     """Convert the rows of PayPal's activity report.
 
-    - Leave out rows that do not change the balance. The column "Balance Impact" shows this or, if
-      it is missing, the status.
+    - Leave out rows that do not change the balance. The column "Balance Impact" shows whether a row
+      changes the balance. If this column is missing, the status shows it.
     - Turn purchases by the merchant, and refunds of these purchases, into disbursements. They have
       the same types as customers' payments: an outgoing payment is a purchase by the merchant, and
       an incoming refund is a refund of such a purchase.

@@ -419,8 +419,8 @@ def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> l
 
 @cache
 def shipped_exports() -> Sequence[Export]:
-    """Return all shipped presets, sorted by name. They are not checked, because the checks take a
-    second."""
+    """Return all shipped presets, sorted by name. The presets are not checked, because a check of
+    all takes a second."""
     return [export_in(name, preset_text(name)) for name in shipped_presets()]
 
 

@@ -169,8 +169,8 @@ class Balances:
 
     @property
     def name(self) -> str:
-        """Return a text that names this statement and its difference. It is unique within the
-        file."""
+        """Return a text that identifies this statement and its difference. The text is unique
+        within the file."""
         return f"{self.account} {self.opened} {self.closed} {self.currency} {self.difference():f}"
 
     def add(self, cell: str) -> None:
