@@ -174,6 +174,5 @@ def still_stated(steps: Sequence[Step]) -> int:
             step.minor
             for step, after in zip(steps, [*steps[1:], None], strict=True)
             if after is None or steps[-1].version - after.version < REPEATED_AFTER
-        ],
-        default=0,
+        ]
     )

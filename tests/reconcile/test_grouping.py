@@ -10,11 +10,12 @@ from reconcile.ledger.explain import (
     ledger_summary,
 )
 from reconcile.ledger.fold import fold
-from reconcile.ledger.grouping import ALIKE, NAMED_CHARACTERS, ONE_BY_ONE, grouped, some
+from reconcile.ledger.grouping import ALIKE, NAMED_CHARACTERS, ONE_BY_ONE, grouped, joined, some
 from reconcile.ledger.ledger import FactValue, Finding, Ledger
 from reconcile.ledger.plain import plain_finding, staff_answer, staff_finding, with_plain
 from reconcile.ledger.records import Record
 from reconcile.ledger.vocabulary import MANY, FindingCode
+from reconcile.money import Money
 from tests.reconcile.build import DUE, POLICY, T, delivery, event, history, record, seconds
 from tests.rows import for_each
 
@@ -118,3 +119,36 @@ def test_long_ids_are_cut_by_their_length() -> None:
     assert some(names) == f"{names[0]} and 8 more"
     assert some(["a"]) == "a"
     assert len(some(["x" * 20] * 50)) < NAMED_CHARACTERS + 20
+
+
+def test_ids_are_named_up_to_a_number_and_a_length() -> None:
+    assert some([str(n) for n in range(8)]) == "0, 1, 2, 3, 4, 5, 6, 7"
+    assert some([str(n) for n in range(9)]) == "0, 1, 2, 3, 4, 5, 6, 7 and 1 more"
+    assert some(["a", "b", "c"], most=2) == "a, b and 1 more"
+    assert some([]) == ""
+    half = "x" * (NAMED_CHARACTERS // 2)
+    assert some([half, half]) == f"{half}, {half}"
+    assert some([half, half + "x"]) == f"{half} and 1 more"
+    assert some(["x"] * 1_001, most=1) == "x and 1,000 more"
+
+
+@for_each(("values", "merged"), [
+    ([("delay_us", 3), ("delay_us", 9), ("delay_us", 5)], {"delay_us": 9}),
+    ([("deadline_at", 3), ("deadline_at", 9)], {"deadline_at": 9}),
+    ([("deadline_at", None), ("deadline_at", 9)], {"deadline_at": 9}),
+    ([("sent_at", 3), ("sent_at", 9), ("sent_at", 5)], {"sent_at": 3, "last_sent_at": 9}),
+    ([("sent_at", 3), ("sent_at", 3)], {"sent_at": 3, "last_sent_at": 3}),
+    ([("kind", "a"), ("kind", "b"), ("kind", "a")], {"kind": "a, b"}),
+    ([("kind", each) for each in "abcd"], {"kind": "a, b, c and 1 more"}),
+    ([("kind", "a"), ("kind", None)], {"kind": "a"}),
+    ([("paid", DUE), ("paid", DUE)], {"paid": DUE}),
+    ([("paid", DUE), ("paid", Money(minor=1, currency="KES"))], {}),
+    ([("paid", DUE), ("paid", None)], {}),
+    ([("paid", None), ("paid", None)], {"paid": None}),
+    ([("kind", "a"), ("sent_at", 3)], {"kind": "a", "sent_at": 3, "last_sent_at": 3}),
+    ([], {}),
+])  # fmt: skip
+def test_facts_of_many_findings_become_one_value_for_each_name(
+    values: list[tuple[str, FactValue]], merged: dict[str, FactValue]
+) -> None:
+    assert dict(joined([(each,) for each in values])) == merged

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from reconcile.ledger.correlate import arrange
+from reconcile.ledger.correlate import NOTHING_FILED, AttemptEvidence, arrange
+from reconcile.ledger.doubt import cancellations_after, is_off_by_factor
 from reconcile.ledger.movements import Payment, at_most_returned, payments_of
 from reconcile.ledger.on_top import Counted, by_kind, counted_of, counting, discounted
 from reconcile.ledger.outcome import standing, under_way
+from reconcile.money import from_major
 from tests.reconcile.build import seconds
 from tests.reconcile.scenario_table import read
 from tests.rows import for_each
@@ -14,11 +16,15 @@ from tests.rows import for_each
 CAPTURED: Final = "1s succeeded e1 pay=p money=15.00/KES"
 
 
-def payment_of(lines: tuple[str, ...]) -> Payment:
-    """Return the payment p that these rows of a scenario report."""
+def attempt_of(lines: tuple[str, ...]) -> AttemptEvidence:
+    """Return the evidence of the payment p that these rows of a scenario report."""
     (scenario,) = read("table", "\n".join(["== one", *[f"{line} pay=p" for line in lines]]))
-    case = arrange(scenario.history(), policy=scenario.policy, as_of=seconds(100))
-    (payment,) = payments_of(case.attempts, case.filed)
+    (found,) = arrange(scenario.history(), policy=scenario.policy, as_of=seconds(100)).attempts
+    return found
+
+
+def payment_of(lines: tuple[str, ...]) -> Payment:
+    (payment,) = payments_of([attempt_of(lines)], NOTHING_FILED)
     return payment
 
 
@@ -218,3 +224,42 @@ def test_money_on_top_is_split_by_kind_tips_first_and_taxes_last(
     found = by_kind(shares, minor, "KES")
     assert [(part.kind, part.money.minor) for part in found] == kinds
     assert {part.money.currency for part in found} <= {"KES"}
+
+
+# --- doubt ----------------------------------------------------------------------------------------
+
+
+@for_each(("amount", "price", "off"), [
+    ("150000.00/KES", "1500.00/KES", True),
+    ("1500.00/KES", "1500.00/KES", False),
+    ("15000.00/KES", "1500.00/KES", False),
+    ("1500000/KWD", "1500.000/KWD", True),
+    ("150000/KWD", "1500.000/KWD", False),
+    ("150000/JPY", "1500/JPY", True),
+    ("150000.00/USD", "1500.00/KES", False),
+    ("0.00/KES", "0.00/KES", False),
+    (None, "1500.00/KES", False),
+    ("1500.00/KES", None, False),
+])  # fmt: skip
+def test_an_amount_is_off_by_the_factor_of_its_currency(
+    amount: str | None, price: str | None, off: bool
+) -> None:
+    given = [None if each is None else from_major(*each.split("/")) for each in (amount, price)]
+    assert is_off_by_factor(*given) is off
+
+
+@for_each(("lines", "late"), [
+    ((CAPTURED,), []),
+    (("2s canceled e2",), []),
+    ((CAPTURED, "2s canceled e2"), ["e2"]),
+    ((CAPTURED, "2s canceled e2 at=1s"), []),
+    ((CAPTURED, "2s canceled e2 at=0s", "3s canceled e3"), ["e3"]),
+    ((CAPTURED, "2s canceled e2 at=none"), ["e2"]),
+    ((CAPTURED, "2s canceled e2 at=0s", "3s succeeded e3 at=none"), ["e2"]),
+    ((CAPTURED, "2s canceled e2", "4s succeeded e4"), ["e2"]),
+])  # fmt: skip
+def test_a_cancellation_is_late_unless_it_is_dated_by_the_first_capture(
+    lines: tuple[str, ...], late: list[str]
+) -> None:
+    found = cancellations_after(attempt_of(lines))
+    assert [each.event.event_id for each in found] == late

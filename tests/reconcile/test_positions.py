@@ -4,11 +4,12 @@ from dataclasses import replace
 from itertools import islice, permutations
 from typing import Any
 
-from reconcile.instants import DAY, Instant
+from reconcile.instants import DAY, MINUTE, Instant
 from reconcile.ledger.events import Event, State, StateMember
 from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.policy import Policy
+from reconcile.ledger.positions import Step, still_stated
 from reconcile.matching.ledger_lines import ledger_line_of
 from reconcile.money import Money
 from tests.reconcile.books_cases import case, causes, decided
@@ -70,3 +71,19 @@ def test_a_refund_that_was_taken_back_needs_no_line_in_a_statement(
     decisions, control = decided(made)
     assert control.holds
     assert causes(decisions) == found
+
+
+@for_each(("steps", "minor"), [
+    ([(0, 25)], 25),
+    ([(0, 100), (9, 40)], 100),
+    ([(0, 25), (9, 100)], 100),
+    ([(0, 100), (0, 40), (60, 40)], 40),
+    ([(0, 100), (1, 40), (60, 40)], 100),
+    ([(0, 100), (1, 40), (61, 70)], 70),
+    ([(0, 100), (1, 90), (30, 80), (61, 40)], 90),
+])  # fmt: skip
+def test_a_greater_sum_is_valid_until_a_later_answer_confirms_the_smaller_one(
+    steps: list[tuple[int, int]], minor: int
+) -> None:
+    """The confirming answer must be an hour later at least. The steps are minutes and amounts."""
+    assert still_stated([Step(Instant(at * MINUTE), each, []) for at, each in steps]) == minor
