@@ -25,6 +25,7 @@ from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet
 from app.privacy.prune import prune_settled
 from app.receiving.inbox import open_inbox
+from app.sealing import log_store
 from app.sealing.leaf_store import AUDIT_ENTRY, leaf_of
 from app.sealing.order_store import SECRET, NamedOrder
 from reconcile.transparency.merkle import Frontier
@@ -161,11 +162,19 @@ NULLS = {"size", "amount", "expires_at", "before_fulfillable"}
 async def test_an_untouched_log_fits_and_is_read_in_parts(
     sealed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    heads = log_store.heads_after
+
+    async def some(connection: Connection, size: int, *, limit: int) -> Any:
+        return await heads(connection, size, limit=2)
+
     monkeypatch.setattr("app.evidence.verify_log.AT_ONCE", 100)
+    monkeypatch.setattr(log_store, "heads_after", some)
     size, told = 2 * DELIVERIES + RECORDS + AUDIT_ENTRIES, list[tuple[int, int]]()
     found = await verified(sealed, progress=lambda done, of: told.append((done, of)))
     assert (found.found, found.problems, found.first) == (0, [], None)
     assert found.leaves == len(rows_of(sealed)) == size
+    assert [(found.checkpoints,)] == asked(sealed, "SELECT count(*) FROM log_checkpoints")
+    assert found.checkpoints > 2
     assert told == [(min(done, size), size) for done in range(100, size + 100, 100)]
 
 
