@@ -34,6 +34,7 @@ def stood(*steps: breaks.Step) -> tuple[str, str | None, str | None]:
 @for_each(
     ("steps", "stands"),
     [
+        ([], ("open", None, None)),
         ([OPENED], ("open", None, None)),
         ([OPENED, step("commented")], ("open", None, None)),
         ([OPENED, step("assigned", value="bob")], ("assigned", "bob", None)),
@@ -75,6 +76,18 @@ def test_a_break_stands_where_its_steps_led(
     steps: list[breaks.Step], stands: tuple[str, str | None, str | None]
 ) -> None:
     assert stood(*steps) == stands
+
+
+@for_each(("steps", "matched"), [
+    ([OPENED, MATCHED, step("matched", value="stm_2")], ("stm_1", "stm_2")),
+    ([OPENED, MATCHED, step("unmatched", value="stm_1")], ()),
+    ([OPENED, MATCHED, CLOSED], ()),
+    ([OPENED, MATCHED, step("reopened")], ()),
+])  # fmt: skip
+def test_matched_lines_stand_until_a_run_has_seen_them(
+    steps: list[breaks.Step], matched: tuple[str, ...]
+) -> None:
+    assert breaks.life(steps).matched == matched
 
 
 def test_a_closed_break_says_which_evidence_closed_it() -> None:
@@ -174,6 +187,7 @@ def test_every_cause_has_its_record_in_order() -> None:
         # Money that no webhook stated: what came is there, what was taken is gone.
         ("settled_never_notified", (("settled", 500), ("kind", "payment")), -500, 0),
         ("settled_never_notified", (("settled", 500), ("kind", "refund")), 500, 500),
+        ("settled_never_notified", (("settled", 500), ("kind", "refund")), 1, 500),
         ("settled_never_notified", (("settled", 500), ("won", True)), -500, 0),
         # In another currency, whose sums compare with nothing but what the rate expects.
         (

@@ -431,6 +431,20 @@ def test_a_line_of_two_orders_of_which_no_amount_is_known_is_reported_once() -> 
     assert stands(control, "statement") == ["unresolved"]
 
 
+@for_each(("payment", "given_back", "missed"), [
+    ("pay_ORD-1", 500, []),
+    ("pay_ORD-1", 300, [500]),
+    ("pay_2", 500, [500]),
+])  # fmt: skip
+def test_a_loss_that_came_back_is_missed_by_no_statement(
+    payment: str, given_back: int, missed: list[int]
+) -> None:
+    lost = case().taken(minor=-500, kind="dispute_lost")
+    came = replace(lost, minor=given_back, payment=payment, cites=("evt_won",))
+    found = breaks_of("refund_not_settled", case().pays(more=(lost, came)).books().settles())
+    assert [each.money.minor for each in found if each.money.minor > 0] == missed
+
+
 def test_what_went_back_of_one_event_is_distinguished_by_number() -> None:
     more = tuple([case().taken(minor=-minor) for minor in (100, 200, 300)])
     found = breaks_of("refund_not_settled", case().pays(more=more).books().settles())

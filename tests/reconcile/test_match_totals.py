@@ -5,10 +5,13 @@ from dataclasses import replace
 
 from reconcile.instants import DAY, HOUR, TICK, Instant
 from reconcile.matching import control
+from reconcile.matching.breaks import Break
+from reconcile.matching.causes import BreakCause
 from reconcile.matching.match import Matching, OtherPeriods
 from reconcile.matching.period import Period, within
 from reconcile.matching.rules import HandMatch, Terms
 from reconcile.matching.tally import Unsettled
+from reconcile.money import Money
 from tests.reconcile.books_cases import AT, case
 from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, SOURCE, Case, covered, streams
 from tests.rows import for_each
@@ -151,6 +154,20 @@ def test_parts_add_up_line_by_line() -> None:
     assert [(e.fee, e.net) for e in twice.lines if e.side == "statement"] == [(8, 72), (4, -4)]
     assert twice.holds
     assert control.control_in(control.control_text(twice)) == twice
+
+
+def test_breaks_are_counted_with_their_money_by_cause_and_currency() -> None:
+    given: list[tuple[BreakCause, int, str]] = [
+        ("overpaid", 3, "KES"), ("not_settled", 5, "UGX"), ("not_settled", 7, "KES"),
+        ("not_settled", 2, "KES"),
+    ]  # fmt: skip
+    breaks = [
+        Break(cause=cause, money=Money(minor=minor, currency=currency), since=NOW, cites=())
+        for cause, minor, currency in given
+    ]
+    found = [(e.cause, e.currency, e.count, e.minor) for e in control.break_totals(breaks)]
+    assert found == [("not_settled", "KES", 2, 9), ("not_settled", "UGX", 1, 5),
+                     ("overpaid", "KES", 1, 3)]  # fmt: skip
 
 
 def test_the_sum_of_a_family_is_that_of_its_buckets() -> None:
