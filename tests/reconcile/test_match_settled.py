@@ -431,6 +431,26 @@ def test_a_line_of_two_orders_of_which_no_amount_is_known_is_reported_once() -> 
     assert stands(control, "statement") == ["unresolved"]
 
 
+@for_each(("minors", "grosses", "expected"), [
+    ((1_500,), (1_500,), []),
+    ((1_500,), (1_400,), [("amount_differs", 100)]),
+    ((1_500,), (), [("not_settled", 1_500)]),
+    ((1_500, 700), (700, 1_500), []),
+    ((1_500, 700), (700,), [("not_settled", 1_500)]),
+    ((1_500, 700), (800, 1_500), [("not_settled", 700), ("settled_never_notified", 800)]),
+])  # fmt: skip
+def test_a_line_without_a_payment_settles_the_only_capture_or_the_one_of_its_amount(
+    minors: tuple[int, ...], grosses: tuple[int, ...], expected: list[tuple[str, int]]
+) -> None:
+    more = tuple([case().taken(minor=minor, payment=f"pay_{minor}") for minor in minors[1:]])
+    made = case().pays(more=more).books("unpaid")
+    for gross in grosses:
+        made.settles(gross=gross)
+    found = [each for each in decided(unnamed(made))[0] if isinstance(each, Break)]
+    named = [(each.cause, each.money.minor) for each in found]
+    assert sorted(named) == sorted([*expected, ("book_unpaid_but_received", 1_500)])
+
+
 @for_each(("payment", "given_back", "missed"), [
     ("pay_ORD-1", 500, []),
     ("pay_ORD-1", 300, [500]),
