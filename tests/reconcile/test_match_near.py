@@ -9,6 +9,7 @@ import pytest
 from reconcile.instants import DAY, HOUR, MINUTE, TICK, Duration, Instant
 from reconcile.ledger.ledger import Facts
 from reconcile.matching import candidates
+from reconcile.matching.breaks import Candidate
 from reconcile.matching.rules import factor_between
 from reconcile.money import Money
 from tests.rows import for_each
@@ -66,6 +67,7 @@ MISSES = [
     Miss(line("n-sep-far", "ORD-10-42", 20_000), 7, "amount", (("difference", kes(10_000)),)),
     Miss(line("o-one-near", "ORD-1043", 10_001), 4, "amount", (("difference", kes(1)),)),
     Miss(line("p-two-near", "ORD-1053", 10_001), 5, "characters", (("characters", 2),)),
+    Miss(line("pz-other-near", "XYZ", 10_100), 8, "amount", (("difference", kes(100)),)),
     Miss(line("q-no-date", at=None), 0, "nothing"),
     Miss(line("r-a-day", at=later(DAY)), 0, "nothing"),
     Miss(line("s-more", at=later(DAY + TICK)), 1, "nothing"),
@@ -234,6 +236,21 @@ def test_amounts_by_a_factor_are_looked_at(minor: int) -> None:
 ])  # fmt: skip
 def test_less_than_an_hour_is_stated_in_minutes(apart: int, facts: Facts) -> None:
     assert found(line("it", at=later(apart))) == [("it", "nothing", facts, 0)]
+
+
+def test_a_candidate_states_its_line_money_and_difference() -> None:
+    it = line("it", "ord 1043", 10_001, at=later(3 * DAY))
+    reported = candidates.Index([it]).nearest(WANTED, window=None)
+    assert reported == (
+        Candidate(
+            line="it",
+            reference="ord 1043",
+            money=kes(10_001),
+            apart="amount",
+            facts=(("difference", kes(1)),),
+            days=3,
+        ),
+    )
 
 
 def test_a_line_that_paid_the_same_customer_is_the_first() -> None:

@@ -2,12 +2,14 @@
 together, and what money an order has."""
 
 from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 from reconcile.instants import DAY, HOUR, Instant
 from reconcile.ledger.vocabulary import FINDING_CODES
 from reconcile.matching.books import BookKind, BookStatus
-from reconcile.matching.funds import Funds, funds_of
+from reconcile.matching.breaks import Break
+from reconcile.matching.funds import Funds, Left, RefundDue, captures_of, funds_of
 from reconcile.matching.ledger_lines import Doubted, LedgerLine, Taken
 from reconcile.matching.rows import (
     WEIGHTY,
@@ -21,7 +23,7 @@ from reconcile.matching.rows import (
 )
 from reconcile.money import MAX_MINOR, Money
 from tests.reconcile.books_cases import AT, case
-from tests.reconcile.books_truth import SOURCE, kes
+from tests.reconcile.books_truth import SOURCE, book_row, kes, statement_row
 from tests.rows import for_each
 
 PAID = case().pays().takings[0]
@@ -342,3 +344,32 @@ def test_an_order_is_disputed_by_its_outcome_or_a_finding(
     outcome: Any, findings: Any, disputed: bool
 ) -> None:
     assert funds(moved(5), outcome=outcome, findings=findings).disputed == disputed
+
+
+def waiting(*names: str) -> Left:
+    """Return the rows of these orders, in this order."""
+    left = Left()
+    for name in names:
+        made = case(name).pays().books().settles()
+        taking = ledger_line_row(made.takings[0])
+        book, line = (book_row(made.book[0]),), statement_row(made.lines[0])
+        due = Break(cause="overpaid", order=name, money=kes(1), since=AT, cites=())
+        left.orders.append(taking)
+        left.book.append(book)
+        left.idle.append(book)
+        left.captures += captures_of(taking)
+        left.awaited += captures_of(taking)
+        left.lines.append(line)
+        left.paid_out.append(line)
+        left.refunds.append(RefundDue(due, (), ()))
+    return left
+
+
+def test_rows_that_wait_are_sorted_whatever_order_they_came_in() -> None:
+    found = []
+    for names in permutations(("ORD-1", "ORD-2", "ORD-3")):
+        left = waiting(*names)
+        left.sort()
+        found.append(left)
+    assert found == [found[0]] * 6
+    assert [row.order for row in found[0].orders] == ["ORD-1", "ORD-2", "ORD-3"]

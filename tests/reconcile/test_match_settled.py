@@ -8,7 +8,7 @@ from typing import Any
 from reconcile.instants import DAY, HOUR, TICK, Instant
 from reconcile.ledger.ledger import EntryKind, Outcome
 from reconcile.matching.books import StatementKind
-from reconcile.matching.breaks import Break
+from reconcile.matching.breaks import Break, Candidate
 from reconcile.matching.decide import Match
 from reconcile.matching.ledger_lines import Doubted, FailedRefund
 from reconcile.matching.match import Matching
@@ -449,6 +449,37 @@ def test_a_line_without_a_payment_settles_the_only_capture_or_the_one_of_its_amo
     found = [each for each in decided(unnamed(made))[0] if isinstance(each, Break)]
     named = [(each.cause, each.money.minor) for each in found]
     assert sorted(named) == sorted([*expected, ("book_unpaid_but_received", 1_500)])
+
+
+def test_a_match_of_one_line_states_what_was_let_pass() -> None:
+    (found,) = decided(case().pays().books().settles(gross=1_505))[0]
+    assert found == Match(
+        kind="by_tolerance",
+        order="ORD-1",
+        payment="pay_ORD-1",
+        lines=("stm_ORD-1_0.1",),
+        money=kes(1_500),
+        facts=(("difference", kes(5)),),
+    )
+    (several,) = decided(case().pays().books().settles(gross=700).settles(gross=800))[0]
+    assert several == Match(
+        kind="by_group",
+        order="ORD-1",
+        payment="pay_ORD-1",
+        lines=("stm_ORD-1_0.1", "stm_ORD-1_1.1"),
+        money=kes(1_500),
+    )
+
+
+def test_lines_that_fit_one_capture_are_stated_with_their_money() -> None:
+    made = case().pays().books().settles().settles()
+    made.lines[1] = replace(made.lines[1], settled_at=None)
+    for shown, name in ((replace(made), "pay_ORD-1"), (unnamed(made), "ORD-1")):
+        (found,) = breaks_of("ambiguous", shown)
+        assert found.candidates == (
+            Candidate(line="stm_ORD-1_0.1", reference=name, money=kes(1_500), apart="fits", days=1),
+            Candidate(line="stm_ORD-1_1.1", reference=name, money=kes(1_500), apart="fits"),
+        )
 
 
 @for_each(("payment", "given_back", "missed"), [

@@ -195,3 +195,18 @@ def test_a_day_alone_that_was_read_in_a_zone_is_the_same_day_of_utc(
     later = replace(row, settled_at=D + HOUR)
     if settled_at < D:
         assert pairs(stated=[later], known=[known]) == [None]
+
+
+@for_each(("one", "other", "same"), [(1, 5, True), (0, 5, True), (-1, 5, False), (0, -5, False)])
+def test_only_amounts_of_one_sign_correct_each_other(one: int, other: int, same: bool) -> None:
+    first, second = (
+        Moved(kind="payment", stated=(), money=("KES", minor), settled_at=None, payout=None)
+        for minor in (one, other)
+    )
+    assert (is_same(first, second), is_same(second, first)) == (same, same)
+    assert (is_like(first, second), is_like(second, first)) == (same, same)
+
+
+def test_rows_are_asked_about_known_lines_in_that_order() -> None:
+    assert paired(stated=[1, 5], known=[9, 2], same=lambda row, known: row < known) == [0, None]
+    assert paired(stated=[1, 2], known=[2, 1], same=lambda row, known: False) == [1, 0]

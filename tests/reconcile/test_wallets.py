@@ -352,6 +352,13 @@ def test_holds_are_released_by_their_name_and_else_the_oldest_first() -> None:
     )
 
 
+@for_each(("named", "since"), [("rsv_2", AT), ("rsv_1", AT + DAY), ("", AT + DAY)])
+def test_a_release_names_its_hold_and_else_releases_the_oldest(named: str, since: Instant) -> None:
+    later = HOLD._replace(at=AT + DAY, line_id="stm_i.1", reference="rsv_2")
+    released = row("release", 500, at=AT + 2 * DAY, line="stm_r.1", reference=named)
+    assert checked([HOLD, later, released]).sums[-1].since == since
+
+
 def test_of_one_instant_a_hold_comes_before_its_release() -> None:
     wallets = checked([HOLD._replace(net=-1), row("release", 1, line="stm_a.1")])
     assert list(wallets.decisions()) == []
