@@ -408,3 +408,51 @@ async def test_before_a_month_is_closed_the_first_of_many_are_asked_about_and_th
         await put_off(connection, first, until=seconds(70), answered=seconds(61))
     assert await left(9) == "e2"
     assert [await left_by(as_of) for as_of in (59, 60, 61)] == ["e0 e1 e2", "e0 e2", "e2"]
+
+
+@pytest.mark.parametrize(
+    ("after", "answer", "words", "due"),
+    [
+        (0, said("a", "declined", kind="no"), {}, 900),
+        (899, said("a", "declined", kind="no"), {}, 900),
+        (900, said("a", "declined", kind="no"), {}, None),
+        (900, said("a", "declined", kind="no"), {"window": 4 * HOUR}, 3_600),
+        (0, said("a", "succeeded", kind="paid"), {}, None),
+        (0, said("a", "declined", kind="no"), {"again": None}, None),
+        (0, said("a", "declined", kind="no"), {"source": "gone"}, 5),
+        (0, said("a", "pending", kind="waits"), {}, 5),
+        (0, said("a", "pending", kind="waits"), {"with_event": True}, None),
+        (0, None, {"with_event": True}, 5),
+    ],
+    ids=["at once", "before half of the window", "after it", "after an hour at most", "final",
+         "no rule", "no source", "not final", "answered with an event", "no answer"],
+)  # fmt: skip
+async def test_an_answer_that_may_change_is_asked_for_again_halfway_to_the_deadline(
+    inbox: Inbox,
+    monkeypatch: pytest.MonkeyPatch,
+    after: int,
+    answer: Event | None,
+    words: dict[str, Any],
+    due: int | None,
+) -> None:
+    """Any other final answer settles the question."""
+
+    async def store(*_: object) -> Event | None:
+        return answer
+
+    monkeypatch.setattr(confirm, "_store", store)
+    again = words.get("again", frozenset({"no"}))
+    rule = None if again is None else SimpleNamespace(again=again)
+    source: Any = SimpleNamespace(
+        answers_with_event="with_event" in words, profile=SimpleNamespace(fetch_back=rule)
+    )
+    at = context(inbox, at=after)
+    at = replace(at, policy=replace(at.policy, payment_window=words.get("window", 30 * MINUTE)))
+    sources = {words.get("source", "shop"): source}
+    await keep(inbox, arrival(unconfirmed("e1")))
+    made = Confirmer(context=at, sources=sources, askers={"shop": provider(200)})
+    assert await confirm_due(made, "shop") == 1
+    found = await rows(inbox, "SELECT due_at, tries, answered_at FROM confirmations")
+    answered = None if answer is None else seconds(after)
+    wait = None if due is None else seconds(due)
+    assert found == ([] if wait is None else [(wait, 1, answered)])
