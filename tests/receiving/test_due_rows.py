@@ -11,6 +11,7 @@ from app.receiving.due_store import (
     Due,
     backwards,
     call_up,
+    claim_orders,
     count_due,
     count_marks,
     due_orders,
@@ -143,6 +144,21 @@ async def test_marks_are_counted_called_up_and_asked_for_their_reason(inbox: Inb
     await commit(inbox, call_up, ["A"], now=seconds(1), beyond=seconds(6))
     await commit(inbox, mark_all_due, now=seconds(3))
     assert await marks() == [mark(name, 2, 3) for name in "ABCD"]
+
+
+async def test_claimed_orders_come_with_their_generation_and_their_new_due_time() -> None:
+    """PostgreSQL locks the marks of due orders, and sets them due at the end of the claim."""
+    asked: list[Any] = []
+
+    class Server:
+        async def execute(self, sql: Any, values: dict[str, Any]) -> list[tuple[str, int, Any]]:
+            asked.append(values)
+            return [("A", 1, seconds(60)), ("B", 4, seconds(60))]
+
+    server: Any = Server()
+    found = await claim_orders(server, now=seconds(5), limit=2, until=seconds(60))
+    assert found == [mark("A", 1, 60), mark("B", 4, 60)]
+    assert asked == [{"now": seconds(5), "limit": 2, "until": seconds(60)}]
 
 
 # --- notes on phone numbers -----------------------------------------------------------------------

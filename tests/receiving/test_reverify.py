@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +13,16 @@ from app.config.load import load_settings
 from app.context.configured import compile_sources
 from app.core.errors import ConfigurationError
 from app.orders.clock_correction import ClockWatch, clock_alarm
-from app.receiving.reverify import Reverified, count_genuine, previewed, reverify
+from app.providers.request import Incoming
+from app.receiving.reverify import (
+    Reverified,
+    _refusal_within,
+    count_genuine,
+    previewed,
+    reverify,
+)
 from app.receiving.source_state import source_arrivals
-from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
+from reconcile.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND, Duration, Instant
 from tests.api.driving import KEY, Driver, driving, environ, event, of_order, secret, signed
 from tests.contexts import with_sources
 from tests.reconcile.build import T
@@ -179,3 +187,51 @@ async def test_what_a_wrong_clock_refused_is_accepted_though_nobody_saw_it_put_r
         driver.clock.put(Instant(T + 2 * HOUR))
         done = await reverify(driver.context, only=None)
         assert [verdict for _, verdict in done.accepted] == verdicts
+
+
+@pytest.mark.parametrize(
+    ("at", "earliest", "latest", "verdict"),
+    [
+        (0, 0, 0, None),
+        (100_000, -1_000_000, 200_000, None),
+        (100_000, 50_000, 200_000, "timestamp_too_old"),
+        (-100_000, -200_000, 1_000_000, None),
+        (-100_000, -200_000, -50_000, "timestamp_too_new"),
+        (5_500, 4_500, 9_000, None),
+        (5_500, 4_501, 9_000, "timestamp_too_old"),
+        (-5_500, -9_000, -4_500, None),
+        (-5_500, -9_000, -4_501, "timestamp_too_new"),
+    ],
+)
+def test_an_instant_of_arrival_at_which_the_timestamp_is_valid_is_searched_to_the_second(
+    at: int, earliest: int, latest: int, verdict: str | None
+) -> None:
+    """In milliseconds after the timestamp, which is valid for five seconds before and after."""
+
+    def verify(incoming: Incoming, *, now: Instant) -> Any:
+        if abs(now - T) <= 5 * SECOND:
+            return None
+        reason = "timestamp_too_old" if now > T else "timestamp_too_new"
+        return SimpleNamespace(reason=reason, sentence="it has another age")
+
+    source: Any = SimpleNamespace(
+        verify=verify, greet=lambda incoming: None, belonging=lambda incoming: None
+    )
+    came, *bounds = (Instant(T + each * MILLISECOND) for each in (at, earliest, latest))
+    found = _refusal_within(
+        source, Incoming([], b""), came, (bounds[0], bounds[1]), environment="sandbox"
+    )
+    assert getattr(found, "verdict", None) == verdict
+
+
+def test_a_request_that_is_refused_for_another_reason_is_tried_once() -> None:
+    tried: list[Instant] = []
+
+    def verify(incoming: Incoming, *, now: Instant) -> Any:
+        tried.append(now)
+        return SimpleNamespace(reason="signature_mismatch", sentence="it is not genuine")
+
+    source: Any = SimpleNamespace(verify=verify)
+    bounds = Instant(T - HOUR), Instant(T + HOUR)
+    found = _refusal_within(source, Incoming([], b""), T, bounds, environment="sandbox")
+    assert (getattr(found, "verdict", None), tried) == ("signature_mismatch", [T])
