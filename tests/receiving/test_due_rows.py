@@ -31,6 +31,7 @@ from app.receiving.phone_store import (
     drop_other_keys,
     has_other_keys,
     is_other_key,
+    key_in_use,
     notes_of,
     old_notes,
     orders_by_phone,
@@ -217,6 +218,8 @@ async def test_digests_of_another_key_are_those_that_do_not_begin_with_its_name(
         assert await is_other_key(connection, None, KEY) is others
         assert await is_other_key(connection, KEY.hex(), KEY) is False
         assert await is_other_key(connection, OTHER.hex(), KEY) is True
+        assert await has_other_keys(connection, b"\xff\xff")
         await use_key(connection, KEY)
+        assert await key_in_use(connection) == KEY.hex()
         await drop_other_keys(connection, KEY)
         assert len(await notes_of(connection, ["A"])) == (0 if others else 1)
