@@ -42,7 +42,10 @@ class Capture(NamedTuple):
 
 
 class Return(NamedTuple):
-    """One amount of money that went back. `minor` is positive."""
+    """One amount of money that went back.
+
+    minor  positive, or negative for lost money that came back after a dispute was won
+    """
 
     order: str
     kind: EntryKind

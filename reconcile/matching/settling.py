@@ -116,24 +116,25 @@ class Settling:
     def _never_taken(self, returns: Sequence[Return]) -> None:
         """Report returned money that no statement line shows.
 
-        Returns that were reversed are skipped, because a statement may omit both the return and its
-        reversal.
+        Money that came back again, such as a lost amount after a dispute was won, is subtracted
+        first, because a statement may omit both movements.
         """
-        sums: Counter[tuple[str, ...]] = Counter()
-        back = {(*each[:4], each.currency) for each in returns if each.minor < 0}
+        came_back: Counter[tuple[str, ...]] = Counter()
         for each in returns:
-            sums[*each[:4], each.currency] += each.minor
+            came_back[*each[:4], each.currency] += max(-each.minor, 0)
         counts: Counter[str] = Counter()
         for each in returns:
             place = (*each[:4], each.currency)
-            if place in back and not sums[place]:
-                continue
+            minor = max(each.minor - came_back[place], 0)
+            came_back[place] -= max(each.minor - minor, 0)
+            if minor == 0 != each.minor:
+                continue  # all of it came back, or it is what came back
             if self._terms.waits_for_settlement(each.at, source=each.source):
                 continue
             name = f"{each.kind}:{each.cites[0]}"
             counts[name] += 1
             more = f"#{counts[name]}" if counts[name] > 1 else ""
-            money = Money(minor=each.minor, currency=each.currency)
+            money = Money(minor=minor, currency=each.currency)
             due = each.at + self._terms.rules.settle_margin
             found = Break(
                 cause="refund_not_settled",
@@ -144,7 +145,7 @@ class Settling:
                 since=each.at,
                 cites=each.cites,
                 facts=(("returned", money), ("how", each.kind), ("due_at", due)),
-                left=left_of([Money(minor=-each.minor, currency=each.currency)]),
+                left=left_of([Money(minor=-minor, currency=each.currency)]),
             )
             self._tally.report(found)
 
