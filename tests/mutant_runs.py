@@ -37,8 +37,9 @@ whose lines to record."""
 TO_COLLECT_S: Final = 120.0
 """Longest that pytest may take to collect, before anybody has measured it."""
 
-TO_RUN_S: Final = 60
-"""Longest that one test may take: it ends an endless one, if pytest-timeout is installed."""
+TO_RUN_S: Final = 300
+"""Longest that one test may take, in seconds, if pytest-timeout is installed: it ends an endless
+test. A recorded test takes several times as long as usual."""
 
 ASKED_EVERY_S: Final = 0.02
 

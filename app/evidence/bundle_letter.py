@@ -379,8 +379,9 @@ def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
     ]
     if unheard.not_kept:
         said.append(
-            f"{unheard.not_kept:,} unsigned requests were not stored during this order's time: "
-            "anyone can send such requests, but genuine ones may be among them."
+            f"{counted(unheard.not_kept, 'unsigned request was', 'unsigned requests were')} not "
+            "stored during this order's time: anyone can send such requests, but genuine ones may "
+            "be among them."
         )
     said += [
         f"Messages between {times.at(each.since)} and {times.at(each.until)} may be lost: the "

@@ -473,8 +473,9 @@ def _unheard(heard: dict[str, Any]) -> list[str]:
             f"that nothing more arrived from {each['source']}: every delivery from it has been "
             f"refused since {each['refusing_since']} (heard.json)"
         ) for each in refusing],
-        f"that nothing more arrived: {heard['not_kept']} unsigned requests were not stored "
-        "(heard.json)" if heard["not_kept"] else "",
+        f"that nothing more arrived: {heard['not_kept']} unsigned request"
+        f"{' was' if heard['not_kept'] == 1 else 's were'} not stored (heard.json)"
+        if heard["not_kept"] else "",
         *[f"that nothing more arrived between {each['since']} and {each['until']}: data of that "
           "time may be lost, and the shop accepted this gap (heard.json)"
           for each in heard["gaps"]],

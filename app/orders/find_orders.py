@@ -252,9 +252,10 @@ def _not_kept_notes(
     count = not_kept_in(connection, sources, since=now - DAY, until=now)
     if not count:
         return []
+    requests = counted(count, "unsigned request was", "unsigned requests were")
     return [
-        f"{count:,} unsigned requests were not stored in the last day, and one may be about it: "
-        "look it up at the provider."
+        f"{requests} not stored in the last day, and one may be about it: look it up at the "
+        "provider."
     ]
 
 

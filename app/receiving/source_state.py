@@ -147,10 +147,8 @@ def judged(
     if gaps:
         sentence += f" Its deliveries {spans_of(gaps)} may be lost."
     if not_kept:
-        sentence += (
-            f" {not_kept:,} unsigned requests were not stored in the last day, and genuine "
-            "callbacks may be among them."
-        )
+        count = counted(not_kept, "unsigned request was", "unsigned requests were")
+        sentence += f" {count} not stored in the last day, so genuine callbacks may be missing."
         if state in ("ok", "quiet", "never_delivered"):
             state, since = "flooded", None
             do = (

@@ -157,8 +157,8 @@ def test_a_quiet_source_that_is_flooded_is_quiet_no_more() -> None:
     span = "from 2026-11-20T10:00:00Z to 2026-11-20T10:01:00Z"
     assert found.sentence == (
         f"Its last delivery came at 2026-11-20T10:00:00Z. Its deliveries {span} and {span} may be "
-        "lost. 2 unsigned requests were not stored in the last day, and genuine callbacks may be "
-        "among them."
+        "lost. 2 unsigned requests were not stored in the last day, so genuine callbacks may be "
+        "missing."
     )
 
 
@@ -236,6 +236,8 @@ def test_requests_that_were_not_kept_are_a_state_of_their_own(
     found = judged("shop", load_profile("checkout"), came, latest, now=T, behind=0, not_kept=7)
     assert (found.state, bool(found.do)) == (state, True)
     assert "7 unsigned requests were not stored in the last day" in found.sentence
+    single = judged("shop", load_profile("checkout"), came, latest, now=T, behind=0, not_kept=1)
+    assert " 1 unsigned request was not stored in the last day" in single.sentence
 
 
 def test_what_is_unread_is_not_known() -> None:
