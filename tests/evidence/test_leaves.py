@@ -129,7 +129,9 @@ def test_the_page_names_the_decimals_of_every_currency() -> None:
 
 def test_the_page_names_every_part() -> None:
     page: dict[str, set[str]] = {}
-    for kinds, _, names in _rows_of_page("| kind of leaf |document |members that are parts by themselves |"):
+    for kinds, _, names in _rows_of_page(
+        "| kind of leaf |document |members that are parts by themselves |"
+    ):
         page |= {kind: {*re.findall(r"`(\w+)`", names)} for kind in kinds.split(", ")}
     sealed = {"record": RECORD_TEXTS, "revision": REVISION_TEXTS, "deed": AUDIT_TEXTS}
     assert page == {kind: {*names} for kind, names in (
