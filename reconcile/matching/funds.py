@@ -44,7 +44,7 @@ class Capture(NamedTuple):
 class Return(NamedTuple):
     """One amount of money that went back.
 
-    minor  positive, or negative for lost money that came back after a dispute was won
+    minor  positive; negative if money came back, as after a won dispute or an undone refund
     """
 
     order: str

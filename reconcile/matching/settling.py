@@ -114,38 +114,47 @@ class Settling:
         return left, unused
 
     def _never_taken(self, returns: Sequence[Return]) -> None:
-        """Report returned money that no statement line shows.
+        """Report returned money that no statement line takes, and taken money that none gives back.
 
-        Money that came back again, such as a lost amount after a dispute was won, is subtracted
-        first, because a statement may omit both movements.
+        Amounts that went back and then came back are not reported, because a statement may omit
+        both movements.
         """
-        came_back: Counter[tuple[str, ...]] = Counter()
+        sums: Counter[tuple[str | bool, ...]] = Counter()
         for each in returns:
-            came_back[*each[:4], each.currency] += max(-each.minor, 0)
+            sums[*each[:4], each.currency, each.minor < 0] += abs(each.minor)
+        undone = {key: min(minor, sums[*key[:-1], not key[-1]]) for key, minor in sums.items()}
         counts: Counter[str] = Counter()
         for each in returns:
-            place = (*each[:4], each.currency)
-            minor = max(each.minor - came_back[place], 0)
-            came_back[place] -= max(each.minor - minor, 0)
-            if minor == 0 != each.minor:
-                continue  # all of it came back, or it is what came back
-            if self._terms.waits_for_settlement(each.at, source=each.source):
+            key = (*each[:4], each.currency, came_back := each.minor < 0)
+            minor = abs(each.minor) - (used := min(abs(each.minor), undone[key]))
+            undone[key] -= used
+            if (used and not minor) or self._terms.waits_for_settlement(
+                each.at, source=each.source
+            ):
                 continue
             name = f"{each.kind}:{each.cites[0]}"
             counts[name] += 1
             more = f"#{counts[name]}" if counts[name] > 1 else ""
             money = Money(minor=minor, currency=each.currency)
             due = each.at + self._terms.rules.settle_margin
+            cause: BreakCause = "refund_not_settled"
+            facts: Facts = (("returned", money), ("how", each.kind), ("due_at", due))
+            if came_back and each.kind == "dispute_lost":
+                cause, facts = "dispute_won_not_returned", (("difference", money),)
+            elif came_back:
+                cause = "failed_refund_not_returned"
+                facts = (("settled", money), ("failed_at", each.at))
+            left = Money(minor=minor if came_back else -minor, currency=each.currency)
             found = Break(
-                cause="refund_not_settled",
+                cause=cause,
                 order=each.order,
                 payment=each.payment,
                 subject=name + more,
                 money=money,
                 since=each.at,
                 cites=each.cites,
-                facts=(("returned", money), ("how", each.kind), ("due_at", due)),
-                left=left_of([Money(minor=-minor, currency=each.currency)]),
+                facts=facts,
+                left=left_of([left]),
             )
             self._tally.report(found)
 

@@ -10,6 +10,7 @@ from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.positions import Step, still_stated
+from reconcile.matching.breaks import Break
 from reconcile.matching.ledger_lines import ledger_line_of
 from reconcile.money import Money
 from tests.reconcile.books_cases import case, causes, decided
@@ -55,9 +56,9 @@ def test_each_change_of_a_stated_sum_is_an_entry_of_its_day_whatever_the_order_o
 
 @for_each(("lines", "found"), [
     ((), []),
-    ((-100,), ["refund_not_settled"]),
+    ((-100,), ["failed_refund_not_returned"]),
 ])  # fmt: skip
-def test_a_refund_that_was_taken_back_needs_no_line_in_a_statement(
+def test_a_refund_that_was_taken_back_needs_no_line_unless_one_took_it(
     lines: tuple[int, ...], found: list[str]
 ) -> None:
     line = ledger_line_of(ledger_of(answer(1, 0), answer(2, 100), answer(3, 0)))
@@ -71,6 +72,9 @@ def test_a_refund_that_was_taken_back_needs_no_line_in_a_statement(
     decisions, control = decided(made)
     assert control.holds
     assert causes(decisions) == found
+    for each in decisions:
+        assert isinstance(each, Break)
+        assert (each.money.minor, each.left) == (100, (each.money,))
 
 
 @for_each(("steps", "minor"), [
