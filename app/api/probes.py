@@ -156,8 +156,8 @@ class Probes:
         ]
 
     def _without_names(self, value: Any) -> Any:
-        """Replace the name of each source without signatures by a number. The name is part of the
-        source's webhook address, which is secret."""
+        """Replace the name of each source that has no signatures, as in `unsigned source 1`. The
+        name is part of the secret address of the source's webhooks."""
         if isinstance(value, dict):
             return {name: self._without_names(each) for name, each in value.items()}
         if isinstance(value, list):

@@ -217,9 +217,11 @@ def _sharing(
     wanted: Mapping[str, str],
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the setting which says whether another shop shares the provider account. Return an
-    empty dictionary if this is not known. Raise UsageError if the account is shared, but no setting
-    distinguishes this shop's payments."""
+    """Return the setting `SHARED`, which states whether another shop uses the same provider
+    account. Return an empty dictionary if the operator has not answered this question.
+
+    Raise UsageError if the account is shared and no setting distinguishes this shop's payments.
+    """
     from app.context.configured import ways_to_tell_apart
 
     own, known = _own(source), {**before, **os.environ, **wanted}
@@ -340,8 +342,8 @@ def _secrets(
 
 
 def _as_setting(text: str) -> tuple[str, str]:
-    """Return the name and value of the setting that stores these secrets. The text has one secret
-    in each line, newest first. The text may instead be PEM keys, or JSON with key ids."""
+    """Return the name and the value of the setting that stores the secrets in `text`. The text is a
+    JSON object of keys, or has one secret or PEM key after the other, newest first."""
     if text.lstrip().startswith("{"):
         return "KEYS", json.dumps(_texts(text, "--secret-file"), sort_keys=True)
     listed = secrets_in(text)

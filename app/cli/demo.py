@@ -245,7 +245,7 @@ async def compare(http: httpx2.AsyncClient, party: Party) -> list[Played]:
 async def published_as_folded(
     http: httpx2.AsyncClient, party: Party, played: Sequence[Played]
 ) -> bool:
-    """Return whether the last published outcome of each order equals the outcome in the order's
+    """Return whether the outcome last published for each order equals the outcome in the order's
     ledger."""
     url = f"{party.service}/api/v1/outcomes?limit=1000"
     feed = await call(http, "GET", url, headers=party.headers)
@@ -479,8 +479,8 @@ class _Interruption:
         self._playing.cancel()
 
     async def or_result(self, work: Awaitable[int]) -> int:
-        """Run the work and return its exit code. If it failed because of a signal, return the exit
-        code for this signal."""
+        """Run the work and return its exit code. If a signal stopped the work, return the exit code
+        for this signal."""
         try:
             return await work
         except (asyncio.CancelledError, TallyhookError):

@@ -91,8 +91,8 @@ async def proposal_document(view: View) -> Document:
 
 
 async def waiting_about(view: View, subject: str) -> dict[str, str] | None:
-    """Return the id and the proposer of a waiting proposal about this subject. Return None if the
-    operator can see no such proposal."""
+    """Return the id and the proposer of a proposal that waits for approval and concerns `subject`.
+    Return None if there is no such proposal, or if the operator is not allowed to see it."""
     if not view.person.may("proposals"):
         return None
     waiting = await view.console.proposals.waiting(kinds=shown_kinds(view))

@@ -183,8 +183,8 @@ def _with_rule(toml: str, kind: str, given: Mapping[str, str], rules: rule_file.
 
 
 async def tried_as(view: View, rules: str) -> str:
-    """Return the text that identifies the job of a rules preview: the number of the current rules,
-    followed by the text of the new rules."""
+    """Return the text that identifies the job of a preview. The text is the number of the saved
+    rules, followed by the new rules `rules`."""
     saved = await match_rules.current_rules(view.context)
     return f"{0 if saved is None else saved.number} {rules}"
 
@@ -203,7 +203,8 @@ def preview_of(view: View, name: str) -> Job:
 
 
 async def preview_document(view: View) -> Document:
-    """Return the content of `GET /previews/{job}`: the changes that the tried rules would make."""
+    """Return the content of `GET /previews/{job}`: the changes that the previewed rules would
+    make."""
     job = preview_of(view, view.subject)
     nothing: Document = {"as_of": None, "rules": [], "totals": [], "changes": [], "not_told": 0}
     result = job.result or nothing

@@ -3,9 +3,9 @@
 A sign-in link has its token after `#`. Browsers never send this part of a link, so a script posts
 the token, or a person pastes it. All failures give the same message.
 
-Tries are counted for each name and network, so that a stranger cannot lock out an operator. Tries
-for one name are also counted over all networks. Networks from which the operator has already signed
-in are left out of this second count.
+Tries are limited for each name and network, so that a stranger cannot lock out an operator. Tries
+for one name are also limited over all networks together. This second limit ignores networks from
+which the operator has signed in before.
 """
 
 import asyncio
@@ -62,8 +62,8 @@ BROWSER: Final = "-browser"
 shows the sign-in page."""
 
 Purpose = Literal["sign-in", "again", "link"]
-"""Reason for a redirect to the company's sign-in. The reason `again` confirms a signed-in operator,
-and `link` links the company's account."""
+"""Reason for a redirect to the company's sign-in: `sign-in` begins a session, `again` confirms the
+identity of a signed-in operator, and `link` links the operator's company account."""
 
 BY_ITSELF: Final = "Tallyhook-By-Itself"
 """Header of requests that a page's script sends without an action of the person. Such requests do
@@ -166,8 +166,8 @@ class UnsentForms:
             self._kept.popitem(last=False)
 
     def hand_over(self, cookie: str, new: str, *, name: str) -> None:
-        """Move a stored form to its operator's new session. Drop the form if `name` is another
-        operator."""
+        """Move the stored form from the session `cookie` to the session `new`. Drop the form if
+        another operator than `name` submitted it."""
         kept = self._kept.pop(_hashed(cookie), None)
         if kept is not None and kept.name == name:
             self._kept[_hashed(new)] = kept
@@ -192,8 +192,8 @@ def _hashed(cookie: str) -> str:
 
 
 def link_grant_of(cookie: str) -> str:
-    """Return the text to which a session's challenge is bound. The challenge lets this session link
-    a company account."""
+    """Return the text that binds a challenge to one session. With the challenge, this session can
+    link a company account."""
     return f"link {_hashed(cookie)}"
 
 
@@ -291,8 +291,8 @@ class SigningIn:
         return answer
 
     def _set_cookie(self, answer: Response, token: str, *, also: str = "") -> None:
-        """Set the session's cookie. With the suffix `also`, set the cookie of a sign-in in progress
-        instead."""
+        """Set the cookie of a session. If `also` is given, the cookie's name ends with this suffix,
+        and the cookie belongs to a sign-in that is not finished."""
         # A day longer than any session, so that a late form still identifies its operator.
         lasts = challenges.VALID_FOR if also else sessions.LONGEST + DAY
         answer.set_cookie(
@@ -472,8 +472,8 @@ class SigningIn:
         return answer
 
     def _granted(self, request: Request, grant: str) -> bool:
-        """Return whether the challenge `grant` lets this session link a company account. A session
-        gets such a challenge after its operator entered the right password."""
+        """Return whether `grant` is a valid challenge of this session. With the challenge, the
+        session can link a company account."""
         now = self._console.context.clock.now()
         to = link_grant_of(self._cookie(request))
         return challenges.begun_at(self._console.mark_key, grant, to=to, now=now) is not None

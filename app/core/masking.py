@@ -17,8 +17,8 @@ DOT: Final = "•"
 UNSHOWN: Final = 3 * DOT
 
 _HIDDEN_AT_LEAST: Final = 5
-"""Minimum number of digits that a mask hides. With five hidden digits, a hundred thousand numbers
-share each masked form."""
+"""Minimum number of digits that a mask hides. If five digits are hidden, each masked number stands
+for a hundred thousand possible numbers."""
 
 _SIGNIFICANT: Final = 8
 """Number of last digits that identify a customer in every notation of the phone number. For
@@ -39,7 +39,8 @@ _SOME_PHONE: Final = re.compile(
 )
 
 _NATIONAL: Final = rf"(?:{_BETWEEN}\d){{8,10}}(?!\d)"
-"""Pattern of the digits after a calling code. A shorter run of digits is more likely an amount."""
+"""Pattern of the digits that follow a calling code. Fewer than eight digits are more likely an
+amount."""
 
 _NOT_LETTERS: Final = re.compile(r"[^a-z]")
 
@@ -161,8 +162,9 @@ def masked_reference(reference: str) -> str:
     """Mask a reference for the log. Only the last digits of a possible phone number and the first
     letter of a mail address stay visible.
 
-    A number is found even after letters or at the end of more digits, as in M-PESA's checkout
-    requests. A run of only eight digits is not masked, because it may be a date.
+    A phone number is found even if letters or other digits stand directly before it, as in M-PESA's
+    checkout requests. Eight digits without a plus or a zero before them are not masked, because they
+    can be a date.
     """
     if _MAYBE_LOGGED.search(reference) is None:
         return reference

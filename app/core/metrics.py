@@ -1,8 +1,8 @@
-"""Metrics for Prometheus. Labels are only verdicts, reasons and the names of configured sources, so
-that senders cannot create labels.
+"""Metrics for Prometheus. A label can only be a verdict, a reason or the name of a configured
+source, so that senders cannot create labels.
 
-A delivery only increments plain integers. They become metrics when Prometheus asks. No locks are
-needed, because everything runs on one event loop.
+A delivery only increments plain integers. The metrics are built from these integers when Prometheus
+asks. No locks are needed, because everything runs on one event loop.
 """
 
 from bisect import bisect_left

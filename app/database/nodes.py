@@ -1,8 +1,8 @@
 """Find the state of all servers that hold rows or copies of rows: whether each server answers and
 protects its data.
 
-    the server itself   over a reading connection
-    other named hosts   each over a separate connection
+    the server itself   asked over a reading connection
+    other named hosts   each asked over a separate connection
     nodes of Citus      each asked through the coordinator
 
 Each question has a time limit, because a frozen server accepts connections but never answers.
@@ -42,7 +42,7 @@ _BOUNDED: Final = (
 
 
 class Nodes(NamedTuple):
-    """States of all database servers when they last answered or failed to answer.
+    """States of all database servers, as found the last time they were asked.
 
     own    state of the server that this process reads; None on SQLite
     hosts  state of each named host if there are several; None for a host without an answer
@@ -54,7 +54,7 @@ class Nodes(NamedTuple):
     rows: Mapping[str, State | None]
 
     def down(self) -> list[str]:
-        """Return a sentence for each silent node that holds rows."""
+        """Return a sentence for each node that holds rows and does not answer."""
         return [
             f"the database node {name} does not answer, and its rows can neither be read nor "
             "written; start it"
@@ -94,7 +94,7 @@ class Nodes(NamedTuple):
 
 
 class NodesWatch:
-    """Watch over a database's servers. Their latest answers are kept for a short time."""
+    """Monitor of a database's servers. The servers' latest answers are kept for a short time."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

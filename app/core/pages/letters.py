@@ -54,7 +54,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterTable:
-    """Table in a letter. A row with one cell spans all columns but the first.
+    """Table in a letter. If a row has only one cell, the cell spans all columns except the first.
 
     rows     rows of cells
     widths   share of the width for each column; a column with 0 is as wide as its text, which is

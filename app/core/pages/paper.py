@@ -14,8 +14,8 @@ from typing import Any, Final
 from unicodedata import category, name
 
 _SURE: Final = "\u024f"
-"""Last code point for which no font search is needed. Typst's own fonts have all characters up to
-this one."""
+"""Last character for which no font search is needed. The fonts that come with Typst contain all
+characters up to this one."""
 
 _NAMED: Final = 6
 
@@ -27,8 +27,8 @@ _SCRIPTS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 _LACKS: Final = re.compile(r'the text `"(.+?)"` could not be displayed')
-"""Pattern of Typst's error about a character that no font has. Typst reports the error only for PDF
-standards that forbid an empty box instead of the character."""
+"""Pattern of Typst's error about a character that no font contains. Typst reports this error only
+for PDF standards that do not allow an empty box in place of the character."""
 
 
 def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]) -> bytes:
@@ -92,8 +92,9 @@ def scaled(root: Path, name: str, ppi: int) -> bytes:
 
 
 def unshown_in(values: Mapping[str, Any]) -> str:
-    """Return a sentence about characters that no font of this machine has, and what to do. Return
-    "" if there are none. Raise ImportError if Typst is not installed."""
+    """Return a sentence that names the characters that no font of this machine contains, and says
+    what to do. Return "" if every character has a font. Raise ImportError if Typst is not
+    installed."""
     return _sentence(_lacking(_rare_in(values), own=True))
 
 
