@@ -163,8 +163,8 @@ def masked_reference(reference: str) -> str:
     letter of a mail address stay visible.
 
     A phone number is found even if letters or other digits stand directly before it, as in M-PESA's
-    checkout requests. Eight digits without a plus or a zero before them are not masked, because they
-    can be a date.
+    checkout requests. Eight digits without a plus or a zero before them are not masked, because
+    they can be a date.
     """
     if _MAYBE_LOGGED.search(reference) is None:
         return reference
