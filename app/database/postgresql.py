@@ -28,12 +28,13 @@ Purpose = Literal["serving", "working", "alone", "upgrading", "writing", "foldin
 """Purpose for which a database is opened. `Database.open` explains the purposes."""
 
 ANSWER_S: Final = 20
-"""Seconds that a client waits for the answer to a statement or commit, which may itself wait for a
-standby. After a timeout, nobody knows whether a commit succeeded."""
+"""Seconds that a client waits for the answer to a statement or commit. The server may itself wait
+for a standby during this time. After a timeout, the client does not know whether the commit
+succeeded."""
 
 COMMIT_S: Final = 5.0
-"""Seconds within which a commit of a receiver or worker must be confirmed. The transactions of
-these processes are small."""
+"""Seconds within which the server must confirm a commit of a receiver or worker. Receivers and
+workers have only small transactions."""
 
 STATEMENT_MS: Final = 15_000
 """Milliseconds that the server may take for a statement. The server enforces this limit even if the
@@ -236,8 +237,9 @@ async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
 
 
 async def enter(connection: AsyncConnection, holder: Holder) -> None:
-    """Register this writer in the database's table of holders, or register it again after a lost
-    connection. Silent holders that stand in the way are waited for.
+    """Register this writer in the database's table of holders. After a lost connection, register
+    the writer anew. Wait for other registered writers that no longer respond, if they prevent the
+    registration.
 
     Raises StorePoisoned, StoreUnavailable or UsageError if the registration is refused. A database
     without the table stays unchanged, because the caller reports its wrong version.

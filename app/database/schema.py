@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 VERSIONS: Final = ("0.1.0",)
-"""Versions of the schema, oldest first. This program can upgrade any of these versions to the last.
-The list spares the program the slow loading of alembic."""
+"""Versions of the schema, oldest first. This program can upgrade a database of any of these
+versions to the last version. The list exists because loading alembic is slow."""
 
 NEWEST: Final = VERSIONS[-1]
 
@@ -149,7 +149,7 @@ _SQLITE_OWN: Final = frozenset(
     }
 )
 """Definitions of the tables that SQLite creates for itself. Whole definitions are compared, because
-somebody could give an added trigger the name of such a table."""
+an attacker could give a trigger the name of such a table."""
 
 _POSTGRESQL: Final = """
 WITH place AS (SELECT oid, quote_ident(nspname) || '.' AS prefix
@@ -351,7 +351,8 @@ class Made:
         self.path = database.with_name(database.name + SUFFIX)
 
     def check_there(self) -> None:
-        """Raise ConfigurationError if the recorded database is missing or was never completed."""
+        """Raise ConfigurationError if the file records a database that is missing or was never
+        completed."""
         missing = not self._database.exists() or not self._database.stat().st_size
         if missing and self.path.exists():
             raise _refused(

@@ -56,9 +56,9 @@ class Whole:
 
 
 class WholeCursor:
-    """Cursor that fetches all rows at once, so that a statement switches to the driver's thread
-    only once. It has the part of `aiosqlite.Cursor` that SQLAlchemy uses. To read many rows, use
-    `stream`; to write many, use `insert_rows`."""
+    """Cursor that fetches all rows at once, so that each statement needs only one switch to the
+    driver's thread. The class has only the methods of `aiosqlite.Cursor` that SQLAlchemy uses. To
+    read many rows, use `stream`. To write many rows, use `insert_rows`."""
 
     arraysize = 1
 
@@ -103,8 +103,8 @@ Result = TypeVar("Result")
 Words = ParamSpec("Words")
 
 SPREAD: Final = "spread"
-"""Key in a connection's `info` for the function that rewrites statements for a Citus cluster. The
-stored value is None if the tables are not distributed."""
+"""Key of a connection's `info`. Its value is the function that rewrites statements for a Citus
+cluster, or None if the tables are not distributed."""
 
 MAX_PARAMETERS = 30_000
 """Maximum number of parameters in one SQL statement. SQLite allows 32,766."""
@@ -402,8 +402,8 @@ def select_rows(
 ) -> Rows:
     """Return the rows of a query that has a list of values in `IN ({})`.
 
-    values  the list: all texts, all integers or all bytes
-    first   values of the placeholders before the list
+    values  the values for the list: all texts, all integers or all bytes
+    first   values of the placeholders that stand before the list in the query
     """
     wanted = list(values)
     if not wanted:

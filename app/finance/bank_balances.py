@@ -1,10 +1,10 @@
-"""Handle bank statements that do not add up, or that do not begin with the previous closing
-balance.
+"""Handle bank statements whose balances do not agree with their entries, or do not continue the
+previous statement's closing balance.
 
-1 refuse   refuse a statement whose entries and balances differ (`files/banks`)
-2 propose  propose to accept exactly this difference of this file, with a reason
-3 import   import the file again after a second person approved; the balances are stored
-4 judge    check whether the next statement begins with the stated closing balance
+1 refuse   the statement, if its entries and balances differ (`files/banks`)
+2 propose  with a reason, to accept exactly this difference of this file
+3 import   the file again after a second person has approved; the balances are then stored
+4 judge    whether the next statement begins with the stated closing balance
 """
 
 import hashlib
@@ -110,8 +110,8 @@ async def propose_difference(
     reason: str,
     by: str | None,
 ) -> Proposal:
-    """Propose to import a bank statement although it does not add up. Raise UsageError if the
-    reason is not acceptable, and the errors of `propose`.
+    """Propose to import a bank statement although its balances do not agree with its entries. Raise
+    UsageError if the reason is not acceptable, and the errors of `propose`.
 
     file    name of the file that contains the statement
     sha256  digest of this file
@@ -205,7 +205,8 @@ async def notes_on_joins(
 async def list_balances(context: AppContext) -> list[dict[str, Any]]:
     """Return the balances of all bank statements as documents, sorted by account and day.
 
-    The member `state` says whether the next statement begins with the closing balance.
+    The member `state` says whether the account's next statement begins with this statement's
+    closing balance.
     """
     async with context.database.reading() as connection:
         known = await standing_balances(connection, as_of=context.clock.now())

@@ -1,9 +1,9 @@
 """Reconcile ledgers, order books and statements, as of now or of a past instant.
 
-A run changes breaks only if it covers everything, as of now and by the present rules. For any other
-run, only its results are stored.
+A run changes breaks only if it covers all orders and lines, as of now and by the rules in force.
+Any other run only stores its own results.
 
-A run of many orders is matched by ranges of keys (`key_ranges`).
+A run of many orders is divided into ranges of keys, which are matched separately (`key_ranges`).
 """
 
 import asyncio
@@ -219,9 +219,10 @@ class _Work:
                 await self._save()
 
     async def second_look(self, bank: BankLeg | None, wallets: Wallets) -> Control:
-        """Match the lines that are left, and match payouts with bank lines. Save the breaks.
+        """Match the lines that have no match yet, and match payouts with bank lines. Save the
+        breaks.
 
-        No snapshot of the database is open meanwhile, because this may take long.
+        No snapshot of the database is open during this work, because the work can take long.
         """
         period = self._known.period
         await self._save_all(

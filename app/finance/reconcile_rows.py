@@ -47,11 +47,11 @@ from reconcile.matching.wallets import WalletRow, Wallets
 # --- ledger lines ---------------------------------------------------------------------------------
 
 FEW: Final = 2_000
-"""Number of orders at which the refreshing stops. If a round refreshes at most this number, no
-further round follows. The run itself folds the orders that become stale later."""
+"""Maximum number of orders in the last round of refreshing. If a round folds more orders, another
+round follows. The run itself folds the orders that become stale later."""
 
 ROUNDS: Final = 5
-"""Maximum number of rounds of refreshing while deliveries keep arriving."""
+"""Maximum number of rounds of refreshing. New rounds are needed while deliveries keep arriving."""
 
 
 async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int], None]) -> int:

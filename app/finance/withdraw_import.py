@@ -101,7 +101,8 @@ class Foreseen:
 
     @property
     def mark(self) -> str:
-        """Return a short text that changes with the current lines of the import."""
+        """Return a short text that identifies the current lines of the import. If the lines change,
+        the text changes too."""
         return _mark(self.seen)
 
 

@@ -22,7 +22,8 @@ LIST_MAX: Final = 100
 lines."""
 
 _SMALL: Final = frozenset({"next_step", "since", "cites"})
-"""Columns that are shown in small print below the other columns, because the page is too narrow."""
+"""Columns that are shown in small print below the other columns, because the page is too narrow for
+all columns."""
 
 _FOLDED: Final = frozenset({"times", "delays"})
 
