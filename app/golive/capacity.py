@@ -51,7 +51,7 @@ USUAL_BYTES: Final = 2_900
 """Bytes assumed for a delivery while fewer than FEW are stored (tests/bench/README.md)."""
 
 SOON_DAYS: Final = 90
-"""Limit in days. If the disk will be full within this time, a person is told to act."""
+"""Number of days. If the disk will be full within this time, the check tells a person to act."""
 
 CALIBRATION_S: Final = 0.5
 """Number of seconds that each calibration lasts.
@@ -62,11 +62,11 @@ For the disk this is elapsed time, and for the processor it is processor time.
 MOST_SYNCS: Final = 200
 
 WHOLE_WAY: Final = 8.5
-"""Processor time for processing a delivery completely, divided by the time that the calibration
-measures.
+"""Factor between two processor times: the time to process a delivery completely, and the time that
+the calibration measures for a delivery.
 
-Complete processing goes from receiving to sealing. Measured on two busy cores (2026-11-30): 54 to
-65 µs in the calibration, and 486 to 539 µs for the complete processing.
+Complete processing includes everything from receiving to sealing. Measured on two busy cores
+(2026-11-30): 54 to 65 µs in the calibration, and 486 to 539 µs for the complete processing.
 """
 
 CORES: Final = 2
@@ -74,7 +74,7 @@ CORES: Final = 2
 time."""
 
 PLANNED: Final = 0.5
-"""Share of the processor time that deliveries may use. The capacity is planned with this share.
+"""Share of the processor time that is planned for deliveries.
 
 The rest of the processor time is for bursts, reports and backups.
 """

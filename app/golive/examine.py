@@ -350,7 +350,8 @@ async def _newest(context: AppContext, source: str) -> list[LogEntry]:
 
 
 async def _arrived(context: AppContext, source: str, digest: str, *, before: set[str]) -> bool:
-    """Check whether a trial request was read, by the SHA-256 of its body.
+    """Check whether the service has read a trial request. The request is recognized by the SHA-256
+    of its body.
 
     Deliveries with an id in `before` do not count.
     """

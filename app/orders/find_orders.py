@@ -1,9 +1,9 @@
-"""Find the order that a customer asks about, by anything that the customer knows of it.
+"""Find the order that a customer asks about, by anything that the customer knows about the order.
 
-    1 understand   what the text may mean (`sought.py`)
-    2 permit       a search for a person, which needs a role, is rate limited and audited
-    3 look         up each meaning in turn, the most certain first, until enough orders are found
-    4 explain      each order as of now, its customer's phone number masked
+1 understand   what the text can mean (`sought.py`)
+2 permit       the search, if it is for a person: it needs a role, is rate limited and audited
+3 search       by each meaning in turn, the most certain first, until enough orders are found
+4 explain      each order as of now, with its customer's phone number masked
 
 A search changes nothing.
 """
@@ -294,8 +294,8 @@ async def _refused_search(context: AppContext, sought: Sought, *, by: str | None
 
 
 class _Look:
-    """One search on one snapshot of the database. `all` yields each found order with the way in
-    which it was found, and may yield an order twice."""
+    """One search on one snapshot of the database. `all` yields each found order with a phrase on
+    how the order was found. It can yield an order twice."""
 
     def __init__(
         self,

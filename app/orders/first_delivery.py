@@ -49,10 +49,10 @@ async def wait_for_delivery(
 ) -> FirstDelivery | None:
     """Wait for the source's next delivery, and return it.
 
-    began  called after the earlier deliveries were read, before the wait begins
+    began  function that is called after the earlier deliveries were read and before the wait begins
 
     If no delivery comes in time, return the latest new delivery whose address names no configured
-    source. Return None if there is none either.
+    source. Return None if there is no such delivery.
     """
     seen = {each.delivery_id for name in (source, None) for each in await _latest(context, name)}
     began()

@@ -36,10 +36,10 @@ LOOK_S: Final = 0.25
 
 LOOKS: Final = 2
 """Number of consecutive checks that must find too many unread deliveries before a second process
-starts. A short burst ends earlier."""
+starts. A short burst of deliveries is over before the last of these checks."""
 
 SILENT_S: Final = 60.0
-"""Seconds after which a child process that has finished no round is killed. On a slow disk, a round
+"""Seconds without a finished round after which a child process is killed. On a slow disk, a round
 takes a few seconds."""
 
 ENDING_S: Final = 2.0
@@ -47,8 +47,8 @@ ENDING_S: Final = 2.0
 is killed."""
 
 REST_S: Final = 5.0
-"""Seconds before the next start of a child process, if the last child ended for lack of work.
-Folding is then not the bottleneck."""
+"""Seconds before the next start of a child process, if the last child ended because it had little
+to do. Folding is then not the bottleneck."""
 
 REFUSED_S: Final = 60.0
 """Seconds before the next start, after a child process found that the program's files were
@@ -57,8 +57,8 @@ replaced."""
 QUIET_S: Final = 30.0
 
 QUIET_SHARE: Final = 0.25
-"""Share of one core below which a child process has little to do. The child then ends, because the
-reading process can do its work."""
+"""Share of one core. A child process that uses less has little to do. The child then ends, because
+the reading process can do its work."""
 
 
 class FoldingProcess(PeriodicTask):

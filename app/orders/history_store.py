@@ -215,11 +215,11 @@ def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dic
 
 
 def _with_touching(history: History, pool: list[Delivery], naming: list[Record]) -> History:
-    """Return the history with added deliveries: those that share a payment, session or event with
-    it. A delivery without an order may be the link between two others.
+    """Return the history together with the deliveries that share a payment, session or event with
+    it. Two deliveries can also be linked by a third delivery that names no order.
 
-    A delivery of another order usually leads to no further deliveries. In these cases it does,
-    because all linked orders must then reach the same conclusion:
+    A delivery of another order usually adds no further deliveries. It adds those that it is linked
+    with in the following cases, because all linked orders must then reach the same conclusion:
 
     - a person or the shop assigned a payment or session that was found
     - other events decide to which order or shop a payment belongs

@@ -27,8 +27,8 @@ _STANDING: Final = statement(
     later=LATER_AT,
     this=RECORD_AT,
 )
-"""SQL condition for a `held` record after which no record released the order from this hold. The
-condition names both kinds of record, because SQLite otherwise reads all records."""
+"""SQL condition for a `held` record whose hold is still in force. The condition names both kinds of
+record, because SQLite otherwise reads all records."""
 
 _OF_ORDERS: Final = statement(
     "SELECT order_key, reason, {at} FROM records WHERE {standing} AND order_key IN ({})",
@@ -63,9 +63,9 @@ class Hold:
 
 
 class HoldChange(NamedTuple):
-    """Change that must be recorded for an order: a new hold, or the release of a hold.
+    """Change of a hold that must be recorded for an order: a new hold, or the release of a hold.
 
-    at   earliest instant that the record may have
+    at   earliest instant that the new record can have
     ask  events of payments whose present state must be requested from the provider
     """
 
@@ -76,7 +76,8 @@ class HoldChange(NamedTuple):
 
 
 def last_word(history: History, reason: HoldReason) -> Record | None:
-    """Return the order's last hold or release for a reason. Return None if there is none."""
+    """Return the latest record that holds the order for this reason or releases it. Return None if
+    there is no such record."""
     words = [r for r in history.records if r.kind in ("held", "released") and r.reason == reason]
     return max(words, key=lambda r: (r.recorded_at, r.record_id), default=None)
 

@@ -1,5 +1,5 @@
-"""Rebuild the index over the raw bytes of deliveries: events, links and orders that share evidence.
-Reading the bytes is done elsewhere."""
+"""Rebuild the index of all deliveries: their events, their links, and the orders that share
+evidence. Other modules read the deliveries' bytes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -178,6 +178,6 @@ async def note_readings(connection: AsyncConnection, digests: Mapping[str, str])
 
 
 async def sources_with_deliveries(connection: AsyncConnection, sources: Iterable[str]) -> set[str]:
-    """Return those of the given sources that have at least one stored delivery."""
+    """Return the names in `sources` for which at least one delivery is stored."""
     sql = text("SELECT EXISTS (SELECT 1 FROM deliveries WHERE source = :source)")
     return {each for each in sources if await connection.scalar(sql, {"source": each})}

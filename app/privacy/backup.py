@@ -171,9 +171,9 @@ class FollowedLog:
     """Transparency log after a restore.
 
     leaves   number of leaves in the backup's log; 0 if no log has begun
-    cut      number of leaves in the replaced log, if the backup's log lacks the last of them;
+    cut      number of leaves in the replaced log, if its last leaf is not in the backup's log;
              otherwise 0
-    renamed  the log's new origin; None if it keeps its origin
+    renamed  the log's new origin; None if the log keeps its origin
     sure     False if the replaced log could not be read
     """
 

@@ -51,8 +51,8 @@ PAGES_AT_ONCE: Final = 1_000
 take about 5 ms."""
 
 COMPANIONS: Final = ("-journal", "-wal", "-shm")
-"""Suffixes of files that SQLite may leave beside a database. SQLite would apply such a file to any
-database that is put in the old database's place."""
+"""Suffixes of files that SQLite can leave beside a database. If such a file stays while another
+database takes the old database's place, SQLite applies the file to the new database."""
 
 _LOCKS: Final = (".serving", ".writing", ".waiting", ".reading", MADE)
 
@@ -110,10 +110,12 @@ class Contents:
 
 @contextmanager
 def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[Path, Contents]]:
-    """Copy `source` under a temporary name beside `target`. Yield the copy and its contents.
+    """Copy `source` under a temporary name beside `target`. Yield the path of the copy and its
+    contents.
 
-    The copy passes the checks of a restore. It is deleted after the block, unless `put_in_place`
-    renamed it. Raise StoreUnavailable for an unsound source or a failed write.
+    The copy passes the same checks as a backup that is restored. It is deleted after the block,
+    unless `put_in_place` renamed it. Raise StoreUnavailable for an unsound source or a failed
+    write.
     """
     part = target.with_name(target.name + ".part")
     descriptor = _locked(part)  # 1
@@ -228,7 +230,8 @@ _HEADER: Final = b"SQLite format 3\0"
 
 
 def _require_whole_pages(source: Path) -> None:
-    """Raise StoreUnavailable if this is no SQLite database, or if its last page is incomplete."""
+    """Raise StoreUnavailable if the file is no SQLite database, or if its last page is
+    incomplete."""
     try:
         with source.open("rb") as file:
             begins = file.read(len(_HEADER))
@@ -372,8 +375,8 @@ def laid_beside(
 
 @contextmanager
 def found_in(backup: Path) -> Iterator[None]:
-    """Turn errors of the `with` block, which reads a copy of the backup, into a StoreUnavailable
-    that names the backup."""
+    """Catch errors of the `with` block, which reads a copy of the backup. Raise StoreUnavailable
+    with the backup's name instead."""
     try:
         yield
     except (errors.StrangeSchema, errors.StorePoisoned, DBAPIError) as error:
@@ -479,8 +482,8 @@ def _sync_whole(part: Path) -> None:
 
 
 def _set_aside(database: Path, kept: Path) -> None:
-    """Keep the old database under a second name. If its write-ahead log cannot be checkpointed,
-    keep the log beside it."""
+    """Keep the old database under a second name. If its write-ahead log cannot be written into the
+    database file, keep the log beside it."""
     log, kept_log = Path(f"{database}-wal"), Path(f"{kept}-wal")
     if log.exists():
         shutil.copy2(log, kept_log)  # SQLite deletes the log of a file that it cannot read
@@ -494,9 +497,9 @@ def _set_aside(database: Path, kept: Path) -> None:
 
 
 def _checkpoint_log(database: Path) -> bool:
-    """Checkpoint the write-ahead log into the database file. Return False if the database is
-    damaged. Raise StoreUnavailable if another process reads the file, or if the checkpoint fails
-    otherwise."""
+    """Write the changes in the write-ahead log into the database file. Return False if the database
+    is damaged. Raise StoreUnavailable if another process reads the file, or if SQLite cannot
+    complete the write."""
     try:
         with closing(sqlite3.connect(database, timeout=BUSY_TIMEOUT_MS / 1000)) as connection:
             (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

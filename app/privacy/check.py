@@ -77,8 +77,8 @@ Row = tuple[Any, ...]
 
 
 def waits_after(context: AppContext, now: Instant) -> Instant:
-    """Return the latest due time that a claimed order can have now. A worker that claims an order
-    sets the order's due time. An order with a later due time is not claimed."""
+    """Return the latest due time that a claimed order can have now. When a worker claims an order,
+    it sets the order's due time. An order with a later due time was not claimed."""
     return now + (CLAIM if context.database.shared else NO_TIME)
 
 
@@ -218,7 +218,8 @@ async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuil
 
 @cache
 def _sources() -> Mapping[str, Source]:
-    """Compile the sources at the first use, because an error raised then reaches the caller."""
+    """Compile the settings of all sources. The sources are compiled at their first use, so that the
+    caller gets the errors."""
     settings, _ = begun_with[0]
     return compile_sources(settings, phone_key=read_phone_key(settings.phone_key_path))
 
@@ -264,8 +265,9 @@ MAX_PROBLEMS: Final = 50
 """Maximum number of problems that are listed. Further problems are only counted."""
 
 _READ: Final = frozenset(("stored", "duplicate_with_different_body", "not_ours"))
-"""Verdicts that count as equal when a delivery is read a second time. The verdict depends on which
-delivery was read first, and deliveries are not always committed in the order of their arrival."""
+"""Verdicts that are treated as equal when a delivery is read a second time. The verdict depends on
+which delivery was read first, and deliveries are not always committed in the order of their
+arrival."""
 
 
 SAMPLE: Final = 3_000

@@ -134,8 +134,8 @@ async def scratch_index(
 ) -> AsyncIterator[AsyncConnection]:
     """Yield a temporary database with an empty index.
 
-    sampled  whether the deliveries are a sample. If so, the stored contests are added. If not, the
-             links of all records are added
+    sampled  whether the check reads only a sample of deliveries. For a sample, the stored contests
+             are copied into the index. Otherwise the links of all records are added to it
     """
     async with scratch_database() as scratch:
         if sampled:
@@ -247,9 +247,9 @@ async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection
 async def _customers(
     connection: AsyncConnection, notes: Iterable[tuple[Any, ...]], contests: Contests
 ) -> set[tuple[bytes, str]]:
-    """Return (digest, order) for each note on a phone number. If a delivery has no order, its id
-    takes the order's place. Orders that claim the same evidence count as one order, with the first
-    of their names."""
+    """Return (digest, order) for each stored note on a phone number. For a delivery without an
+    order, the delivery's id replaces the order. Orders that claim the same evidence count as one
+    order, whose reference is the first of theirs."""
     several = list(notes)
     deliveries = [thing for _, kind, thing in several if kind == "delivery"]
     orders = {each.delivery_id: each.order for each in await owners(connection, deliveries)}
