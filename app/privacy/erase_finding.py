@@ -57,8 +57,8 @@ class JudgedDeliveries:
     latest: Instant = EARLIEST
 
     def add(self, name: str, received: Instant, kept: erase_rules.KeptData | None) -> None:
-        """Add a delivery with its arrival and the reason to keep it. None means that the delivery
-        may be erased."""
+        """Add a delivery with the time of its arrival. `kept` is the reason to keep the delivery,
+        or None if it can be erased."""
         if kept is None:
             self.going.append(name)
             self.latest = max(self.latest, received)
@@ -254,7 +254,8 @@ class ErasureFinder:
         self._progress = progress
 
     async def of_identifier(self, connection: Connection, identifier: str) -> Erasure:
-        """Find all data about a phone number, or about an email address after EMAIL_KIND."""
+        """Find all data about a phone number or an email address. An email address is given as
+        `email:` followed by the address."""
         erasure = Erasure(subject=masked(identifier), identifiers=[identifier])
         written = written_pattern(identifier)
         erasure.holding = await erase_store.rows_that_hold(
@@ -313,7 +314,8 @@ class ErasureFinder:
     async def of_restricted(
         self, connection: Connection, row: RestrictionRow, *, beside: str | None
     ) -> Erasure:
-        """Find the data that one restriction is about, and judge them as of now.
+        """Find the data that one restriction is about. Judge from the facts known now whether the
+        data can be erased.
 
         beside  an order that must still be kept and was restricted by the same erasure, or None
         """
@@ -488,8 +490,8 @@ class ErasureFinder:
         refused: Iterable[tuple[str, Instant]],
         beside: str | None = None,
     ) -> None:
-        """Judge the unreadable, unallocated and refused deliveries, which are in no ledger. The
-        orders must have been judged before."""
+        """Judge the unreadable, unallocated and refused deliveries, which are in no ledger. Judge
+        the orders before calling this method."""
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
         beside = min(staying, default=beside)
         unowned = await self._judge_strays(connection, strays, beside)
@@ -597,11 +599,12 @@ class ErasureFinder:
     async def _kept_wholes(
         self, connection: Connection, brought: Mapping[str, Sequence[str]], *, going: Iterable[str]
     ) -> dict[str, erase_rules.KeptData]:
-        """Return why the body of a request must be kept, for each order or delivery in `brought`.
+        """Return the reason to keep the body of a request, for each order or delivery in `brought`
+        that has such a body.
 
         A body must be kept if it contains an unreadable delivery that will not be erased.
 
-        brought  deliveries of each order; a delivery without an order stands for itself
+        brought  deliveries of each order; a delivery without an order is its own key
         going    deliveries without an order that will be erased
         """
         unread = await erase_store.unread_beside(connection, chain.from_iterable(brought.values()))

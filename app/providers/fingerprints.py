@@ -39,8 +39,8 @@ class SigningKey:
 class Covered:
     """Content that a signature covers.
 
-    content  signed bytes; None if they depend on the secret, or if the profile alone does not
-             describe them
+    content  signed bytes; None if the bytes depend on the secret, or if the profile does not
+             describe them fully
     signed_at  time of signing that the request states
     """
 
@@ -57,8 +57,8 @@ def key_fingerprint(secret: bytes) -> str:
 class AccountKeys:
     """All keys of a source's configuration, each compiled once.
 
-    Each secret is tried alone. Then all named secrets are tried together, because some schemes need
-    several.
+    Each secret is first tried alone. Afterwards all named secrets are tried together, because some
+    schemes need several secrets.
     """
 
     def __init__(self, account: Account) -> None:

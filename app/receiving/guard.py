@@ -356,8 +356,10 @@ class GuardedConnection(HttpToolsProtocol):
     # --- deadlines --------------------------------------------------------------------------------
 
     def overdue(self, now: float) -> str | None:
-        """Return the reason why the connection must be closed, which is that the client sends or
-        reads too slowly; None to keep it open. A connection that was idle too long is closed here.
+        """Return the reason to close the connection if the client sends or reads too slowly. Return
+        None if the connection can stay open.
+
+        This method itself closes a connection that was idle too long.
 
         now  present time of the event loop
         """

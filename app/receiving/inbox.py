@@ -126,8 +126,8 @@ class Inbox(inbox_store.InboxRows):
         """Store what was read from inbox rows and delete these rows, in one transaction. Return the
         stored deliveries with their verdicts.
 
-        Rows that another reader has taken in the meantime are left out. Deliveries that are stored
-        already are left out, too. Raise StoreUnavailable if the database cannot be written now, and
+        Rows that another reader has taken in the meantime are skipped. Deliveries that are already
+        stored are skipped, too. Raise StoreUnavailable if the database cannot be written now, and
         StorePoisoned if the database can never be written again.
         """
         try:
@@ -166,7 +166,7 @@ class Inbox(inbox_store.InboxRows):
         """Return a sentence that says why no delivery can be stored at present; None if deliveries
         can be stored.
 
-        To find this out, the method stores a trial delivery in a transaction that is rolled back.
+        The method stores a trial delivery in a transaction, and rolls the transaction back.
         """
         try:
             async with self.database.writer.transaction() as connection:

@@ -48,8 +48,9 @@ _AGAIN: Final = (
     "look_at = excluded.look_at, erasure = excluded.erasure "
     "WHERE excluded.erasure > restrictions.erasure"
 )
-"""SQL clause for storing a restriction that exists already. The restriction of a later erasure
-replaces all stored values but `since`. Any other restriction changes nothing."""
+"""SQL clause for a restriction that is already stored. A restriction from a later erasure replaces
+all stored values except `since`. A restriction from the same or an earlier erasure changes
+nothing."""
 _BESIDE: Final = (
     "SELECT min(thing) FROM restrictions WHERE kind = 'order' AND erasure = ? "
     "AND why NOT IN ('accounts', 'in_the_reference')"

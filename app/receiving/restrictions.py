@@ -108,8 +108,8 @@ def restricted_orders(
 def restricted_deliveries(
     connection: PlainConnection, deliveries: Collection[str]
 ) -> dict[str, Restriction]:
-    """Return the restrictions of the deliveries that are restricted. The keys are delivery ids. A
-    delivery is restricted if its order is."""
+    """Return the restriction of each restricted delivery. The keys are delivery ids. A delivery is
+    also restricted if its order is restricted."""
     rows = restriction_store.restrictions_of_deliveries(connection, deliveries)
     return {delivery: restriction_of(row) for delivery, row in rows}
 

@@ -243,8 +243,8 @@ def _refusal_within(
     environment: str,
 ) -> verify.RefusedDelivery | ProviderReply | None:
     """Return why a request would be rejected at `at`; None if it would be accepted. If only the
-    request's timestamp is invalid at this time, other times within `bounds` are tried. The search
-    halves the bounds again and again, because only the verifier can read the timestamp."""
+    request's timestamp is invalid at this time, other times within `bounds` are tried. Each try
+    halves the span between the bounds, because only the verifier can read the timestamp."""
     earliest, latest = bounds
     while True:
         refused = verify.refusal_of(source, incoming, now=at, environment=environment)

@@ -41,7 +41,7 @@ LOOKED_AT: Final = 200
 """Number of latest deliveries of a source among which payments are searched."""
 
 PAYMENTS: Final = 20
-"""Number of latest payment events by which the state of a source is judged. One event would not be
+"""Number of latest payment events by which the state of a source is judged. One event is not
 enough, because a single payment can lack an order by accident."""
 
 EXPLAINED: Final = 3

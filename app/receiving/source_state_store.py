@@ -23,8 +23,9 @@ a source."""
 
 ACCEPTED: Final = "last accepted "
 READ_AT: Final = "last read "
-"""Beginning of the name of a counter that has the arrival of a source's last readable delivery. The
-counter `last accepted …` has the arrival of the last accepted delivery, readable or not."""
+"""Beginning of a counter's name. The name continues with a source, and the counter's value is the
+time at which the source's last readable delivery arrived. The counter `last accepted …` has the
+arrival of the last accepted delivery, readable or not."""
 
 
 class Accepted(NamedTuple):
@@ -124,10 +125,10 @@ _MORE: Final = (
 
 
 def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
-    """If stored times are in the future, set them to `now`. The times are those of the sources'
-    last deliveries, and the value of one other counter.
+    """Set stored times that are in the future to `now`. This affects the times of the sources' last
+    deliveries, and one additional counter.
 
-    also  name of this other counter
+    also  name of the additional counter
     """
     connection.ask(
         "UPDATE counters SET value=? WHERE value > ? AND (name LIKE ? OR name LIKE ? OR name = ?)",

@@ -18,8 +18,8 @@ week. Older deliveries, such as a test from a dashboard, may never become readab
 DAYS: Final = counted(WINDOW // DAY, "day")
 
 ENOUGH: Final = 1000
-"""Number at which counting of unreadable deliveries stops. There may be very many, because an error
-in a profile can make all deliveries unreadable."""
+"""Number at which the counting of unreadable deliveries stops. There can be very many, because an
+error in a profile can make all deliveries unreadable."""
 
 
 def unread(sources: Mapping[str, int]) -> Alarm | None:

@@ -61,7 +61,7 @@ EMPTIED: Final = (
     "AND links.source = unread_values.source)"
 )
 """SQL statement that deletes the values of messages whose bytes are deleted. Values that name a
-known order are not deleted, because answers about the order are still withheld."""
+known order stay, because answers about the order are still withheld."""
 
 
 def any_unread(connection: PlainConnection) -> bool:

@@ -27,16 +27,16 @@ A mark stands for all rows of one transaction, which may be thousands.
 ALL: Final = 2**62
 
 SWEPT: Final = "sealed ids"
-"""Start of a name in the table `meta`, followed by a kind of rows.
+"""Beginning of a name in the table `meta`. The name continues with a kind of rows.
 
-The value is the id up to which the rows of this kind were searched for unsealed rows. The value is
-empty when all rows were searched.
+The row's value is the id up to which rows of this kind were searched for unsealed rows. The value
+is empty when all rows were searched.
 """
 
 SEALED: Final = "sealed"
-"""Start of the name of a counter, followed by a kind of rows.
+"""Beginning of a counter's name. The name continues with a kind of rows.
 
-The counter's value is the number up to which the rows of this kind are sealed.
+The counter's value is the number of the last sealed row of this kind.
 """
 
 
@@ -46,7 +46,8 @@ def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Seque
 
 
 def mark_read_again(connection: PlainConnection, deliveries: Sequence[str]) -> None:
-    """Mark deliveries that may have a new reading or a new order, so that the change is sealed."""
+    """Mark deliveries that were read again or assigned to an order, so that the log seals the
+    change."""
     _mark(connection, leaf_store.READING, deliveries)
 
 

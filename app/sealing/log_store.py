@@ -148,7 +148,8 @@ _CHECKPOINTS: Final = table("log_checkpoints", *map(column, ("size", "head", "at
 async def newest_head(
     connection: AsyncConnection, *, until: Instant | None = None
 ) -> SignedHead | None:
-    """Return the newest checkpoint, or the newest as of an instant; None if there is none."""
+    """Return the newest checkpoint, or the newest checkpoint that existed at the instant `until`.
+    Return None if there is none."""
     newest = select(_CHECKPOINTS).order_by(_CHECKPOINTS.c.size.desc()).limit(1)
     if until is not None:
         newest = newest.where(_CHECKPOINTS.c.at <= until)

@@ -47,8 +47,8 @@ def _tree_of(row: Sequence[Any]) -> SealedTree:
 async def newest_tree(
     connection: AsyncConnection, *, until: Instant | None = None
 ) -> SealedTree | None:
-    """Return the newest tree of all orders, or the newest as of an instant; None if there is
-    none."""
+    """Return the newest tree of all orders, or the newest tree that existed at the instant `until`.
+    Return None if there is none."""
     newest = select(_TREES).order_by(_TREES.c.number.desc()).limit(1)
     if until is not None:
         newest = newest.where(_TREES.c.at <= until)
@@ -76,7 +76,7 @@ async def all_entries(connection: AsyncConnection) -> AsyncIterator[Rows]:
 def keep_states(
     connection: PlainConnection, size: int, entries: Sequence[order_tree.Counted]
 ) -> None:
-    """Store how many leaves some orders have in the log of this size."""
+    """Store the number of leaves that each of these orders has in the log of this size."""
     insert_rows(
         connection,
         table="order_states",

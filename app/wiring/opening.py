@@ -91,7 +91,7 @@ async def _check_phone_key(database: Database, path: Path) -> None:
 def no_database_yet(settings: Settings) -> bool:
     """Check whether this start would create an SQLite database.
 
-    That is a mistake if the path in the settings is wrong.
+    Creating a database is a mistake if the path in the settings is wrong.
     """
     url = settings.database_url
     return is_sqlite(url) and not sqlite_path(url).exists()

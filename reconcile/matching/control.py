@@ -109,7 +109,8 @@ class ControlLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """Number and sums of the rows of one side and currency, counted while the rows are read."""
+    """Number and sums of the rows of one side and one currency. They are counted while the rows are
+    read."""
 
     side: Side
     currency: str
