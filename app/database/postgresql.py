@@ -339,10 +339,10 @@ warning does not concern the commit, so it is ignored."""
 
 @contextmanager
 def _committing(driver: Connection, holder: Holder | None) -> Iterator[None]:
-    """Abort the connection unless the block's commit is confirmed in time.
+    """Abort the connection if the server does not confirm the block's commit in time.
 
     Raises StoreUnavailable if the server warns that it did not wait for its standby. The deliveries
-    in the commit must then not be acknowledged.
+    in this commit must then not be acknowledged.
     """
     warnings: list[object] = []
 

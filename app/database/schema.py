@@ -343,8 +343,8 @@ def identity_of(connection: PlainConnection) -> str:
 
 
 class Made:
-    """File that records the id of the SQLite database in its folder. If the database is missing,
-    the file shows that it was lost."""
+    """File beside the SQLite database that records the database's id. If the database is missing,
+    the file shows that the database was lost."""
 
     def __init__(self, database: Path) -> None:
         self._database = database

@@ -442,7 +442,7 @@ def _bounded(count: int, what: str) -> None:
 
 async def rows_ahead(context: AppContext, *, as_of: Instant | None) -> int:
     """Return an estimate of the work for a progress bar: the number of orders whose ledgers must be
-    computed, plus the number of rows to read."""
+    computed, plus the number of rows that must be read."""
     async with context.database.reading() as connection:
         orders, lines = await matching_store.rows_to_read(connection)
         folded = orders

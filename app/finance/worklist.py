@@ -28,8 +28,8 @@ TO_DO: Final[tuple[breaks.State, ...]] = ("open", "assigned")
 
 
 AGES: Final[dict[str, int]] = {"week": 7, "month": 30, "older": 1_000_000}
-"""Age groups of breaks, the youngest first. Each value is the largest age in whole days that
-belongs to the group."""
+"""Age groups of breaks, the youngest group first. Each value is the maximum age in whole days for
+the group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

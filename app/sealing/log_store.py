@@ -106,7 +106,7 @@ async def leaves_of(connection: AsyncConnection, subjects: Iterable[str]) -> dic
 
 
 async def leaves_after(connection: AsyncConnection, number: int, *, limit: int) -> list[Leaf]:
-    """Return leaves in the log's order, beginning with the leaf `number`."""
+    """Return up to `limit` leaves in the log's order, beginning with the leaf `number`."""
     from_there = select(_LEAVES).where(_LEAVES.c.number >= number)
     rows = await connection.execute(from_there.order_by(_LEAVES.c.number).limit(limit))
     return [Leaf(*row) for row in rows]
