@@ -4,6 +4,7 @@ import os
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from app.access.operators import register_operator
@@ -72,13 +73,17 @@ class WatchingContract:
     async def test_stored_deliveries_and_their_space_are_known_without_a_scan(
         self, inbox: Inbox
     ) -> None:
-        async with inbox.database.reading() as connection:
-            before = await watch.stored_deliveries(connection)
+        async def stored() -> watch.Stored:
+            async with inbox.database.reading() as connection:
+                if connection.dialect.name == "postgresql":  # it counts when it analyzes
+                    await connection.execute(text("ANALYZE deliveries"))
+                return await watch.stored_deliveries(connection)
+
+        before = await stored()
         for number in range(3):
             padded = arrival(said(f"e{number}"), body=os.urandom(40_000))
             await keep(inbox, padded)
-        async with inbox.database.reading() as connection:
-            after = await watch.stored_deliveries(connection)
+        after = await stored()
         assert (before.deliveries, after.deliveries) == (0, 3)
         assert 120_000 <= after.size - before.size < 1_000_000
 
