@@ -111,9 +111,9 @@ class ProposalKind:
     title    a heading
     action   the permission that both persons' roles need
     proposing  the permission that the proposer's role needs, if it differs from `action`
-    subject_state  function that describes the subject's present state in a text. An equal text
-                   later means that nothing important to the approver has changed. The function
-                   raises NotFoundError or UsageError for an unknown subject
+    subject_state  function that describes the subject's present state in a text. If the text is the
+                   same at the approval, nothing that matters to the approver has changed. The
+                   function raises NotFoundError or UsageError for an unknown subject
     perform  function that carries out the act in the name of `Agreed.who`. The function calls
              `agree` exactly once, as the first step of the transaction that writes. It raises
              UsageError if the act is impossible; the proposal then still waits

@@ -308,9 +308,8 @@ def save(
         ),
     ] = "",
 ) -> None:
-    """Put the rules of a file in force for future runs. Run `reconcile preview` first to see the
-    effect. If the present rules limit what one person may do, the command makes a proposal
-    instead."""
+    """Save the rules of a file for future runs. Run `reconcile preview` first to see the effect. If
+    the present rules limit what one person may do, the command makes a proposal instead."""
     from app.access.proposal import Proposal
     from app.finance.match_rules import save_rules
 

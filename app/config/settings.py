@@ -754,7 +754,7 @@ class Settings(BaseModel):
     """Days from the last capture for which evidence is kept in case of a dispute. With 0, nothing
     is kept longer for this reason. A live environment requires a value.
 
-    Card networks usually allow 120 days, some 540.
+    Card networks usually allow 120 days, and in some cases 540 days.
     """
 
     retention_unallocated_days: int = _number(0, 0, 3650)

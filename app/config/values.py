@@ -132,7 +132,8 @@ def accounts(value: Any) -> Any:
 
 
 MAX_ONLY: Final = 20
-"""Maximum number of members that a source may list to recognize the shop's own payments."""
+"""Maximum number of event fields that a source's setting may name to recognize the shop's own
+payments."""
 
 
 def only(value: Any) -> Any:

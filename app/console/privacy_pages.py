@@ -1,8 +1,8 @@
 """Page of personal data, where people see past erasures, propose an erasure, and make copies of a
 person's data.
 
-1 look     for a number, email address or order, the page shows what would be erased, what must
-           stay, and why
+1 look     the person enters a number, an email address or an order. The page shows what would be
+           erased, what must stay, and why
 2 propose  the operator types the number or address again, with a reason. The erasure is carried out
            when another admin approves it
 

@@ -369,7 +369,8 @@ async def keep(
 
     live     starts a child, and returns the child's exit code when the child ends
     again_s  seconds of the first pause before a restart
-    most_s   seconds up to which the pause doubles. After a steady run, the pause is again_s again
+    most_s   seconds up to which the pause doubles. After a steady run, the pause starts from
+             `again_s`
     """
     ended, pause = Repeating(clock), again_s
     while not stopping.is_set():

@@ -1,6 +1,6 @@
 """Write the letter that answers a dispute.
 
-The letter states each event to the second, the evidence for each fact, and the exhibits.
+The letter states each event with its time, the evidence for each fact, and the exhibits.
 
     1 case     the dispute, its attachments, earlier orders            dispute_case.py
     2 dossier  verified signatures, and the log's entries              gather_evidence.py

@@ -176,7 +176,7 @@ async def import_task_documents(context: AppContext) -> list[import_store.Import
 
 
 async def try_again(context: AppContext) -> None:
-    """Make the next look retry every file that has a task for people."""
+    """Retry, at the next look into the folder, every file that has a task for people."""
     async with context.database.writing() as connection:
         await replace_import_tasks(connection, ())
 

@@ -79,8 +79,8 @@ _FEES: Final = statement(
 async def captured_sums(
     connection: AsyncConnection, *, since: Instant, as_of: Instant
 ) -> AsyncIterator[list[CapturedSum]]:
-    """Yield sums of the captures since an instant, in batches. Only captures that the last
-    reconciliation read are included."""
+    """Yield sums of the captures since an instant, in batches. Captures that came after the last
+    reconciliation are left out."""
     values = {"since": since, "quarter": QUARTER}
     async for rows in stream(connection, _PLAIN, at_once=AT_ONCE, values=values):
         yield [

@@ -46,10 +46,9 @@ async def read_feed(
 
 
 async def superseded_of(context: AppContext, page: Sequence[Published]) -> list[int]:
-    """Return the numbers of those revisions on a page whose order has a later revision.
-
-    Without these numbers, a late reader could ship an order that was paid and then refunded.
-    """
+    """Return the numbers of the page's revisions that are out of date, because their order has a
+    later revision. Without these numbers, a late reader could ship an order that was paid and then
+    refunded."""
     if not page:
         return []
     async with context.database.reading() as connection:

@@ -434,8 +434,8 @@ def order_row(ledger: Ledger, facts: shop_facts_store.ShopFacts) -> OrderRowDocu
 async def listed_documents(
     context: AppContext, ledgers: Sequence[Ledger]
 ) -> list[OrderRowDocument]:
-    """Return the rows of a list of orders as JSON values. Facts that the shop stated are
-    current."""
+    """Return the rows of a list of orders as JSON values. The shop's facts about the orders are
+    read now, even if a ledger is older."""
     async with context.database.reading() as connection:
         facts = await shop_facts_store.facts_of_orders(connection, [each.order for each in ledgers])
     return [order_row(each, facts[each.order]) for each in ledgers]

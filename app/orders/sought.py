@@ -281,8 +281,8 @@ def _amount(text: str) -> tuple[tuple[str, ...], dict[int, int] | None]:
     """Return the possible currencies of an amount, and the amount in minor units for each number of
     decimals that the currency may have.
 
-    Without a currency's sign or code, every currency is possible and the first value is empty. The
-    second value is None if the text is no amount.
+    If the text has no currency sign or code, the first value is empty: every currency is possible.
+    The second value is None if the text is no amount.
     """
     found = _AMOUNT.fullmatch(text)
     if found is None:

@@ -103,7 +103,8 @@ _ODD_FILES: Final = "SELECT sha256 FROM attachment_files WHERE {computed} <> sha
 
 
 async def odd_wholes(connection: AsyncConnection) -> list[str]:
-    """Return a sentence on each whole body that is missing or does not match its digest."""
+    """Return a sentence for each request body that is missing or does not match its digest. Only
+    requests with several events are checked."""
     gone = await connection.execute(text(_WITHOUT_WHOLE))
     sql = statement(_ODD_WHOLES, computed=await _digest(connection))
     odd = await connection.execute(text(sql))

@@ -5,8 +5,8 @@
     2 store    the gap, with the person's reason, and an entry in the trail
     3 go on    reading the inbox file after its last deleted row, whose number the file states
 
-`follow_loss` is for every database that lost something. Published numbers continue beyond all
-numbers that may have been used. The shop's statements since the loss count as unknown.
+`follow_loss` does what every loss of data requires: published numbers continue beyond all numbers
+that may have been used. The shop's statements since the loss count as unknown.
 
 The package `orders/` decides which orders are held because of the gap.
 """

@@ -114,8 +114,8 @@ class Linking:
             self.contested |= {(one, other), (other, one)}
 
     def touched(self) -> Iterable[str]:
-        """Yield each order whose events have changed because of a link: an event was adopted, or
-        orders were contested."""
+        """Yield each order whose events have changed because of a new link. Either the order got an
+        earlier event, or another order names the same reference."""
         yield from self.adopted.values()
         for one, _ in self.contested:
             yield one

@@ -137,8 +137,8 @@ WINDOW: Final[Duration] = 15 * MINUTE
 now."""
 
 REFUSALS: Final = 3
-"""Minimum number of rejections that raise the alarm, without an accepted delivery between them.
-Fewer may be deliveries that arrived late."""
+"""Number of rejections in a row that raise the alarm. No delivery was accepted in between. Fewer
+rejections can be deliveries that arrived late."""
 
 BODIES: Final = 2
 """Minimum number of different bodies among the rejections that raise the alarm. One request that is

@@ -153,8 +153,8 @@ def build_sandbox(
 
 
 class _Server(uvicorn.Server):
-    """Server that stops normally on SIGTERM and SIGINT. Uvicorn's own server raises the signals
-    again."""
+    """Server that stops normally on SIGTERM and SIGINT. Uvicorn's own server would raise the signal
+    once more after it has stopped."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -6,10 +6,10 @@ An attempt is identified by its source and a reference. The reference is that of
 payment is unknown, the session's reference is used. If the session is unknown too, the order's
 reference is used.
 
-An event that names no payment joins an existing attempt if only one attempt is possible. For
-example, the event's session may have only one attempt, or only one attempt may have the event's
-dispute or claim. If no attempt or several attempts are possible, the event makes a new attempt. But
-an event that says nothing new is left out.
+An event that names no payment joins an existing attempt if only one attempt is possible. Only one
+attempt is possible, for example, if the event's session has only one attempt, or if only one
+attempt has the event's dispute or claim. If no attempt or several attempts are possible, the event
+makes a new attempt. But an event that says nothing new is left out.
 
 A refund's event may name an order but no payment. The refund counts for the order only if other
 evidence proves that the order exists.

@@ -31,7 +31,8 @@ from reconcile.ledger.vocabulary import ATTEMPT_REASONS, FINDINGS, MANY, REASONS
 from reconcile.money import Money, to_json
 
 UNFILLED: Final = "(missing)"
-"""Text shown in place of a fact that a reason lacks. Its appearance is a bug."""
+"""Text shown in a sentence in place of a fact that the reason does not contain. If it appears, the
+program has a bug."""
 
 WHAT_WOULD_CHANGE_IT: Final[dict[Outcome, str]] = {
     "unresolved": "This stays so until a person settles it with the provider; do not ship",

@@ -144,8 +144,8 @@ class BankLeg:
         """Match the payouts with the bank lines. Raises ValueError if sums do not fit in 64 bits.
 
         hands   pairs that a person matched
-        orders  book lines of orders that were paid outside providers, or that a person matched with
-                a bank line
+        orders  book lines of orders that were paid directly, without a provider, or that a person
+                matched with a bank line
         """
         self._rules, self._as_of = rules, as_of
         self._payouts = sorted(payouts, key=_payout_order)

@@ -334,7 +334,8 @@ class Matching:
     def absorb(self, part: MatchingPart) -> None:
         """Add the counts and the unmatched rows of another matching with equal rules.
 
-        Rows beyond the limit of rows in memory are decided at once, but reported by `rest`.
+        If more rows are left than the limit in memory allows, the further rows are decided now.
+        `rest` yields their decisions later.
         """
         self._tally.absorb(part.tally)
         self._deciding.absorb(part.left)

@@ -477,7 +477,8 @@ class SuspenseRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageRow:
-    """One span of the period that files of a source, bank account or order book cover.
+    """One span of the period that is covered by the files of a source, a bank account or an order
+    book.
 
     wallet       sub-account of the source; None for the whole source
     since        start of the span; None if the files cover no part of the period

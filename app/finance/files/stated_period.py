@@ -1,6 +1,6 @@
 """Find the period that a file states, in elements of its format or in lines above its table.
 
-The dates of rows state no period, because days without money have no rows.
+The dates of the rows do not state the period, because days without money have no rows.
 """
 
 import re

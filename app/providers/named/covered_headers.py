@@ -140,7 +140,7 @@ def covered_headers(
     """Compile the scheme.
 
     The options are `header` (default `x-hook0-signature`), `required` (names of headers to cover;
-    default none), `past_s` and `future_s` (default 300). The listed secrets are secrets of the
+    default none), `past_s` and `future_s` (default 300). `secrets` are the secrets of the
     subscription, used as text.
     """
     setup = Setup(source, options, secrets)

@@ -4,7 +4,7 @@ AES-256-GCM.
 Source: the platform's page "Webhooks: integration and decryption". The key is 64 hex digits. The
 initialization vector and the tag are headers in hex. The body is hex, either alone or as the only
 member `encryptedBody` of a JSON object. Decryption proves the sender, because only the two sides
-have the key. The platform signs no time.
+have the key. The signature covers no timestamp.
 """
 
 import hmac

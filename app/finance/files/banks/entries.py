@@ -154,7 +154,7 @@ class Balances:
     opened    day of the opening balance
     closed    day of the closing balance
     goes_on   whether this page continues the previous page's statement
-    proposal  id of the proposal that accepted a difference of the statement or its pages
+    proposal  id of the proposal by which people accepted that the balances do not add up
     """
 
     opening: Decimal | None = None
