@@ -1,6 +1,7 @@
 """Plain words: every reason and finding has its sentence, and no sentence needs our vocabulary."""
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -10,12 +11,27 @@ from hypothesis import given
 from reconcile.instants import LATEST, Instant, plain_instant
 from reconcile.ledger import plain
 from reconcile.ledger.events import Delivery
-from reconcile.ledger.explain import UNFILLED, explain, finding_text, ledger_document
+from reconcile.ledger.explain import (
+    UNFILLED,
+    explain,
+    finding_sentence,
+    finding_text,
+    ledger_document,
+    reason_sentence,
+)
 from reconcile.ledger.fold import fold
+from reconcile.ledger.grouping import ALIKE
 from reconcile.ledger.history import History
-from reconcile.ledger.ledger import OUTCOMES, Ledger
-from reconcile.ledger.records import MAYBE_OTHERS, Record
-from reconcile.ledger.vocabulary import FINDING_CODES, FINDINGS
+from reconcile.ledger.ledger import OUTCOMES, Facts, FactValue, Finding, Ledger, Reason
+from reconcile.ledger.records import GAP_ACCEPTED, MAYBE_OTHERS, UNREADABLE, Record
+from reconcile.ledger.vocabulary import (
+    ATTEMPT_REASONS,
+    FINDING_CODES,
+    FINDINGS,
+    MANY,
+    REASONS,
+    FindingCode,
+)
 from reconcile.money import Money
 from tests.reconcile.build import DUE, ORDER, POLICY, delivery, event, history, record, seconds
 from tests.reconcile.pinned import same_text
@@ -33,6 +49,107 @@ OURS = re.compile(
     r"|cites?|findings?|outcome|digest|fulfill\w*|unresolved|[a-z]+_[a-z_]+)\b|[{}\[\]]"
 )
 """Words that only we use, and anything that looks like an id or a code."""
+
+
+AMOUNTS: Final = (
+    "expected captured refunded returned lost not_lost disputed still_lost pending failed stated"
+    " taken surplus owed under_way on_top not_given_back received moved before after discount"
+    " refused_discount amount_1 amount_2"
+)
+MOMENTS: Final = (
+    "occurred_at last_occurred_at received_at decided_at opened_at begun_at due_at failed_at"
+    " held_at fulfillable_at fulfilled_at canceled_at deadline_at"
+)
+STATED: Final[dict[str, FactValue]] = {
+    **{name: Money(minor=10_001 * n, currency="KES") for n, name in enumerate(AMOUNTS.split(), 1)},
+    **{name: seconds(86_400 * n) for n, name in enumerate(MOMENTS.split(), 1)},
+    "deliveries": 2,
+    "events": 3,
+    "bodies": 4,
+    "times": 5,
+    "delay_us": 6_000_000,
+    "attempt": "pay_1",
+    "reference": "cs_1",
+    "named": "A-2",
+    "kind": "a.kind",
+    "author": "the till",
+    "claims": "succeeded, declined",
+    "movement": "refunded",
+    "outcome": "pending",
+    "reason": "insufficient_funds",
+    "hold": "a_reason",
+}
+"""Facts of all names, with values of which no two are alike."""
+
+NOT_STATED: Final = (
+    "reason author still_lost not_lost under_way on_top not_given_back discount refused_discount"
+    " disputed failed lost pending returned"
+)
+"""Names of facts that may be missing, or whose amount may be unknown."""
+
+
+def _facts(**changed: FactValue) -> Facts:
+    return tuple({**STATED, **changed}.items())
+
+
+def _told_of_finding(code: FindingCode, facts: Facts) -> list[str]:
+    one = Finding(code=code, cites=(), facts=facts)
+    return [
+        f"evidence  {finding_sentence(code, facts)}",
+        f"customer  {plain.plain_finding(one)}",
+        f"staff     {plain.staff_finding(one)}",
+    ]
+
+
+def _told_of_reason(code: str, facts: Facts) -> list[str]:
+    one = Reason(code=code, cites=(), facts=facts)
+    return [
+        f"evidence  {reason_sentence(code, facts)}",
+        f"customer  {plain.plain_reason(one)}",
+        f"staff     {plain.staff_reason(one)}",
+    ]
+
+
+def _rows_of_words() -> Iterator[tuple[str, list[str]]]:
+    """Yield names of rows and their lines: first of all codes, then of codes whose words depend
+    on a fact."""
+    few = _facts(**dict.fromkeys(NOT_STATED.split()))
+    for code, words in FINDINGS.items():
+        told, less = _told_of_finding(code, _facts()), _told_of_finding(code, few)
+        yield f"{words.severity} {code}", [f"summary   {words.summary}", *told]
+        yield f"{code}, little known", [each for each in less if each not in told]
+    for code in MANY:
+        yield f"{code}, many", _told_of_finding(code, _facts(**{ALIKE: 1_200}))
+    for reason, said in REASONS.items():
+        told, less = _told_of_reason(reason, _facts()), _told_of_reason(reason, few)
+        yield f"reason {reason}", [f"summary   {said.summary}", *told]
+        yield f"reason {reason}, little known", [each for each in less if each not in told]
+    for reason in ATTEMPT_REASONS:
+        sentences = {reason_sentence(reason, facts): None for facts in (_facts(), few)}
+        yield f"attempt {reason}", [f"evidence  {each}" for each in sentences]
+    for outcome in ("refunded", "charged_back"):
+        told = _told_of_finding("fulfilled_but_not_paid", _facts(outcome=outcome))
+        yield f"fulfilled_but_not_paid, {outcome}", told
+    for days in (None, 0, 1, 2, 3, 4):
+        at: FactValue = None if days is None else seconds(86_400 * days)
+        told = _told_of_finding("success_after_deadline", _facts(deadline_at=at))
+        yield f"success_after_deadline, waited {days} days", told
+    for hold in (MAYBE_OTHERS, GAP_ACCEPTED, UNREADABLE):
+        yield f"held_back, {hold}", _told_of_finding("held_back", _facts(hold=hold))
+        yield f"reason held_back, {hold}", _told_of_reason("held_back", _facts(hold=hold))
+    claims = "authorized, canceled, expired, dispute_won, dispute_lost, of this order, of another"
+    yield "claims", _told_of_finding("contradictory_claims", _facts(claims=claims))
+    for movement in ("captured", "refunded", "reversed", "dispute_lost"):
+        yield movement, _told_of_reason("amount_not_stated", _facts(movement=movement))
+
+
+def test_every_code_has_its_words_for_each_reader() -> None:
+    """`TALLYHOOK_GOLDEN=write` writes the table anew; read it line by line."""
+    lines = []
+    for name, sentences in _rows_of_words():
+        if sentences:
+            lines += [f"== {name}", *[each for each in sentences if each[10:]]]
+    same_text("words.txt", "\n".join([*lines, ""]))
 
 
 @cache
@@ -77,6 +194,29 @@ def test_what_is_said_in_the_scenarios_is_as_the_table_has_it() -> None:
     assert {ledger.outcome for ledger in every_ledger()} == set(OUTCOMES)
     assert set(findings) == set(FINDINGS)
     same_text("plain_sentences.txt", "".join(said))
+
+
+def test_what_the_shop_did_decides_what_follows_from_each_outcome() -> None:
+    """`TALLYHOOK_GOLDEN=write` writes the table anew; read it line by line."""
+    first = {
+        each.outcome: (scenario, each)
+        for scenario in reversed(all_scenarios())
+        for each in scenario.expected
+    }
+    assert set(first) == set(OUTCOMES)
+    lines = []
+    for outcome in OUTCOMES:
+        scenario, expected = first[outcome]
+        shipped = record("rec_99", "order_fulfilled", 0, recorded_at=expected.as_of)
+        canceled = record("rec_99", "order_canceled", 0, recorded_at=expected.as_of)
+        for name, records in (("", ()), (", shipped", (shipped,)), (", canceled", (canceled,))):
+            known = scenario.history() | history(*records)
+            ledger = fold(known, policy=scenario.policy, as_of=expected.as_of)
+            lines.append(f"== {outcome}{name}")
+            lines += [f"customer  {each}" for each in plain.plain_answer(ledger)]
+            lines += [f"staff     {each}" for each in plain.staff_answer(ledger)]
+            lines.append(f"evidence  {explain(ledger)[-1]}")
+    same_text("outcomes_by_act.txt", "\n".join([*lines, ""]))
 
 
 def test_no_sentence_needs_our_words() -> None:
