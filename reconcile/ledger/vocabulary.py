@@ -735,7 +735,5 @@ ATTEMPT_REASONS: Final[dict[str, str]] = {
     "waiting_for_final_event": "No final event yet; one is awaited until {deadline_at}",
     "awaiting_confirmation": "An event came that does not count by itself; its provider has not "
     "confirmed it",
-    "overdue_at_provider": "No final event had come by {deadline_at}; a payment of this kind stays "
-    "open until the provider says how it ended",
     "no_final_event_by_deadline": "No final event had come by {deadline_at}",
 }
