@@ -136,8 +136,7 @@ async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalRates:
-    """How many deliveries were accepted in the last ninety days, counted by days and minutes in
-    UTC.
+    """Numbers of deliveries accepted in the last ninety days, counted by days and minutes in UTC.
 
     daily  average number of deliveries in a day, over the last `days` days
     days  number of days in the average, at most seven

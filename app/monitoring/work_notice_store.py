@@ -14,7 +14,7 @@ from reconcile.instants import LATEST, Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeChoice:
-    """How an operator wants to be notified of work.
+    """An operator's choice of notifications about work.
 
     pace  `at_once` or `daily`
     way  `mail` or `post`

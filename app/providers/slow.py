@@ -16,7 +16,8 @@ from reconcile.ledger.events import UNKNOWN_METHOD, ClaimKind
 
 
 class SlowPayment(NamedTuple):
-    """What an event states about a slow payment. All values are None if the payment is not slow.
+    """Facts that an event states about a slow payment. All values are None if the payment is not
+    slow.
 
     method  payment method
     expected_by  time by which the provider should know the result

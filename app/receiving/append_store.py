@@ -154,7 +154,8 @@ class Judged:
 
 
 class Ready(NamedTuple):
-    """What was read from one row of the inbox. The content is stored before the row is deleted.
+    """Content that was read from one row of the inbox. The content is stored before the row is
+    deleted.
 
     row  row of the inbox, or a Suspect, which is a record that is read alone after failed readings;
          None if the content does not come from the inbox

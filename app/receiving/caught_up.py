@@ -35,9 +35,9 @@ _PAUSE_S: Final = 0.02
 _COPY_PAUSE_S: Final = 0.1
 
 Patience = Literal["long", "short", "none"]
-"""How long a question waits for unread deliveries: `long` up to two seconds, `short` up to a tenth
-of a second, `none` not at all. With `none`, a delivery counts as unread only once it is older than
-two seconds."""
+"""Time for which a request waits for unread deliveries: `long` up to two seconds, `short` up to a
+tenth of a second, `none` not at all. With `none`, a delivery counts as unread only once it is older
+than two seconds."""
 
 
 async def behind_s(

@@ -136,7 +136,7 @@ def tidied(connection: PlainConnection) -> int:
 
 
 class Progress(NamedTuple):
-    """How far the inbox file was read, as stored in the database.
+    """Progress in reading the inbox file, as stored in the database.
 
     position  number of the last row that was read
     tidy_up_to  number of the last row whose traces an erasure wants deleted
@@ -315,7 +315,7 @@ def put_fact(connection: PlainConnection, name: str, value: str) -> None:
 
 
 class FileFacts(NamedTuple):
-    """What the inbox file stores about itself.
+    """Facts that the inbox file stores about itself.
 
     identity  id of the file
     last_commit  time of the newest commit of the database that the file has recorded

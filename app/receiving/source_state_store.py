@@ -38,7 +38,7 @@ class Accepted(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceArrivals:
-    """What has arrived from one source.
+    """Deliveries that have arrived from one source, summed up.
 
     last_accepted_at  time at which a delivery was last accepted; None if there is none
     last_read_at  time at which a readable delivery last arrived; None if there is none

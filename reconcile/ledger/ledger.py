@@ -48,7 +48,7 @@ Duration."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why the ledger concludes something.
+    """Reason for a conclusion of the ledger.
 
     code   name of the reason
     cites  ids of the events and records that prove the reason

@@ -80,7 +80,7 @@ def position_of(ledger: Ledger) -> Position:
 
 
 _Amounts = Mapping[str, tuple[int, Money]]
-"""For each event id, the event's place in the ledger and the amount that the event states."""
+"""Place of each event in the ledger, and the amount that the event states, by event id."""
 
 
 def _amounts(ledger: Ledger) -> _Amounts:

@@ -1,4 +1,4 @@
-"""What the verifier says: of each step, of what is not proven, and in the end."""
+"""Sentences of the verifier: of each step, of what is not proven, and in the end."""
 
 import json
 from pathlib import Path

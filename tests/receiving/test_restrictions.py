@@ -1,4 +1,4 @@
-"""What an erasure may not delete yet: its sentence, who is refused, and which lines wait for it."""
+"""Data that an erasure may not delete yet: their sentences, refused people and waiting lines."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
