@@ -1,15 +1,19 @@
 """A person's assignment says which order a payment belongs to, whatever else names one."""
 
+from dataclasses import replace
 from itertools import islice, permutations
+from typing import Any, Final
 
 import pytest
 
 from reconcile.instants import Instant
+from reconcile.ledger.correlate import made_by
 from reconcile.ledger.events import Delivery, Event
 from reconcile.ledger.explain import explain
 from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.records import WITHDRAWN, Record
+from reconcile.money import Money
 from tests.reconcile import laws
 from tests.reconcile.build import DUE, ORDER, POLICY, delivery, event, history, record, seconds
 from tests.rows import for_each
@@ -17,6 +21,7 @@ from tests.searching import every
 
 OTHER = "ORD-2"
 ORDERS = (ORDER, OTHER, "ORD-3")
+LITTLE: Final = Money(minor=100, currency="KES")
 
 
 def paid(
@@ -157,3 +162,61 @@ def test_later_evidence_for_another_order_is_a_finding_and_changes_nothing_by_it
 def test_what_the_assigning_person_could_see_contradicts_nothing() -> None:
     members = (delivery("d1", 1, paid(order=OTHER)), assigned("rec_1", 10))
     assert "assignment_contradicted" not in codes(folded(*members))
+
+
+def answered(event_id: str, **fields: Any) -> Delivery:
+    said = event(event_id, "succeeded", 1, order=None, payment="R1", standing="answered", **fields)
+    return delivery(f"d_{event_id}", 1, said)
+
+
+@for_each(("deliveries", "amounts"), [
+    ((answered("evt_1"),), [DUE]),
+    ((answered("evt_1", money=LITTLE),), [DUE]),
+    ((answered("evt_1"), delivery("d2", 2, paid("evt_2", session=None))), [DUE]),
+    ((answered("evt_1"), delivery("d2", 2, replace(paid("evt_2", session=None), money=LITTLE))),
+     [LITTLE]),
+])  # fmt: skip
+def test_an_assignment_states_the_amount_of_a_payment_that_only_answers_tell_of(
+    deliveries: tuple[Delivery, ...], amounts: list[Money]
+) -> None:
+    known = history(priced(ORDER), *deliveries, assigned("rec_1", 10, money=DUE))
+    ledger = fold(known, policy=POLICY, as_of=seconds(50))
+    assert [each.money for each in ledger.entries] == amounts
+
+
+def refund(event_id: str, **fields: Any) -> Delivery:
+    return delivery(f"d_{event_id}", 1, event(event_id, "refunded", 1, standalone=True, **fields))
+
+
+@for_each(("members", "proof"), [
+    ((), ()),
+    ((refund("evt_9", payment="R1"),), ()),
+    ((refund("evt_9", payment="R1"), assigned("rec_8", 1, OTHER), assigned("rec_7", 2, OTHER)),
+     ("rec_7", "evt_9")),
+    ((refund("evt_9", payment="R2"), assigned("rec_7", 1, OTHER)), ()),
+    ((refund("evt_9", payment="R1"), delivery("d1", 1, paid("evt_2", order=OTHER)),
+      delivery("d2", 1, paid("evt_1", order=OTHER))), ("evt_1", "evt_9")),
+    ((refund("evt_9", payment="R1"), delivery("d1", 1, paid("evt_2", order=ORDER))), ("evt_2",)),
+    ((refund("evt_9", session="cs_2"), delivery("d1", 1, paid("evt_2", order=OTHER))), ()),
+    ((refund("evt_9", session="cs_2"), delivery("d1", 1, paid("evt_9", order=OTHER))),
+     ("evt_9", "evt_9")),
+    ((delivery("d1", 1, paid("evt_1", order=ORDER)), priced(ORDER)), ("price_ORD-1",)),
+    ((delivery("d1", 1, paid("evt_1", order=ORDER)), delivery("d2", 1, paid("evt_2"))), ("evt_1",)),
+    ((assigned("rec_8", 1), assigned("rec_7", 2), priced(OTHER)), ("rec_8",)),
+    ((delivery("d1", 1, replace(paid(order=ORDER), standing="unconfirmed")),), ()),
+    ((record("rec_1", "redated", 1),), ()),
+    ((refund("evt_9", payment="R1"), refund("evt_8", payment="R1", order=OTHER)),
+     ("evt_8", "evt_9")),
+])  # fmt: skip
+def test_an_order_is_proved_by_its_first_record_or_event_or_by_another_order_of_its_refund(
+    members: tuple[Delivery | Record, ...], proof: tuple[str, ...]
+) -> None:
+    assert made_by(history(*members)) == proof
+
+
+def test_payments_of_an_agreement_renew_nothing_before_one_is_captured() -> None:
+    tried = [event(f"evt_{n}", "declined", n, payment=f"pay_{n}", agreement="ag_1") for n in (1, 2)]
+    known = history(priced(ORDER), *[delivery(f"d_{n}", n, each) for n, each in enumerate(tried)])
+    ledger = fold(known, policy=POLICY, as_of=seconds(50))
+    assert [each.reference for each in ledger.attempts] == ["pay_1", "pay_2"]
+    assert ledger.case.renewals == frozenset()

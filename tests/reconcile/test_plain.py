@@ -10,6 +10,7 @@ from hypothesis import given
 
 from reconcile.instants import LATEST, Instant, plain_instant
 from reconcile.ledger import plain
+from reconcile.ledger.declines import CUSTOMER_WORDS, customer_words
 from reconcile.ledger.events import Delivery
 from reconcile.ledger.explain import (
     UNFILLED,
@@ -149,6 +150,8 @@ def test_every_code_has_its_words_for_each_reader() -> None:
     for name, sentences in _rows_of_words():
         if sentences:
             lines += [f"== {name}", *[each for each in sentences if each[10:]]]
+    lines.append("== codes of declines")
+    lines += [f"{code}: {customer_words(code)}" for code in CUSTOMER_WORDS]
     same_text("words.txt", "\n".join([*lines, ""]))
 
 
