@@ -102,7 +102,7 @@ PARTS: Final = {
         _tests(
             evidence="forgers forms tampering leaves order_tree placed_once readings redated"
             " verify_log kept_checkpoint minisign named_keys witnesses attachments bundle unheard"
-            " renamed_log first_party verifier_steps verifier_words",
+            " renamed_log first_party verifier_steps verifier_words order_entries",
             database="sqlite",
         ),
     ),
