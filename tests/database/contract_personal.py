@@ -26,7 +26,7 @@ from app.privacy.consistency_store import phones_not_noted
 from app.privacy.erase import ErasureRequest, erase
 from app.privacy.erase_finding import Erasure, ErasureFinder
 from app.privacy.erase_store import IN_TRANSIT, note_lines, rows_that_hold
-from app.privacy.erasure_journal import make_journal
+from app.privacy.erasure_journal import key_path_of, make_journal
 from app.privacy.export import files_of
 from app.privacy.export_finding import find_person
 from app.privacy.fit_journal import journal_state
@@ -41,7 +41,7 @@ from app.receiving import phone_store as phones
 from app.receiving.append_store import Envelope
 from app.receiving.correlation_store import ORPHANS
 from app.receiving.inbox import Inbox
-from app.receiving.journal_state import WAITS, long_pending
+from app.receiving.journal_state import WAITS, JournalState, long_pending
 from app.receiving.restriction_store import (
     due_restrictions,
     order_beside,
@@ -382,7 +382,16 @@ class PersonalContract:
         assert (journal is None) is inbox.database.shared
         if journal is not None:
             await erasing(with_given(context(inbox, at=40 * DAY // SECOND), phone_key=KEY))
-            assert journal.exists()
+            begun = JournalState(path=journal, begun=True, waits=[])
+            assert await journal_state(context(inbox)) == begun
+            for file, missing in (
+                (journal, ", only its key; put"),
+                (key_path_of(journal), "; copy"),
+            ):
+                file.unlink()
+                state = await journal_state(context(inbox))
+                said = f"there is no journal of erasures at {journal}{missing}"
+                assert (state.begun, said in str(state.problem)) == (True, True)
             return
         with pytest.raises(ConfigurationError, match="TALLYHOOK_ERASURE_JOURNAL: is not set"):
             await erasing(context(inbox, at=40 * DAY // SECOND))
@@ -416,6 +425,8 @@ class PersonalContract:
             },
             at=T + DAY,
         )
+        waits = JournalState(path=journal.path, begun=False, pending=3, waits=[WAITS[""]])
+        assert await journal_state(then) == waits
         replayed = await replay_after_restore(again(then), without=None)
         gone = {"deliveries": 2, "orders": 2, "rejections": 1}
         assert (replayed.lines, replayed.counts, replayed.pending) == (3, gone, {})
