@@ -17,6 +17,7 @@ from app.database import database as opening
 from app.database.database import Database
 from app.receiving.inbox import Inbox, open_inbox
 from app.receiving.inbox_file_store import InboxFile, facts_at, path_of
+from app.receiving.inbox_store import FileFacts
 from tests.contexts import settings_of
 from tests.database.builders import arrival, keep, opened, said
 from tests.database.made import put_new
@@ -108,26 +109,34 @@ async def test_what_a_service_makes_is_its_owners_alone(path: Path) -> None:
         os.umask(before)
 
 
+NO_FACTS = "CREATE TABLE meta (name, value); CREATE TABLE counters (name, value)"
+
+
 @pytest.mark.parametrize(
-    ("content", "identity"),
+    ("content", "facts"),
     [
         (None, None),
         ("", None),
         ("CREATE TABLE meta (name, value)", None),
+        (NO_FACTS, None),
+        (f"{NO_FACTS}; INSERT INTO meta VALUES ('inbox', 'i')", FileFacts("i", 0, 0, 0)),
         (
-            "CREATE TABLE meta (name, value); INSERT INTO meta VALUES ('inbox', 'i'); "
-            "CREATE TABLE counters (name, value)",
-            "i",
+            f"{NO_FACTS}; INSERT INTO meta VALUES ('environment', 'live'), ('inbox', 'i'); "
+            "INSERT INTO counters VALUES ('records deleted', 3), ('more', 4), ('deleted', 2), "
+            "('last commit', 1)",
+            FileFacts("i", 1, 2, 3),
         ),
     ],
 )
-def test_which_inbox_lies_there(tmp_path: Path, content: str | None, identity: str | None) -> None:
-    """None where it cannot be known."""
+def test_what_an_inbox_file_says_of_itself_is_read(
+    tmp_path: Path, content: str | None, facts: FileFacts | None
+) -> None:
+    """None where it cannot be known. A counter that is missing is zero."""
     path = tmp_path / "t.db"
     if content is not None:
         with closing(sqlite3.connect(path_of(path))) as inbox:
             inbox.executescript(content)
-    assert identity_at(path) == identity
+    assert facts_at(path) == facts
 
 
 @pytest.mark.parametrize(
