@@ -1,12 +1,13 @@
 """Entries of the log that name an order, and events that equal their entries, on small values."""
 
+import base64
 import hashlib
 from typing import Any, Final
 
 import pytest
 
 from app.evidence.verify_archive import Bundle
-from app.evidence.verify_entries import Chain, Readings, order_chain, readings_of
+from app.evidence.verify_entries import Chain, Readings, inclusion, order_chain, readings_of
 from app.evidence.verify_forms import MASKED, Wrong, canonical
 from reconcile.instants import DAY, SECOND, format_instant
 from reconcile.transparency.order_tree import order_commitment
@@ -19,18 +20,22 @@ OTHER: Final = "bb" * 32
 SALT: Final = "00" * 16
 
 
+def logged(index: int, name: str, leaf: dict[str, Any]) -> dict[str, Any]:
+    """Return a leaf as log.json lists it."""
+    return {"id": name, "index": index, "leaf": canonical(leaf).decode(), "proof": []}
+
+
 def entry(index: int, name: str, nth: int, after: int | None, **more: Any) -> dict[str, Any]:
     """Return an entry of the log about a record of the order, unless `more` says otherwise."""
     leaf = {"kind": "record", "id": name, "salt": SALT, "at": T, "parts": "0" * 64,
             "of": OURS, "nth": nth, "after": after} | more  # fmt: skip
-    return {"id": name, "index": index, "leaf": canonical(leaf).decode(), "proof": []}
+    return logged(index, name, leaf)
 
 
 def reading(index: int, delivery: str, nth: int, after: int | None, of: str) -> dict[str, Any]:
     leaf = {"kind": "reading", "delivery": delivery, "salt": SALT, "parts": None,
             "of": of, "nth": nth, "after": after}  # fmt: skip
-    return {"id": f"reading:{delivery}:{index}", "index": index,
-            "leaf": canonical(leaf).decode(), "proof": []}  # fmt: skip
+    return logged(index, f"reading:{delivery}:{index}", leaf)
 
 
 def orders(size: int, *, leaves: int, last: int, at: int = T) -> tuple[dict[str, Any], Any]:
@@ -38,8 +43,12 @@ def orders(size: int, *, leaves: int, last: int, at: int = T) -> tuple[dict[str,
     root = hashlib.sha256(b"\0" + canonical({"last": last, "leaves": leaves, "of": OURS}))
     leaf = {"kind": "orders", "id": 1, "salt": SALT, "at": at, "size": size,
             "root": root.hexdigest()}  # fmt: skip
-    sealed = {"id": "orders:1", "index": 8, "leaf": canonical(leaf).decode(), "proof": []}
-    return sealed, {"leaf": "orders:1", "leaves": leaves, "last": last, "path": []}
+    return logged(8, "orders:1", leaf), {
+        "leaf": "orders:1",
+        "leaves": leaves,
+        "last": last,
+        "path": [],
+    }
 
 
 def bundle_of(
@@ -173,33 +182,34 @@ def test_a_tree_that_is_newer_than_the_bundle_is_dated_by_the_bundle() -> None:
 EVENT: Final = {"kind": "paid", "payment": "p1"}
 
 
-def digest_of(event: dict[str, Any], *, payment_hash: str | None = None) -> str:
-    """Return the digest of an event's parts. A part may be given by its hash."""
-    said = {name: event[name] for name in event if name != "payment"}
-    hashes = {
+def hashes_of(document: dict[str, Any], *names: str) -> dict[str, str]:
+    """Return the hash of each part of a document: of these members, and of all others together."""
+    parts = {name: document[name] for name in names}
+    parts["said"] = {name: document[name] for name in document if name not in names}
+    return {
         name: hashlib.sha256(canonical({"part": name, "salt": SALT, "value": value})).hexdigest()
-        for name, value in (("said", said), ("payment", event["payment"]))
+        for name, value in parts.items()
     }
-    if payment_hash is not None:
-        hashes["payment"] = payment_hash
+
+
+def digest_of(hashes: dict[str, str]) -> str:
     return hashlib.sha256(canonical(hashes)).hexdigest()
 
 
 def delivered(index: int, name: str, parts: str | None) -> dict[str, Any]:
     leaf = {"kind": "delivery", "id": name, "salt": SALT, "at": T, "source": "shop", "size": 1,
             "body": "0" * 64, "headers": None, "whole": None, "parts": parts}  # fmt: skip
-    return {"id": name, "index": index, "leaf": canonical(leaf).decode(), "proof": []}
+    return logged(index, name, leaf)
 
 
 def read_again(index: int, name: str, parts: str | None) -> dict[str, Any]:
     leaf = {"kind": "reading", "delivery": name, "salt": SALT, "parts": parts}
-    return {"id": f"reading:{name}:{index}", "index": index,
-            "leaf": canonical(leaf).decode(), "proof": []}  # fmt: skip
+    return logged(index, f"reading:{name}:{index}", leaf)
 
 
 SALTS: Final = {"said": {"salt": SALT}, "payment": {"salt": SALT}}
 HASHED: Final = {"said": {"salt": SALT}, "payment": {"hash": "cc" * 32}}
-RIGHT: Final = digest_of(EVENT)
+RIGHT: Final = digest_of(hashes_of(EVENT, "payment"))
 HIDDEN: Final = {"kind": "paid", "payment": f"p{MASKED}"}
 
 
@@ -234,13 +244,23 @@ def test_events_are_grouped_by_how_well_the_log_proves_them(
 
 def test_a_masked_event_is_compared_by_the_hashes_of_its_masked_parts() -> None:
     """In a redacted bundle alone."""
-    sealed = delivered(1, "d1", digest_of(HIDDEN, payment_hash="cc" * 32))
+    sealed = delivered(1, "d1", digest_of(hashes_of(HIDDEN, "payment") | {"payment": "cc" * 32}))
     bundle = with_event(sealed, event=HIDDEN, redacted=True, parts={"d1": HASHED})
     assert readings_of(bundle) == Readings([], ["d1"], [], [])
     for event, redacted in ((HIDDEN, False), (EVENT, True)):
         bundle = with_event(sealed, event=event, redacted=redacted, parts={"d1": HASHED})
         with pytest.raises(Wrong, match="lacks the salt of a document's part payment"):
             readings_of(bundle)
+
+
+def test_only_a_reference_or_a_text_may_be_masked() -> None:
+    """All other members are compared together, so they need their salt."""
+    event = {"kind": MASKED, "payment": "p1"}
+    salts = {"said": {"hash": "cc" * 32}, "payment": {"salt": SALT}}
+    sealed = delivered(1, "d1", digest_of(hashes_of(event, "payment") | {"said": "cc" * 32}))
+    bundle = with_event(sealed, event=event, redacted=True, parts={"d1": salts})
+    with pytest.raises(Wrong, match="lacks the salt of a document's part said"):
+        readings_of(bundle)
 
 
 @for_each(
@@ -267,3 +287,84 @@ def test_an_event_that_its_last_entry_does_not_prove_is_refused(
     bundle = with_event(*entries, parts=parts)
     with pytest.raises(Wrong, match=f"^{said}$"):
         readings_of(bundle)
+
+
+# --- records and their entries --------------------------------------------------------------------
+
+RECORD: Final = {
+    "record_id": "a",
+    "recorded_at": AT,
+    "kind": "note",
+    "reason": "why",
+    "author": "A",
+}
+NAMES: Final = ("reason", "author")
+
+
+def sealed_parts(record: dict[str, Any], *masked: str) -> tuple[str, dict[str, Any]]:
+    """Return the digest of a record's parts, and what opens them: salts, or hashes if masked."""
+    hashes = hashes_of(record, *NAMES)
+    opened = {name: {"hash": hashes[name]} if name in masked else {"salt": SALT} for name in hashes}
+    return digest_of(hashes), opened
+
+
+def with_record(
+    record: dict[str, Any], leaf: dict[str, Any], opened: Any, *, redacted: bool = False
+) -> Bundle:
+    """Return a bundle with a record and its entry, which is the only one in the log."""
+    bundle = bundle_of(leaf, held="", parts={} if opened is None else {"a": opened})
+    bundle.document("history.json")["records"].append(record)
+    bundle.manifest["redacted"] = redacted
+    root = base64.b64encode(hashlib.sha256(b"\0" + leaf["leaf"].encode()).digest()).decode()
+    bundle.members["checkpoint.txt"] = f"o\n1\n{root}\n".encode()
+    return bundle
+
+
+AGREES: Final = "1 leaf is in the log of 1 leaves. The bundle agrees with the log"
+
+
+@for_each("masked", [(), ("reason",), ("reason", "author")])
+def test_a_record_agrees_with_its_entry_except_for_its_masked_parts(masked: Any) -> None:
+    digest, opened = sealed_parts(RECORD, *masked)
+    shown = RECORD | dict.fromkeys(masked, MASKED)
+    leaf = entry(0, "a", 1, None, parts=digest)
+    found = inclusion(with_record(shown, leaf, opened, redacted=bool(masked)))
+    more = f", except for {len(masked)} masked parts, which cannot be compared" if masked else ""
+    assert found == (None if masked else True, f"{AGREES}{more}.")
+
+
+@for_each(
+    ("record", "leaf", "salts", "said"),
+    [
+        (RECORD | {"kind": "other"}, {}, True, "the content of a differs from its leaf in the log"),
+        (RECORD | {"reason": "x"}, {}, True, "the content of a differs from its leaf in the log"),
+        (RECORD, {"at": T + 1}, True, "a differs from its leaf in the log: at"),
+        (RECORD, {}, False, "log.json lacks the salts of a"),
+    ],
+)
+def test_a_record_that_differs_from_its_entry_is_refused(
+    record: dict[str, Any], leaf: dict[str, Any], salts: bool, said: str
+) -> None:
+    digest, opened = sealed_parts(RECORD)
+    sealed = entry(0, "a", 1, None, parts=digest, **leaf)
+    with pytest.raises(Wrong, match=f"^{said}$"):
+        inclusion(with_record(record, sealed, opened if salts else None))
+
+
+def test_an_entry_of_a_record_names_its_order_by_all_three_members() -> None:
+    digest, opened = sealed_parts(RECORD)
+    leaf = {"kind": "record", "id": "a", "salt": SALT, "at": T, "parts": digest}
+    for more, said in (
+        ({}, "the leaf of a names no order"),
+        ({"of": OURS, "nth": 1}, "the leaf of a has only some of the members that name an order"),
+    ):
+        with pytest.raises(Wrong, match=f"^{said}$"):
+            inclusion(with_record(RECORD, logged(0, "a", leaf | more), opened))
+
+
+def test_two_parts_of_a_bundle_never_have_one_name() -> None:
+    digest, opened = sealed_parts(RECORD)
+    bundle = with_record(RECORD, entry(0, "a", 1, None, parts=digest), opened)
+    bundle.document("history.json")["records"].append(RECORD)
+    with pytest.raises(Wrong, match=r"^two parts of the bundle have the name a$"):
+        inclusion(bundle)
