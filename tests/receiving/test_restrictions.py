@@ -117,4 +117,46 @@ async def test_a_line_of_the_journal_waits_too_long_after_ten_minutes_or_for_a_r
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("why", "said", "ground"),
+    [
+        ("accounts", "books", "accounts"),
+        ("disputable", "can be disputed", "claims"),
+        ("unallocated", "has no order", "claims"),
+        ("not_over", "is not over", "claims"),
+        ("revocable", "can revoke", "claims"),
+        ("disputed", "is disputed", "claims"),
+        ("to_settle", "must settle", "claims"),
+        ("shared", "which order", "claims"),
+        ("minimum", "law requires", "accounts"),
+        ("refused", "be read first", "claims"),
+        ("unread", "be read first", "claims"),
+        ("beside_unread", "be read first", "claims"),
+        ("set_aside", "be read first", "claims"),
+        ("in_the_reference", "reference contains", "accounts"),
+        ("changed", "new data", "claims"),
+    ],
+)
+def test_each_reason_of_a_restriction_has_its_words_and_its_ground(
+    why: str, said: str, ground: str
+) -> None:
+    assert said in REASONS[why].because
+    assert REASONS[why].ground == ground
+    assert [key for key, each in REASONS.items() if said in each.because] == (
+        [why] if said != "be read first" else ["refused", "unread", "beside_unread", "set_aside"]
+    )
+
+
+def test_each_reason_to_wait_names_the_command_that_ends_the_wait() -> None:
+    commands = {
+        "": "`tallyhook db restored`",
+        "set_aside": "`tallyhook deliveries poisoned --retry`",
+        "refused": "`tallyhook deliveries reverify`",
+        "unread": "`tallyhook reindex`",
+    }
+    for why, command in commands.items():
+        assert [key for key, said in WAITS.items() if command in said] == [why]
+    assert WAITS.keys() == commands.keys()
+
+
 PENDING = "INSERT INTO pending_erasures (number, since, why) VALUES ({}, {}, '{}')"
