@@ -656,6 +656,76 @@ def test_what_could_have_been_rewritten_is_what_nothing_outside_covers(
     assert all(said in each for each in told if said)
 
 
+WITNESS_KEYS: Final = [
+    VerifierKey(name=f"w{n}.example", kind=4, raw=bytes([n]) * 32) for n in (1, 2, 3)
+]
+COSIGNED: Final = (
+    "w1.example cosigned it at 2026-11-20T10:00:00Z; w2.example has not cosigned it; w3.example "
+    "cosigned it at 2026-11-20T10:00:00.000007Z"
+)
+
+
+def test_as_many_trusted_witnesses_must_have_cosigned_as_the_quorum_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = [*zip(WITNESS_KEYS, (T, None, Instant(T + 7)), strict=True)]
+    monkeypatch.setattr(verify_evidence, "_cosigned", lambda *_: found)
+    for quorum in (1, 2):
+        trusted = TrustedWitnesses(keys=WITNESS_KEYS, quorum=quorum)
+        told = verify_evidence._witnessed(Bundle({}, {}), trusted)
+        assert told == (True, f"The checkpoint is cosigned: {COSIGNED}.")
+    with pytest.raises(Wrong) as raised:
+        verify_evidence._witnessed(Bundle({}, {}), TrustedWitnesses(keys=WITNESS_KEYS, quorum=3))
+    assert str(raised.value) == (
+        "2 of the 3 witnesses that you trust cosigned the bundle's checkpoint, but 3 are required: "
+        f"{COSIGNED}"
+    )
+
+
+@for_each(
+    ("origin", "size", "said"),
+    [
+        ("now", 99, None),
+        ("first", 3, None),
+        ("first", 4, "has only 3 leaves under the origin first"),
+        ("listed", 99, None),
+        ("other", 1, "belongs to another log, other"),
+    ],
+)
+def test_a_kept_checkpoint_is_of_an_origin_that_the_log_had_at_its_size(
+    origin: str, size: int, said: str | None
+) -> None:
+    bundle = Bundle({"log.json": b""}, {})
+    origins = [{"log": "first", "leaves": 3}, {"log": "listed", "leaves": None}]
+    bundle._read["log.json"] = {"origins": origins}
+    ours = Checkpoint(origin="now", size=9, head=bytes(32))
+    theirs = Checkpoint(origin=origin, size=size, head=bytes(32))
+    if said is None:
+        verify_evidence._check_origin(bundle, ours, theirs)
+        return
+    with pytest.raises(Wrong, match=said):
+        verify_evidence._check_origin(bundle, ours, theirs)
+
+
+def test_what_this_program_has_checked_is_not_listed_as_unproven(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begins = [verify.WHOSE, verify.LETTER, verify.READ_AGAIN, verify.COSIGNED]
+    stated = [*(f"{each} so" for each in begins), verify.PROFILES, verify.NOT_ANEW, "time limits"]
+    monkeypatch.setattr(verify, "unproven", lambda *_: stated)
+    monkeypatch.setattr(verify_evidence, "_not_anew", lambda *_, **given: [f"anew {given['left']}"])
+    trusted = TrustedWitnesses(keys=(), quorum=1)
+    for ours, passed, witnesses, gone in (
+        (False, set[str](), None, None), (True, {"signature"}, None, 0),
+        (True, {"rendered"}, None, 1), (False, {"bodies"}, None, 2), (False, set(), trusted, 3),
+    ):  # fmt: skip
+        monkeypatch.setattr(verify_evidence, "_are_of_this_release", lambda _, ours=ours: ours)
+        left = [each for number, each in enumerate(stated[:4]) if number != gone]
+        profiles = "which profile reads which source (sources.json)" if ours else verify.PROFILES
+        told = verify_evidence._not_proven(Bundle({}, {}), passed, left=5, witnesses=witnesses)
+        assert [*told] == [*left, profiles, "anew 5", "time limits"]
+
+
 # --- entries of a bundle --------------------------------------------------------------------------
 
 ORDERS: Final = {
