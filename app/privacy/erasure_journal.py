@@ -234,7 +234,7 @@ def read_key(path: Path) -> JournalKey | None:
     """Read the key of the journal at a path, or return None if there is no key. Raise
     ConfigurationError if the key is damaged."""
     name = key_path_of(path)
-    content = read_private(name, variable=VARIABLE, what=_KEY, most=_KEY_CHARS)
+    content = read_private(name, variable=VARIABLE, what=_KEY, most=_KEY_CHARS + 2)  # a line end
     if content is None:
         return None
     text = content.strip().decode("ascii", "replace")

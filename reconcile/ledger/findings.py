@@ -346,7 +346,8 @@ def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
 
 def _paid_since(judgement: Judgement) -> Instant:
     price = judgement.expected.money
-    assert price is not None  # else the order is withheld
+    if price is None:
+        return EARLIEST
     sure = judgement.sure()
     if len(sure) == 1:
         return _arrived(sure[0])

@@ -149,7 +149,7 @@ def discounted(shares: Sequence[Counted], price: int, *, percent: int) -> tuple[
         ([share.financed for share in left], price),
         ([share.discount for share in left], price * percent // 100),
     ):
-        off = min(most, sum(given), max(*given, lacking))
+        off = min(most, sum(given), max([*given, lacking]))
         taken.append(off)
         lacking -= off
     financed, discount = taken

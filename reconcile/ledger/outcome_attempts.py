@@ -144,7 +144,7 @@ def _undecided(evidence: AttemptEvidence, case: Case) -> Attempt:
             expected_by=expected_by,
         )
     deadline = deadline_of(evidence, case)
-    over = case.as_of >= deadline
+    over = deadline is not None and case.as_of >= deadline
     code = "no_final_event_by_deadline" if over else "waiting_for_final_event"
     if over and slow:
         code = OVERDUE  # the money may still come: only the provider knows
@@ -165,8 +165,8 @@ def all_cites(evidence: AttemptEvidence) -> tuple[str, ...]:
     return cites_of([*evidence.heard, *evidence.unconfirmed]) + tuple(records)
 
 
-def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant:
-    """Return the instant at which to stop waiting for the attempt's final event.
+def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant | None:
+    """Return the instant at which to stop waiting for the attempt's final event; None if unknown.
 
     The deadline is the session's expiry plus grace, because the final event takes time to arrive.
     If the expiry is unknown, the deadline is one payment window plus grace after the session was
@@ -193,7 +193,10 @@ def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant:
             begun = min([each.first for each in heard])
         end = begun + window
     else:
-        end = max([record.at for file in evidence.files for record in file.records()[:1]]) + window
+        requests = [record.at for file in evidence.files for record in file.records()[:1]]
+        if not requests:
+            return None
+        end = max(requests) + window
     if slow:
         end = max([end, *[_slow_until(each) for each in slow]])
     return min(end, LATEST)  # providers write the end of the calendar for "never"

@@ -73,9 +73,10 @@ def test_a_journal_of_an_earlier_release_is_read_and_continued(tmp_path: Path) -
     found.append({"orders": ["c"]}, at=T + TICK)
     assert path.read_text() == EARLIER + LATER
     assert [each.text for each in read(found).lines] == (EARLIER + LATER).splitlines()
-    key_path_of(path).write_text(f"{bytes(range(32)).hex()}0\n")
-    with pytest.raises(ConfigurationError, match="not 64 hex digits"):
-        read_journal(path)
+    for more in ("0\n", "\n0", "\r\n0"):
+        key_path_of(path).write_bytes(f"{bytes(range(32)).hex()}{more}".encode())
+        with pytest.raises(ConfigurationError, match="not 64 hex digits"):
+            read_journal(path)
 
 
 EARLIER = """\
