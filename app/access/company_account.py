@@ -1,17 +1,12 @@
 """Sign-in with the company's account: a client of OpenID Connect for one provider.
 
-1 discover   read the provider's addresses from its configuration under the issuer
-2 send       redirect the browser to the provider with state, nonce and a verifier's hash (PKCE)
-3 exchange   send the returned code and the verifier, and get an ID token
-4 verify     check the token's signature with the provider's keys, then each claim
+1 discover   read the provider's addresses from its configuration
+2 send       redirect the browser to the provider
+3 exchange   send the returned code, and get an ID token
+4 verify     check the token's signature and claims
 5 name       read the person's stable id, name and role from the claims
 
-This module uses PyJWT and httpx2 instead of Authlib. Authlib would add a second HTTP client, a
-clock of its own, and sessions signed by itsdangerous.
-
-Sources: OpenID Connect Core 1.0 (3.1.2 and 3.1.3.7) and Discovery 1.0 (4.3), RFC 7636 (PKCE), RFC
-9207 (the `iss` in the provider's answer, against mix-up attacks), RFC 6749 (2.3.1). Access tokens
-are not used. No token is stored or logged. Sessions and pages are handled elsewhere.
+Sources: OpenID Connect Core 1.0 (3.1.2, 3.1.3.7), Discovery 1.0 (4.3), RFC 7636 (PKCE), RFC 9207.
 """
 
 import asyncio
@@ -224,11 +219,10 @@ class CompanyProvider:
         """Return the person who signed in at the provider.
 
         answer  query parameters of the provider's redirect; the caller has checked `state`
-        begun   time at which the browser was redirected to the provider
-        again   whether the person had to sign in again at the provider
+        begun   time of the redirect to the provider
+        again   whether the person had to sign in again
 
-        Raises CompanyRefused if the answer or the ID token is refused, and CompanyUnreachable if
-        the provider cannot be reached.
+        Raises CompanyRefused or CompanyUnreachable.
         """
         found = await self.addresses()
         if answer.get("iss", self.issuer) != self.issuer or (

@@ -101,10 +101,9 @@ class AuditEntryDocument(TypedDict):
 class AuditEntry:
     """Entry of the audit trail: one act of a person.
 
-    subject  the order, break, file or period that the act concerns; never a phone number
-    reason   the person's own words; may be empty
-    facts    named values such as counts and digests; never personal data
-    order    the order under which the transparency log lists the entry; usually None
+    subject  the order, break, file or period; never a phone number
+    facts    named values; never personal data
+    order    the order that the log shows with the entry; usually None
     """
 
     at: Instant
@@ -215,12 +214,9 @@ async def acts_since(
 
 
 async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tuple[str, str]]:
-    """Return pairs of operators of whom one gave the other access since an instant, by an
-    invitation or a personal token.
+    """Return pairs of operators: one gave the other access since an instant.
 
-    In each pair, the first name is the operator who gave access; the second is the operator who got
-    it. A pair is left out if the machine's owner has confirmed before that the two are different
-    persons.
+    The giver's name comes first. Pairs for whom the machine's owner has vouched are left out.
     """
     rows = await connection.execute(
         text(

@@ -1,12 +1,7 @@
 """Operators, the permissions of their roles, and the audit trail.
 
-Without any operators, everybody who can run the command may do everything. The audit trail then
-names the account with which a person is logged in to the machine. With operators, every action
-needs one of the roles that the table MAY lists for the action.
-
-Operators prove their identity by a session or a token. The machine's owner may act in any
-operator's name. The audit trail then also names the owner's account, which never counts as a second
-person.
+Operators prove who they are by a session or a token. If there are no operators, everybody who can
+run the command may do everything.
 """
 
 import os

@@ -1,11 +1,6 @@
-"""Passkeys (WebAuthn) as a second factor in addition to the password.
+"""Passkeys (WebAuthn) as a second factor after the password.
 
-1 ask     a page contains options with a challenge, which the browser passes to the authenticator
-2 verify  check its answer: challenge, origin, the console's name, presence, signature, count
-
-The library `webauthn` checks answers by W3C Web Authentication Level 3, sections 7.1 and 7.2.
-Storage of passkeys (`session_store.py`) and permission to sign in (`sessions.py`) are handled
-elsewhere.
+The library `webauthn` checks the browser's answers (Web Authentication Level 3, 7.1 and 7.2).
 """
 
 from collections.abc import Callable, Collection

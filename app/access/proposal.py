@@ -26,13 +26,10 @@ class Decided:
 class Proposal:
     """Act that one operator requests and another operator must approve.
 
-    kind      name of the kind of act
-    subject   the break, month or import that the act concerns; never a phone number
+    subject   the break, month or import; never a phone number
     sentence  the act in words, with its money and consequence
     given     the act's other arguments; never personal data
-    subject_state  text that described the subject's state when the proposal was made
-    role      the proposer's role when the proposal was made
-    until     instant at which the proposal expires
+    subject_state  a description of the subject at the time of the proposal
     decided   the decision; None while the proposal waits
     """
 

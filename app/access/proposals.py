@@ -1,15 +1,11 @@
-"""Proposals: acts that need two operators. One operator proposes the act; another operator approves
-it.
+"""Proposals: acts that need two operators.
 
-    1 propose  an operator who has proved their identity requests an act
-    2 look     other operators see the proposal and its subject
-    3 decide   once: another operator approves or rejects, or the proposer withdraws
-    4 act      the transaction that stores the approval also does the act, in the proposer's
-               name; the audit trail names the approver too
+1 propose  an operator who has proved their identity requests an act
+2 look     other operators see the proposal
+3 decide   another operator approves or rejects, or the proposer withdraws
+4 act      one transaction stores the approval and does the act
 
-A package defines such an act as a `ProposalKind`, which `wiring/work.py` lists. An approval is
-refused if the subject has changed since the proposal. An approval is also refused if the approver
-may be the proposer under another name.
+An approval is refused if the subject has changed since the proposal.
 """
 
 import json
@@ -85,14 +81,9 @@ class Agreed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agree:
-    """Approval that is not stored yet. A call of this object stores the approval in the given
-    transaction.
+    """Approval that is stored by calling this object within a transaction.
 
-    The call raises UsageError if the approval is refused. The caller must then end the transaction
-    without doing the act.
-
-    second  the approver's name
-    typed   text that the approver typed again, if the kind of act asks for a text
+    The call raises UsageError if the approval is refused. Do nothing more in the transaction then.
     """
 
     second: str
@@ -108,30 +99,21 @@ class ProposalKind:
     """Kind of act that may be proposed.
 
     name     permanent identifier, which rows store
-    title    a heading
-    action   the permission that both persons' roles need
-    proposing  the permission that the proposer's role needs, if it differs from `action`
-    subject_state  function that describes the subject's present state in a text. If the text is the
-                   same at the approval, nothing that matters to the approver has changed. The
-                   function raises NotFoundError or UsageError for an unknown subject
-    perform  function that carries out the act in the name of `Agreed.who`. The function calls
-             `agree` exactly once, as the first step of the transaction that writes. It raises
-             UsageError if the act is impossible; the proposal then still waits
-    takes_long  whether `perform` may take minutes. If so, the receiver of webhooks never runs it
-    for_good    whether the act is irreversible. If so, the approver must type their password again
-    where       function that returns the list and the item whose page shows the subject, such as
-                ("orders", "ORD-1"); it returns None if no page shows the subject
+    action   permission that both persons need
+    proposing  permission of the proposer, if it differs from `action`
+    subject_state  returns a description of the subject; the approval is refused if the description
+                   has changed
+    perform  carries out the act; calls `agree` once, first in its transaction
+    takes_long  whether `perform` can take minutes; the webhook receiver then never runs it
+    for_good    whether the act is irreversible; the approver types their password again
+    where       returns the list and the id of the page that shows the subject, or None
     particulars  headings of the members of `given` that the sentence omits
-    tables      headings of the members of `given` that hold a table's rows as JSON. Each row has
-                four cells: the thing that changes, its old value, its new value, and a note
-    unfinished  function that returns a sentence if the act was begun but not finished, and None
-                otherwise. The sentence names the command that finishes the act. An act of one
-                transaction needs no such function
+    tables      headings of the members of `given` that hold table rows as JSON
+    unfinished  returns a sentence if the act was begun but not finished
     typed       heading of a value that the approver types again, because no proposal may store it
-    must_fit    function that raises UsageError if the approver typed another value than the
-                proposer
-    open_for    time after the approval in which the proposer alone may carry out the act; None if
-                the approval carries it out
+    must_fit    raises UsageError if the approver typed another value
+    open_for    time after the approval in which the proposer carries out the act; None if the
+                approval carries it out
     """
 
     name: str
@@ -236,13 +218,12 @@ async def propose(
     given: Mapping[str, str] | None = None,
     reason: str,
 ) -> Proposal:
-    """Insert a proposal and its audit entry in the caller's transaction. Return the proposal.
+    """Insert a proposal and its audit entry in the caller's transaction.
 
-    who       the proposer, as returned by `permitted`
-    because   clause that says why one person may not do the act alone; added to the sentence
+    because   why one person may not do the act alone; added to the sentence
     sentence  the act in words, with its money and consequence
 
-    Raises UsageError if the proposer has not proved their identity, or if an equal proposal waits.
+    Raises UsageError if the proposer has not proved their identity, or an equal proposal waits.
     """
     if not proved(who):
         raise UsageError(PROPOSE.format(because))

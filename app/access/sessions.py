@@ -1,11 +1,8 @@
-"""Sign-in to the console: invitations, passwords with one-time codes, and sessions.
+"""Sign-in to the console: invitations, passwords, one-time codes and sessions.
 
 1 invite   `operators invite` makes a link that works once within a day
-2 set up   the person sets a password, and a one-time code if the person's role needs one
-3 sign in  a session begins, which is stored under the hash of a random cookie
-
-A sign-in with the company's account (`company_account.py`) needs only step 3, because the provider
-states the person and the role each time.
+2 set up   the person sets a password, and a one-time code if their role needs one
+3 sign in  a session begins; only the hash of its cookie is stored
 """
 
 from collections.abc import Awaitable, Callable, Collection
@@ -177,9 +174,8 @@ async def accept_invitation(
 async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: str | None) -> str:
     """Return the secret token of a link that opens one short session of an operator.
 
-    Use such a link when nobody can sign in otherwise. The audit trail records the link as an
-    invitation, so for a week `by` may not approve what the operator proposes. Raises UsageError if
-    `by` may not invite operators, and NotFoundError for an unknown operator.
+    For the case that nobody can sign in. Raises UsageError if `by` may not invite, and
+    NotFoundError for an unknown operator.
     """
     token = new_token("")
     async with context.database.writing() as connection:

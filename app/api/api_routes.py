@@ -56,11 +56,10 @@ def api_routes(
 ) -> list[Route]:
     """Return all routes of the API and of the published log.
 
-    checkout  client that opens payment sessions; None if checkout is not configured
-    alarms  function that returns a sentence for each active alarm
-    proposals  function that loads the code of proposals; called at the first request that needs the
-               code
-    elsewhere  runner that does long work in separate processes
+    checkout  None if checkout is not configured
+    alarms  returns a sentence for each active alarm
+    proposals  loads the code of proposals at the first request that needs it
+    elsewhere  runs long work in separate processes
     """
     api, settings = Api(context, alarms=alarms), context.settings
     deciding = _once(proposals)

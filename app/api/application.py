@@ -83,13 +83,11 @@ def build_application(
     failed: Callable[[str], None],
     count_refused: Callable[[int], None],
 ) -> Starlette:
-    """Return the ASGI application. The application neither opens nor closes the objects that are
-    passed in.
+    """Return the ASGI application. It neither opens nor closes the objects passed in.
 
-    api  function that returns all other routes. Loading the routes takes long, so a thread calls
-         this function at the first request that matches no other route
-    failed  function that is called with a reason if `api` fails
-    count_refused  function that is called with the status of each API answer 401 or 403
+    api  returns all other routes; a thread calls it at the first request that needs one
+    failed  is called with a reason if `api` fails
+    count_refused  is called with the status of each API answer 401 or 403
     """
     deliveries = [
         Route("/webhooks/{source}", webhooks),

@@ -1,14 +1,7 @@
-"""The operations of the API. Routes and OpenAPI description are built from the same list of
-operations.
+"""The operations of the API: one list for its routes and its OpenAPI description.
 
-1. An operation names its path, its scope and its endpoint. The endpoint is a method of a class of
-   routes.
-2. The endpoint's parameters declare its input. `request` is the HTTP request, `who` the caller,
-   `asked` a dataclass of query parameters, and `body` the parsed JSON body. Every other parameter
-   is the part of the path that has the same name. The return type declares the answer: a document,
-   `Created` or `Accepted` with a document, or a response.
-3. `ApiRoute` checks the caller's token, reads the parameters, and answers. `openapi.py` describes
-   the operations.
+An operation names path, scope and endpoint. The endpoint's parameters declare the input, and its
+return type declares the answer.
 """
 
 import json
@@ -111,24 +104,20 @@ STATUSES: Final[Mapping[Any, int]] = {Answer: 200, Created: 201, Accepted: 202}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """One HTTP method of one path. In the API's description, the endpoint's name is the operation's
-    id, and the endpoint's docstring is the operation's text.
+    """One HTTP method of one path.
 
     tag  tag in the API's description; by default the first word of the path
-    answers  descriptions of the answers and problems. The keys are HTTP statuses
-    retry_after  HTTP statuses of the answers that state when to repeat the request
-    unknown  code and sentence of the problem 404 that is sent if the endpoint raises NotFoundError.
-             If the sentence is empty, the error's message is sent
-    refused  status and code of the problem that is sent if the endpoint raises UsageError, with the
-             error's message
-    may  permission that the person's role must include; None if every role may call the operation
+    answers  descriptions of answers and problems, by HTTP status
+    retry_after  HTTP statuses of answers that state when to repeat the request
+    unknown  code and sentence of the problem 404 for NotFoundError; empty for the error's own
+             sentence
+    refused  status and code of the problem for UsageError
+    may  permission that the person needs, if any
     body  type of the request body, if the endpoint reads the body itself
-    body_bytes  maximum bytes of a body that is parsed for the endpoint's parameter `body`
-    media  media types of the answer, if it can be something other than JSON
-    waits  whether the endpoint waits until deliveries are read, and reports the age of the unread
-           ones. For other endpoints, the route reports the age
-    alone  whether the operation returns a long list. The long lists of one class of routes are made
-           one at a time, so that they do not delay deliveries
+    body_bytes  maximum bytes of a parsed body
+    media  media types of the answer, if not only JSON
+    waits  whether the endpoint itself waits for unread deliveries and reports their age
+    alone  whether the answer is a long list; long lists are made one at a time
     """
 
     method: Literal["GET", "PUT", "POST"]
@@ -175,12 +164,13 @@ def _hints(endpoint: Callable[..., object]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryParameter:
-    """One query parameter, declared by a dataclass's field. The field's name may end with `_`,
-    which is not part of the parameter's name.
+    """One query parameter, declared by a field of a dataclass.
+
+    A final `_` of the field's name is dropped.
 
     kind  type of the value, without None
-    default  value if the parameter is absent; MISSING if the parameter is required
-    as_sent  whether the text is used exactly as it was sent, without normalization to Unicode's NFC
+    default  MISSING if the parameter is required
+    as_sent  whether the text stays as sent, without Unicode normalization
     """
 
     name: str

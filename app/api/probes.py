@@ -45,12 +45,11 @@ def _moments(
 class Probes:
     """The endpoints /livez, /readyz and /metrics.
 
-    reasons  function that returns the tasks of this process that are not working
-    read_elsewhere  function that returns whether other processes read the deliveries
-    certificate  monitor of the public URL's TLS certificate; None if there is no such URL
-    checkout_denied  function that returns why no payment can be started; None if payments can be
-                     started
-    name  name by which the command `doctor` recognizes the service
+    reasons  returns the tasks of this process that are not working
+    read_elsewhere  returns whether other processes read the deliveries
+    certificate  monitor of the public URL's TLS certificate, if there is a URL
+    checkout_denied  returns why no payment can be started, or None
+    name  name by which `doctor` recognizes the service
     """
 
     def __init__(
@@ -94,16 +93,13 @@ class Probes:
     async def readyz(self, request: Request) -> Response:
         """Answer 200 if deliveries can be stored and read, or 503 with the reasons if not.
 
-        Strangers and providers cannot make the service unready. The command `doctor` shows the same
-        reasons. The answer has these members:
-
         sources  the state of each source
         unsafe  settings that risk the loss of stored data
-        checkout  the reason why no payment can be started
+        checkout  why no payment can be started
         golive  the steps that a live instance still lacks
         findings  the number of orders that need a person
 
-        Each active alarm has a member with its name, such as `silence`.
+        Each active alarm adds a member with its name, such as `silence`.
         """
         reasons, dangers, states = self._reasons(), list[str](), list[SourceState]()
         golive = None

@@ -1,9 +1,6 @@
-"""Public answers about the log: its keys, its signed checkpoints, and proofs that the log was only
-extended.
+"""Public answers about the log: its keys, signed checkpoints, and proofs.
 
-With a stored checkpoint, anyone can check that the log was not rewritten. These addresses need no
-token, and are switched off by default. The answers name no order. A checkpoint or hash reveals only
-the number of entries in the log.
+Strangers need no token. The answers name no order. The routes are off by default.
 """
 
 from typing import Any, Final

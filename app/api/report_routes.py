@@ -1,9 +1,6 @@
-"""The API of results that take seconds to minutes to compute.
+"""API routes for results that take seconds to minutes to compute.
 
-The results are reports and journals of any period, verifications of closed months, and previews of
-other matching rules. Separate processes compute the results, one at a time. Until a result is
-ready, the answer says that the work is under way. Reports and journals equal the commands' output
-byte for byte.
+Separate processes compute them, one at a time. Reports and journals equal the commands' output.
 """
 
 import hashlib

@@ -1,11 +1,7 @@
-"""The HTTP client of the payment service. Each call uses one idempotency key and sends a limited
-number of requests:
+"""The HTTP client of the payment service.
 
-    (a) send one request, for at most `try_s`, and read the answer up to a size limit
-    (b) judge the answer (`request.judge_reply`)
-    (c) if the request may be repeated, pause, then send the same bytes and the same key again
-
-The client stores nothing. The caller must have committed the key before the call.
+Each call sends the same bytes and idempotency key until the answer is clear or a limit is reached.
+The client stores nothing: the caller has committed the key before.
 """
 
 import asyncio
@@ -36,11 +32,11 @@ class RetrySettings:
     """Limits of one call to the payment service, during which a customer waits.
 
     tries  maximum number of requests in the call
-    try_s  maximum seconds for one request with its whole answer; a slow service takes three seconds
-    total_s  maximum seconds for the whole call with its pauses; customers wait no longer
-    first_s  seconds of the pause before the second request; each later pause is twice as long
-    most_s  maximum seconds of a pause, unless the service asks for a longer one
-    jitter_s  maximum random seconds added to each pause, so that clients do not retry together
+    try_s  maximum seconds for one request with its whole answer
+    total_s  maximum seconds for the whole call with its pauses
+    first_s  seconds of the first pause; each later pause is twice as long
+    most_s  maximum seconds of a pause, unless the service asks for more
+    jitter_s  maximum random seconds added to each pause
     """
 
     tries: int = 5

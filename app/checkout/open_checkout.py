@@ -1,12 +1,11 @@
-"""Open the checkout session of an order's payment. Whatever step fails, the payment never gets a
-second session.
+"""Open the checkout session of an order's payment. A payment never gets a second session.
 
-    (1) check everything  (2) find the order's payment  (3) commit the intent and its key
-    (4) ask the service, if necessary several times with the same key
-    (5) record the answer  (6) return the result
+(1) check everything  (2) find the order's payment  (3) commit the intent and its key
+(4) ask the service, if necessary several times with the same key
+(5) record the answer  (6) return the result
 
-Comments in the code refer to the steps by these numbers. If a call ends early, the next call for
-the order continues with the committed key.
+The code's comments use these numbers. If a call ends early, the next call continues with the
+committed key.
 """
 
 from __future__ import annotations
@@ -55,13 +54,12 @@ async def open_checkout(
 ) -> CheckoutResult:
     """Open a session for the order, or return the session that the order has.
 
-    new_payment  whether the customer tries again after an earlier payment has ended. The new
-                 payment gets a new idempotency key. A repeated call returns the new payment
-    author  name of the caller that requests the session; stored with the record
+    new_payment  whether the customer tries again after an earlier payment has ended
+    author  name of the caller; stored with the record
 
     Raise CheckoutRequestError, CheckoutConflictError, PaymentNotOverError or OrderCanceledError if
-    nothing was sent. Raise UnreachableError if the service refuses our credentials or the store
-    fails. Calls for one order wait for each other; equal calls share one answer.
+    nothing was sent, and UnreachableError if the service refuses our credentials or the store
+    fails.
     """
     live, requires = context.database.environment == "live", client.settings.api.requires
     sound = requests.check_request(request, live=live, requires=requires)  # (1)
@@ -320,16 +318,13 @@ def result_document(result: CheckoutResult) -> SessionDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutResult:
-    """The state of the order's session.
+    """State of the order's session.
 
-    state  opened: the customer can pay · paid: the order's ledger says that the customer has paid ·
-           expired: the session has expired without a payment · refused: the service refuses the
-           session · unknown: the service may have opened the session, and the background task asks
-           again · unresolved: the amount paid is in doubt, and nobody may be sent to pay until this
-           is settled
-    checkout_url  URL at which the customer pays; None if the service gave no URL
-    key  idempotency key, for questions to the service; None if the order was paid without our call
-    sentence  the state as a sentence for people
+    state  opened: the customer can pay · paid: the customer has paid · expired: no payment came ·
+           refused: the service refuses · unknown: the service has not answered clearly, and the
+           background task asks again · unresolved: the amount paid is in doubt
+    checkout_url  URL at which the customer pays, if known
+    key  idempotency key; None if the order was paid without our call
     again_s  seconds for which the service wants no further requests
     created  whether this call opened the session
     """

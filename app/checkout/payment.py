@@ -224,13 +224,10 @@ def intent(
     now: Instant,
     author: str,
 ) -> Record:
-    """Build the record of the intent to open a payment. The record is committed before the first
-    byte is sent.
+    """Build the record of the intent to open a payment. Commit it before sending.
 
-    author  name of the caller that requests the session
-
-    The record's id is derived from the order and the number of its payments. If two processes start
-    the same payment at once, only one can write the record.
+    The record's id comes from the order and the number of its payments. So of two processes that
+    start one payment, only one can write the record.
     """
     number = sum(record.kind == "session_requested" for record in known)
     name = json.dumps(["session_requested", request.order, number]).encode()

@@ -1,19 +1,15 @@
-"""A request to open a session: its checks, its bytes, its digest, and the meaning of the service's
-answer.
+"""A request to open a session: its checks, bytes and digest, and the meaning of the answer.
 
-The error messages are written for the shop's people.
+UsageError
+├── CheckoutRequestError   the request is bad; `problems` has every sentence
+├── CheckoutConflictError  the order already has another payment
+├── PaymentNotOverError    an earlier payment can still bring money
+└── OrderCanceledError     the shop has canceled the order
+UnreachableError
+├── CheckoutDeniedError    the service refuses our token or knows no such address
+└── CheckoutBusyError      too many calls at this moment
 
-    UsageError
-    ├── CheckoutRequestError   the request itself is bad; `problems` has every sentence
-    ├── CheckoutConflictError  the order already has another payment
-    ├── PaymentNotOverError    a new payment was requested while the earlier one can bring money
-    └── OrderCanceledError     the shop has canceled the order
-    UnreachableError
-    ├── CheckoutDeniedError    the service refuses our token or knows no such address
-    └── CheckoutBusyError      too many calls at this moment
-
-No error contains a phone number, a URL or a token. A SoundRequest is a request that `check_request`
-has accepted. Other modules add the token and the idempotency key.
+No error contains a phone number, a URL or a token.
 """
 
 import hashlib
@@ -271,12 +267,10 @@ def request_digest(request: SoundRequest) -> str:
 
 
 def phone_check(phone: str | None) -> int | None:
-    """Return the phone number's checksum, which is a number from 0 to 255. Return None without a
-    phone number.
+    """Return a checksum of the phone number, from 0 to 255. Return None without a number.
 
-    The checksum detects 255 of 256 changed numbers. It reveals little, because millions of phone
-    numbers have the same checksum. A customer's checksum is equal in all orders, so several orders
-    reveal no more than one order.
+    It detects most changed numbers, and reveals little, because millions of numbers share a
+    checksum.
     """
     if phone is None:
         return None

@@ -36,15 +36,14 @@ def _as_the_sandbox(document: object) -> SessionAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionApi:
-    """Description of one service's session API. The defaults describe the simulated provider.
+    """One service's session API. The defaults describe the simulated provider.
 
-    path  path that opens sessions; it is appended to the base URL
-    read  function that returns the needed parts of a parsed answer
-    requires  fields that this service requires, although they are optional elsewhere: `phone`,
-              `success_url` or `cancel_url`
-    accepted  HTTP statuses which mean that the session is open
+    path  path that opens sessions, below the base URL
+    read  returns the needed parts of a parsed answer
+    requires  fields that only this service requires: `phone`, `success_url` or `cancel_url`
+    accepted  HTTP statuses that mean that the session is open
     key_lifetime_s  seconds for which the service remembers an idempotency key
-    live_tokens, sandbox_tokens  patterns of the tokens of the two environments
+    live_tokens, sandbox_tokens  patterns of the environments' tokens
     """
 
     path: str = "/api/v1/checkout/sessions"

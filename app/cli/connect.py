@@ -1,13 +1,8 @@
-"""The command `tallyhook connect`: it writes the settings of a new source, and waits for the first
-delivery.
+"""The command `tallyhook connect`, which writes the settings of a new source.
 
-    options, prompts ─▶ checked settings ─▶ settings file ─▶ instructions ─▶ first delivery
+options, prompts ─▶ checked settings ─▶ settings file ─▶ instructions ─▶ first delivery
 
-Secrets come from a prompt, a file or standard input, because command lines are visible to other
-users. No secret is printed.
-
-This module also has the commands that show and check profiles, and that verify signatures without a
-service.
+Secrets come from a prompt, a file or standard input, because others can see command lines.
 """
 
 from __future__ import annotations

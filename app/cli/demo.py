@@ -1,10 +1,7 @@
-"""The command `tallyhook demo`: it runs the whole system on this machine, from a customer's phone
-to an explanation.
+"""The command `tallyhook demo`: the whole system on one machine.
 
-Four processes run: the service, the console, the simulated provider, and this process as the shop.
-The shop places an order for each scenario and opens its checkout session. When the provider has
-delivered everything, the shop compares each order's ledger with what really happened at the
-provider. All communication is real HTTP.
+A service, a console and a simulated provider run as processes. This process acts as the shop, and
+compares each ledger with what really happened. All communication is real HTTP.
 """
 
 import asyncio

@@ -176,12 +176,12 @@ def _tell_owner(database: Path | None) -> None:
 def stated_losses(
     without_erasures: bool, accept_gap: bool, *, reason: str, by: str | None
 ) -> tuple[Without | None, str | None]:
-    """Return what a person accepts to lose in a restore. The first value accepts that no journal of
-    erasures exists. The second value is the reason for accepting a gap, which is a period with
-    possibly lost deliveries.
+    """Return which losses a person accepts in a restore, each None if not accepted.
 
-    A value is None if the person does not accept this loss. Raise UsageError if an option has no
-    reason, or if a reason has no option.
+    The first value accepts a missing journal of erasures; the second is the reason for accepting a
+    gap.
+
+    Raise UsageError if an option lacks its reason, or a reason its option.
     """
     from app.privacy.replay_erasures import Without
 

@@ -44,11 +44,10 @@ def with_context(
 ) -> Result:
     """Load the settings, open the store, and call `use` with the context. Return its result.
 
-    If the user gives an operator's token, `use` acts in the name of the token's owner. A note is
-    printed if accepted deliveries are unread.
+    A note is printed if accepted deliveries are unread.
 
-    purpose  access that is needed; `alone` means that no other process may use the store
-    loaded  the settings, if the command has already loaded them
+    purpose  `alone` if no other process may use the store
+    loaded  the settings, if they are already loaded
     """
     from app.access.operators import asking_by_token
     from app.config.load import load_settings

@@ -1,13 +1,11 @@
 """Receive news of orders, from verified notifications and from the feed.
 
-    notification ──verify──▶ news ─┐
-    feed ──page by page──▶ news ───┼─▶ keeper: each once, in the shop's own transaction
-    state of an undecided order ───┘
+notification ──verify──▶ news ─┐
+feed ──page by page──▶ news ───┼─▶ keeper: each once, in the shop's own transaction
+state of an undecided order ───┘
 
-Notifications and the feed bring the same news, so a shop may use either, or both. After a restore
-from a backup, Tallyhook may not know whether an order was shipped. The order is then undecided
-until the shop has stated this. Whenever the shop reads the feed, the client asks for the present
-state of undecided orders.
+Notifications and the feed bring the same news, so a shop can use either. An order is undecided if
+Tallyhook does not know whether it was shipped, as after a restore.
 """
 
 import base64
@@ -40,13 +38,12 @@ class News:
     """News of one revision of an order.
 
     id           increases with every revision, even after restores
-    fulfillable  whether the order is paid and nothing holds it, as of this revision
-    because      sentences for people, with the ids of the evidence
+    fulfillable  whether the order is paid and nothing holds it
+    because      sentences for people
     at           time of the revision in RFC 3339, in UTC
     fulfilled_at, canceled_at
-                 times that the shop had stated when the news was sent: RFC 3339, None, or UNKNOWN
-    superseded   whether the feed has later news of the order. If so, do not ship because of this
-                 news
+                 times that the shop stated: RFC 3339, None, or UNKNOWN
+    superseded   whether the feed has later news of the order; do not ship then
     """
 
     id: int
@@ -112,9 +109,8 @@ def verify_notification(
 ) -> News:
     """Verify a notification (Standard Webhooks, HMAC-SHA256) and return its news.
 
-    secrets  a secret `whsec_…`, or several while a secret is being rotated
-    headers  headers by name; upper and lower case make no difference
-    body     the raw bytes, not JSON that was parsed and serialized again
+    secrets  a secret `whsec_…`, or several during a rotation
+    body     the raw bytes, not parsed and serialized again
     now      seconds since 1970 in UTC, by the shop's clock
 
     Raises Refused if the notification is not genuine, and ValueError for an invalid secret.
@@ -181,15 +177,12 @@ def news_of(found: Any) -> News:
 
 
 def follow(keeper: Keeper, *, wait_s: int = 0, limit: int = 100) -> Steps[int]:
-    """Read the feed from the keeper's cursor to its end, and return how many entries were new.
+    """Read the feed to its end, and return how many entries were new.
 
-    At the end, ask about orders that wait because Tallyhook did not know whether they were shipped.
-
-    wait_s  number of seconds for which the last request waits for news
+    wait_s  seconds for which the last request waits for news
     limit   maximum number of entries of a page
 
-    Raises TokenRefused, Unavailable and NotUnderstood. News that the keeper took before an error
-    stays stored.
+    Raises TokenRefused, Unavailable and NotUnderstood. The keeper keeps what it took before.
     """
     place, new, lost = keeper.place(), 0, False
     while True:

@@ -33,18 +33,14 @@ class Started:
 
     state         open        send the customer to `checkout_url`
                   paid        send nobody
-                  unresolved  the amount paid is in doubt; send nobody until that is settled
+                  unresolved  the amount paid is in doubt; send nobody
                   expired     the session has expired
                   unknown     make the same call again after `again_s`
-                  differs     the amount or currency differs from the earlier payment, or from the
-                              price that `PUT` stated. A different phone number or return URL also
-                              gives `differs` while nobody knows whether the earlier payment was
-                              opened
-                  not_over    a new payment was requested, but the earlier one may still succeed
+                  differs     the request differs from the earlier payment, or from the stated price
+                  not_over    the earlier payment can still succeed
                   refused     `sentence` says why
-    checkout_url  where the customer pays, if the service gave an address
-    again_s       for `unknown` and `not_over`: number of seconds to wait before the same call is
-                  repeated
+    checkout_url  where the customer pays, if known
+    again_s       seconds to wait before the same call is repeated
     """
 
     state: State
@@ -130,10 +126,9 @@ def tell_order(
              "30.00"); None leaves the reported parts unchanged
     free     whether the order costs nothing; the amount is then "0"
 
-    Report `fulfilled_at` before the parcel leaves. After Tallyhook was restored from a backup,
-    report NOT_SO for each order that is not shipped according to your books. A canceled order is
-    never fulfillable, and money held for it is owed back. The result is the order as `GET
-    /api/v1/orders/…` returns it. Raises TokenRefused, Unavailable and NotUnderstood.
+    Report `fulfilled_at` before the parcel leaves. After a restore, report NOT_SO for each order
+    that is not shipped. Returns the order as `GET /api/v1/orders/…` does. Raises TokenRefused,
+    Unavailable and NotUnderstood.
     """
     moments = {"placed_at": placed_at, "canceled_at": canceled_at, "fulfilled_at": fulfilled_at}
     stated: dict[str, Any] = {"amount": amount, "currency": currency}

@@ -1,9 +1,8 @@
 """Store news in the shop's own SQLite database, in the same transaction as the shop's SQL.
 
-    BEGIN IMMEDIATE ─▶ is it newer? ─▶ store its id ─▶ the shop's own statements ─▶ COMMIT
+BEGIN IMMEDIATE ─▶ is it newer? ─▶ store its id ─▶ the shop's own statements ─▶ COMMIT
 
-A process that dies before the last step has done nothing, and gets the news again. To use another
-database, copy this file: it needs two tables and seven statements.
+For another database, copy this file: it needs two tables and seven statements.
 """
 
 import sqlite3

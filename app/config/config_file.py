@@ -1,12 +1,9 @@
 """Read the configuration's variables and files, and add settings to a file on request.
 
-    variables, dotenv file, files of secrets ──▶ `SettingsReading`, with the mistakes found
-    file, wanted ──▶ added: written at the end │ same: there already │ differing: only reported
+variables, dotenv file, files of secrets ──▶ `SettingsReading`, with the mistakes found
+file, wanted ──▶ added: written at the end │ same: there already │ differing: only reported
 
-If a line of the file has a name without a value, the value is added to the line. The file is
-replaced in one step. A new file can be read only by its owner, because it contains secrets. An
-existing file keeps its owner and group, and nobody else may read it. A message about a mistake
-never quotes a value. The module `load.py` interprets the values.
+Messages about mistakes never quote a value.
 """
 
 import difflib
@@ -233,13 +230,12 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.,:/@%+=-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsPlan:
-    """Plan for adding settings to a configuration file. All members except `before` and `after`
-    contain names of variables.
+    """Plan for adding settings to a configuration file.
 
-    added      names that the file does not contain yet
-    same       names that already have the wanted value in the file
-    differing  names that have another value in the file; if there are any, nothing may be written
-    values     values in the file after writing, by name; never shown
+    added      names that the file lacks
+    same       names that already have the wanted value
+    differing  names that have another value; if there are any, nothing may be written
+    values     values in the file after writing; never shown
     before     text of the file before writing
     after      text of the file after writing
     """

@@ -40,12 +40,11 @@ def load_settings(
     serving: bool = False,
     also: Callable[[Settings], list[str]] | None = None,
 ) -> Settings:
-    """Load the settings from the environment and from the file that TALLYHOOK_CONFIG names. The
-    environment overrides the file.
+    """Load the settings. The environment overrides the file that TALLYHOOK_CONFIG names.
 
     environ  the variables; None for the process's environment
-    serving  whether webhooks will be received. If so, the settings must name an environment
-    also     function that returns further problems, one line each, to report with the others
+    serving  whether the settings must name an environment
+    also     returns further problems to report
 
     Raises ConfigurationError with every problem, one line each.
     """

@@ -1,10 +1,7 @@
 """Declarations of all settings, with types, bounds and defaults.
 
-Settings come from environment variables, or from the dotenv file that TALLYHOOK_CONFIG names. An
-import of this module reads nothing; `load_settings` reads the settings once. The docstring below
-each setting explains the setting to operators. `make write` copies the docstring to
-config.example.env, with the default or an example. Other modules check whether a profile exists and
-whether the database can be reached.
+The docstring below each setting explains it to operators; `make write` copies it to
+config.example.env. An import of this module reads nothing.
 """
 
 from __future__ import annotations

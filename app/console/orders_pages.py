@@ -381,13 +381,11 @@ def sentence_of(text: str) -> dict[str, Any]:
 
 
 def order_money(ledger: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of an order's money. Each part is an amount or None.
+    """Return the parts of an order's money, each an amount or None.
 
-    given_back   money that was refunded or reversed. Captured money is the sum of given_back, lost,
-                 disputed and held
-    disputed     money in open disputes; `held` does not include this money
-    owed_back    money that must still be refunded: the surplus, or all held money after a
-                 cancellation. Money in `on_its_way` is left out
+    given_back   money that was refunded or reversed
+    disputed     money in open disputes; `held` does not include it
+    owed_back    money that must still be refunded, without `on_its_way`
     on_its_way   money that pending refunds will return
     """
     totals = ledger["totals"]

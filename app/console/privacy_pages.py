@@ -1,14 +1,7 @@
-"""Page of personal data, where people see past erasures, propose an erasure, and make copies of a
-person's data.
+"""Page of personal data: past erasures, proposed erasures, and copies of a person's data.
 
-1 look     the person enters a number, an email address or an order. The page shows what would be
-           erased, what must stay, and why
-2 propose  the operator types the number or address again, with a reason. The erasure is carried out
-           when another admin approves it
-
-Proposals are kept forever. A proposal therefore contains a pseudonym instead of the number, and the
-approver types the number again. No web address and no page contains a number. A signature of this
-process proves which number was previewed.
+Proposals and addresses never contain a phone number. A proposal has a pseudonym, and the approver
+types the number again.
 """
 
 import hashlib

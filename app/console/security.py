@@ -1,11 +1,8 @@
-"""Check the Host header and the origin of each request, and set security headers. The module also
-has a rate limiter.
+"""Check the Host header and the origin of each request, and set security headers.
 
-1 the Host header is allowed          so that no other site's name can lead to the console
-2 a POST comes from our page          as Sec-Fetch-Site says or, if it is missing, Origin
+1 the Host header is allowed          so that no other site's name leads to the console
+2 a POST comes from our page          by Sec-Fetch-Site or, if it is missing, Origin
 3 every answer has the headers        nothing inline, nothing from other hosts, no cache
-
-Answers with status 401 or 403 are logged at most once a minute.
 """
 
 import ipaddress

@@ -1,11 +1,7 @@
 """Sign people in and out. Only these routes work without a session.
 
-A sign-in link has its token after `#`. Browsers never send this part of a link, so a script posts
-the token, or a person pastes it. All failures give the same message.
-
-Tries are limited for each name and network, so that a stranger cannot lock out an operator. Tries
-for one name are also limited over all networks together. This second limit ignores networks from
-which the operator has signed in before.
+All failures give the same message. Tries are limited by name and network, so that a stranger cannot
+lock out an operator.
 """
 
 import asyncio

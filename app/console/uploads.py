@@ -1,14 +1,7 @@
 """Store uploaded files from their dry run until they are imported or discarded.
 
-1 receive  read a form to its end; refuse a form that is too long
-2 take     copy each uploaded file to its own folder, and compute the file's digest
-3 keep     store up to MOST_KEPT files for an hour. A further file replaces its sender's oldest
-           file, or else the oldest file of all
-4 forget   delete a file after its import, after an hour, and when the console ends
-
-The folder of the uploads lies under TMPDIR, and only this process may open it (mode 0700). At its
-start, a console deletes the folders of killed consoles. A folder whose lock nobody holds belongs to
-a killed console.
+A file is kept for an hour in a folder that only this process can open. The next console deletes the
+folders of killed consoles.
 """
 
 import asyncio
@@ -99,13 +92,13 @@ class Upload:
     """Uploaded file, from its dry run to its import.
 
     kind      kind of import; None until recognized or chosen
-    source    a statement's source; None until recognized or chosen; empty for other kinds
+    source    a statement's source; None until recognized or chosen
     mapping   name of the column mapping; empty for the usual column names
     preset    name of the provider's export format; empty until recognized
     job       background job of the dry run, and later of the import
-    identity  kind, source and format that the file's content shows; None until examined
+    identity  kind, source and format that the content shows; None until examined
     sheets    names of the workbook's sheets that have content
-    columns   columns and first rows, once a person has begun a mapping
+    columns   columns and first rows for a person who begins a mapping
     seen      result of the dry run, or None
     done      result of the import, or None
     """

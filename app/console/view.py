@@ -52,17 +52,15 @@ class Console:
     """Resources that pages and actions use.
 
     origin       scheme and host as browsers see them
-    hosts        allowed values of a request's Host header
+    hosts        allowed values of the Host header
     loopback     whether only this machine can reach the console
     cookie       name of the session cookie
     mark_key     secret key of this process, which signs challenges and previews
-    work         function that runs a job's work, usually in another process
-    makes        function like `work` for a document that a person waits for. The document never
-                 waits for an import
-    reads_rules  function like `work` with a time limit, because parsing TOML may take long
-    approve      function that approves a proposal whose action takes long; called with the
-                 proposal's id, the approver, the reason, and the text typed again
-    company      provider of the company's accounts; None if operators sign in with passwords
+    work         runs a job's work, usually in another process
+    makes        runs the work of a document; never waits for an import
+    reads_rules  runs work with a time limit, for parsing TOML
+    approve      approves a proposal whose act takes long
+    company      provider of the company's accounts, if there is one
     transport    HTTP transport for test events in tests; None for the network
     """
 
@@ -131,9 +129,9 @@ class View:
 
     subject   name in the address, such as an order's reference; empty if there is none
     format    html, json or csv
-    given     fields of the submitted form
-    files     files of the submitted form
-    behind_s  age in seconds of the oldest unread delivery; 0 if all are read
+    given     fields of the form
+    files     files of the form
+    behind_s  age in seconds of the oldest unread delivery; 0 if there is none
     """
 
     console: Console
