@@ -193,9 +193,8 @@ class View:
     ) -> Job:
         """Return a job of this kind about this subject, and wait briefly for its end.
 
-        A running job is used again, and so is a job with a valid result, even if another operator
-        began the job. Otherwise a new job begins. A result is valid for the time GOOD_FOR, unless
-        the audit trail grows earlier.
+        A running job, or one with a valid result, is used again, whoever began it. A result is
+        valid for GOOD_FOR, unless the audit trail grows.
 
         Raise UsageError if the job failed.
         """
@@ -267,17 +266,15 @@ class Page:
 
     path       address of the page, perhaps with `/{subject}` at its end
     reads      permission that a role needs to see the page
-    load       function that returns the document, or a download; it raises NotFoundError, and
-               UsageError for invalid parameters
-    rows       name of the document's list for the .csv file; by default the name of `load` without
-               `_document`
-    following  names of the parameters in the next page's address. The keys are the members of the
-               document that contain the parameters' values. These members are None on the last page
-    template   template that renders the document as `doc`; by default named like `load`
+    load       returns the document or a download; raises NotFoundError, and UsageError for invalid
+               parameters
+    rows       name of the document's list for the .csv file; by default the name of `load`
+    following  parameters of the next page's address, by the document's member with the value; None
+               on the last page
+    template   template of the page; by default named like `load`
     group      group in the navigation menu; empty for the top level
     live       whether the page reloads when something arrives
-    typed      parameters that a person types into a form; after a mistake, the form's page shows
-               them with the error
+    typed      parameters that a person types into a form
     form_on    page with the form for `typed`; empty for this page
     """
 
@@ -314,15 +311,15 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Field of a form. The reason for an action is not a Field.
+    """Field of a form, other than the reason for the action.
 
-    kind      one line (or a choice), several lines, a new password, one file, several files, or a
+    kind      one line or a choice, several lines, a new password, one file, several files, or a
               hidden value
-    choices   (value, label) of each choice; empty for free text
+    choices   value and label of each choice; empty for free text
     value     initial value
     hint      help text beside the field
     required  whether the field must be filled in
-    echo      whether a refused form shows the value again; False if it may be a phone number
+    echo      whether a refused form shows the value again; False if it can be a phone number
     """
 
     name: str
@@ -345,14 +342,14 @@ class Form:
     back      page that led to the form
     lines     sentences about money and consequences
     ready     whether the form can be submitted
-    reason    whether the form asks for a reason, with the label `why`
-    password  whether the form asks for the password again, because the action is irreversible
-    preview   whether submitting only shows the form again with a preview
-    button    text of the button; if empty, the button has the action's own text
+    reason    whether the form asks for a reason
+    why       label of the reason
+    password  whether the form asks for the password again
+    preview   whether submitting only shows a preview
+    button    text of the button; empty for the action's own text
     columns, rows  table above the fields
     picture, secret  a secret that only this person may see, as a QR code and as text
-    passkey  options for the browser's passkey request, in JSON. The browser's answer is submitted
-             in the field `passkey`
+    passkey  options for the browser's passkey request, in JSON
     """
 
     def __init__(
@@ -404,24 +401,19 @@ class ActionResult:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Action of the console. Its form is at `/do/<name>`, where the function `do` is called
-    `do_<name>`.
+    """Action of the console. The function of its form at `/do/<name>` is named `do_<name>`.
 
-    permission  permission that a person's role needs; a permission to read if the action changes
-                nothing
-    ask         function that returns the form; it raises NotFoundError, and UsageError for invalid
-                parameters
-    do          function that takes the action with the reason and `view.given`; returns the address
-                of the page with the result, a result to show at once, or a download
+    permission  permission that a person's role needs
+    ask         returns the form; raises NotFoundError, and UsageError for invalid parameters
+    do          takes the action; returns the address of the page with the result, a result to show
+                at once, or a download
     button      text of the form's button; by default the title's verb, such as "Pin it"
     done        sentence at the top of the page with the result
     file        whether the form uploads a file
-    download    whether the action only makes a file. The form may be sent again, each time with an
-                audit entry
-    typed       parameters that a person types into a form; after a mistake, that form's page shows
-                them with the error
+    download    whether the action only makes a file; the form can then be sent again
+    typed       parameters that a person types into a form
     form_on     page with the form for `typed`
-    kept        whether typed text is stored while an expired session is renewed; False if it may be
+    kept        whether typed text is stored while an expired session is renewed; False if it can be
                 a phone number
     """
 

@@ -27,11 +27,10 @@ if TYPE_CHECKING:
     from app.providers.provider_client import ProviderClient
 
 MAX_TOLERANCE_S = 3600
-"""Maximum tolerance that a merchant's own profile may set in a live environment, in seconds.
+"""Maximum tolerance in seconds that a merchant's own profile may set in a live environment.
 
-The tolerance is the time between a delivery's signature and its arrival. Providers sign each
-attempt to deliver anew. With a longer tolerance, an old delivery could be replayed after its event
-was deleted. A shipped profile with a longer tolerance states its reason.
+The tolerance is the time between a delivery's signature and its arrival. A longer one would let an
+old delivery be replayed after its event was deleted.
 """
 
 

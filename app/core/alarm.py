@@ -11,9 +11,9 @@ class Alarm:
 
     reason    code for the log
     problem   what is wrong, and where, without the full stop
-    do        the next step; more sentences may follow, the last without its full stop
-    pressing  True if something is certainly wrong; False if a person must judge the problem
-    since     time at which the problem began; None if unknown
+    do        the next step, without the last full stop
+    pressing  whether something is certainly wrong; False if a person must judge
+    since     time at which the problem began, if known
     """
 
     reason: str

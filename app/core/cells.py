@@ -1,15 +1,8 @@
-"""Write CSV for spreadsheets in such a way that no text becomes a formula. The whole program makes
-its CSV here.
+"""Write CSV for spreadsheets, so that no text becomes a formula.
 
-Some spreadsheets split even the quoted cell `"x;=1+1"` at the semicolon, because they heed a
-quotation mark only at the start of a cell. The part `=1+1` would then become a formula. Tabs and
-line breaks in a cell have a similar effect. Therefore no part of a text between such separators may
-begin like a formula.
-
-A CSV file for people begins with a byte order mark. Without the mark, Excel does not read the file
-as UTF-8. CSV for a pipe has no mark.
-
-Numbers and dates need no protection, because they are never text from outside.
+Some spreadsheets split even a quoted cell at semicolons, tabs and line breaks. So no part between
+them may begin like a formula. A CSV file for people begins with a byte order mark, which Excel
+needs to recognize UTF-8.
 """
 
 import re

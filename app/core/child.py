@@ -1,14 +1,13 @@
 """Run a plain function in a child process with limits on memory, processor time and duration.
 
-    parent                                            child
-    start an interpreter without the secrets      ─▶  lower its limits
-    send the function's name and arguments        ─▶  call the function
-    read JSON or bytes, up to a size              ◀─  answer with a result or an error
-    kill it at its deadline, or if the caller is canceled
+parent                                            child
+start an interpreter without the secrets      ─▶  lower its limits
+send the function's name and arguments        ─▶  call the function
+read JSON or bytes, up to a size              ◀─  answer with a result or an error
+kill it at its deadline, or if the caller is canceled
 
-The function may read hostile data, so the parent does not trust the child. The parent never
-unpickles the child's answer. The parent passes on no text except the message of a Tallyhook error.
-The child is not isolated: the child can read files and use the network like its parent.
+The function may read hostile data, so the parent never unpickles the answer. The child is not
+isolated: it can read files and use the network.
 """
 
 import asyncio
@@ -90,14 +89,13 @@ class ChildStopped(TallyhookError):
 
 
 async def run_in_child(work: Callable[..., Result], *values: object, limits: ChildLimits) -> Result:
-    """Call `work(*values)` in a child process and return the result. The call waits while too many
-    other children run.
+    """Call `work(*values)` in a child process and return the result.
 
-    `work` must be a function at the top level of a module. The values must be picklable. The result
-    is bytes or a JSON value; a tuple is returned as a list.
+    `work` must be a top-level function, and the values picklable. The result is bytes or a JSON
+    value.
 
-    Raises the function's own UsageError, NotFoundError or UnreachableError. Raises ChildStopped if
-    the child gives no result.
+    Raises the function's own UsageError, NotFoundError or UnreachableError, and ChildStopped if no
+    result came.
     """
     request, answer = _request(work, values), BytesIO()
     async with _TURNS:

@@ -1,22 +1,16 @@
-"""Supervise the two processes that run beside a receiver of webhooks: the worker and the console.
+"""Supervise the processes beside a receiver of webhooks: the worker and the console.
 
-The worker reads the inbox, folds orders, seals evidence and sends notifications. Parent and worker
-exchange one-byte messages over a pair of sockets:
+Parent and worker exchange one-byte messages over a pair of sockets:
 
-    parent → child   b"+" a delivery was accepted or a record stated
-                     b"s" end when the inbox is empty        b"e" end now; the next child continues
-                     b"l" stop folding: another process folds  b"f" resume folding
-    child → parent   b"r" the disk is checked, work starts   b"+" a delivery was read
-                     b"!" the disk has failed, the child ends
-                     b"a" an alarm may have begun or ended
+parent → child   b"+" a delivery was accepted or a record stated
+                 b"s" end when the inbox is empty        b"e" end now; the next child continues
+                 b"l" stop folding: another process folds  b"f" resume folding
+child → parent   b"r" the disk is checked, work starts   b"+" a delivery was read
+                 b"!" the disk has failed, the child ends
+                 b"a" an alarm may have begun or ended
 
-A child reads the parent's settings from its standard input, which is anonymous memory. A changed
-settings file takes effect at the parent's next start.
-
-A child ends when its socket is closed, because the parent is then gone. A child ignores signals:
-Ctrl-C or a supervisor may signal both processes, but the child must still read accepted deliveries.
-A child that ends by itself is restarted after a pause, which grows each time. A worker is not
-restarted after a disk failure. The parent continues when a console ends.
+A child ignores signals, and ends when its socket is closed. A child that ends by itself is
+restarted after a growing pause, except after a disk failure.
 """
 
 import asyncio
@@ -128,8 +122,7 @@ class WorkerProcess:
         news      signals that are passed on to the worker
         failed    called with the reason when the disk under the database has failed
         alarming  called when an alarm may have begun or ended
-        drains    whether the worker must read all accepted deliveries before it ends. If false, the
-                  next worker reads them
+        drains    whether the worker must read all accepted deliveries before it ends
         settings  settings that are passed to the worker
         """
         self._failed = failed
@@ -278,11 +271,9 @@ class Parent:
 
         read      signal that tells the parent that a delivery was read
         news      signals that are set when the parent reports news
-        stop      called when the child must end. The argument is True if the child must first read
-                  all accepted deliveries
+        stop      called when the child must end; True if it must first read all accepted deliveries
         alarming  signal that tells the parent that an alarm may have begun or ended
-        leave     called with True when another process begins to fold and seal, and with False when
-                  the other process ends
+        leave     called with True when another process begins to fold, and with False when it ends
         """
         ends = False
         reader, self._writer = await asyncio.open_connection(sock=self._socket)

@@ -1,12 +1,10 @@
-"""Logging: each event is one line, and a line contains only fields that are known to be harmless.
+"""Logging: each event is one line of fields that are known to be harmless.
 
-    from app.core.logs import log
-    log.info("delivery stored", delivery=delivery_id, source="shop", verdict="stored")
+from app.core.logs import log
+log.info("delivery stored", delivery=delivery_id, source="shop", verdict="stored")
 
-Bodies, headers, phone numbers, secrets and messages of exceptions cannot be logged, because no
-field exists for them. Unknown fields are left out, and `dropped_fields` states their number. The
-event must be a fixed text, because a value in the text would bypass the list of fields (a test
-checks this). Messages of other libraries are logged without their values.
+Unknown fields are left out and counted in `dropped_fields`. The event must be a fixed text, because
+a value in it would bypass the list of fields.
 """
 
 import contextlib
@@ -275,12 +273,9 @@ def configure_logging(
     """Send every log line of the process to `stream` (default: standard error).
 
     format            `json`, `console`, or `auto`: console on a terminal, else json
-    level             lowest level that is logged: `debug`, `info`, `warning` or `error`
-    clock             clock that dates the lines
-    lines_per_minute  maximum number of lines in a minute; further lines are only counted, except
-                      errors
-
-    A second call also affects loggers that are already in use.
+    level             lowest level that is logged
+    lines_per_minute  maximum number of lines in a minute; further lines except errors are only
+                      counted
     """
     to = sys.stderr if stream is None else stream
     terminal = to.isatty()

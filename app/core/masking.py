@@ -1,8 +1,6 @@
-"""Mask personal data, so that customers can still be told apart but not contacted.
+"""Mask personal data, so that customers can be told apart but not contacted.
 
-All phone numbers and names in output are masked here. Only a person who has the permission and
-gives a reason sees the whole text. `Mask` is for answers of other services, which may repeat the
-phone number and the token that we sent. Other modules decide who may see masked data.
+Other modules decide who may see the whole text.
 """
 
 import binascii
@@ -159,12 +157,10 @@ _MAYBE_LOGGED: Final = re.compile(r"\d[\d ().-]{7}|@", re.ASCII)
 
 
 def masked_reference(reference: str) -> str:
-    """Mask a reference for the log. Only the last digits of a possible phone number and the first
-    letter of a mail address stay visible.
+    """Mask a reference for the log. The last digits of a possible phone number and the first letter
+    of a mail address stay visible.
 
-    A phone number is found even if letters or other digits stand directly before it, as in M-PESA's
-    checkout requests. Eight digits without a plus or a zero before them are not masked, because
-    they can be a date.
+    Eight digits without a plus or zero before them can be a date, and are not masked.
     """
     if _MAYBE_LOGGED.search(reference) is None:
         return reference

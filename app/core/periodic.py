@@ -24,11 +24,11 @@ def rest_when_idle(seconds: float) -> Rest:
 
 
 class PeriodicTask:
-    """Background task that calls `work` again and again until stopped. `work` returns the number of
-    items that it processed.
+    """Background task that calls `work` again and again until stopped.
 
+    work       returns the number of items that it processed
     component  name of the task in the log
-    rest       function that returns the seconds until the next round
+    rest       returns the seconds until the next round
     begin      called before the first round, and again if the database fails
     alive      whether the task is running
     """

@@ -1,9 +1,7 @@
-"""Keyed digests of phone numbers, mail addresses and names. Orders are found by digest, so that the
-plain data need not be stored.
+"""Keyed digests of phone numbers, mail addresses and names, by which orders are found.
 
 A plain hash could be reversed by trying all phone numbers. The key lies in a separate file, so the
-database alone reveals no number. If the key is lost, no order is found by phone number until
-`reindex` computes the digests with a new key.
+database alone reveals no number.
 """
 
 import hmac

@@ -77,12 +77,12 @@ def _made_anew(path: Path, mode: int) -> int:
 def replacing(
     path: Path, *, part: Path, mode: int = MODE, exclusive: bool = False
 ) -> Iterator[IO[bytes]]:
-    """Yield a temporary file for writing. When the block ends, the temporary file replaces `path`,
-    once its content is on the disk. If the block fails, `path` is not changed.
+    """Yield a temporary file. When the block ends, the file is synced and replaces `path`.
+
+    If the block fails, `path` is not changed.
 
     part       path of the temporary file, in the same folder
-    exclusive  whether an existing temporary file raises FileExistsError, because another process
-               may be writing it
+    exclusive  whether an existing temporary file raises FileExistsError
 
     Raises OSError if the file cannot be written.
     """
@@ -118,11 +118,10 @@ def read_private(path: Path, *, variable: str, what: str, most: int) -> bytes | 
     """Return the content of a private file. Return None if the file does not exist.
 
     variable  setting that names the file, for messages
-    what      description of the file, such as `a key`, for messages
-    most      maximum length in bytes; one more byte is read, so that the caller can detect a file
-              that is too long
+    what      description of the file, such as `a key`
+    most      maximum bytes; one more is read, so that the caller detects a longer file
 
-    Raises ConfigurationError if the file cannot be read, or if other users can access the file.
+    Raises ConfigurationError if the file cannot be read, or if other users can access it.
     """
     try:
         with path.open("rb") as file:

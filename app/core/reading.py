@@ -46,13 +46,11 @@ class Reading(NamedTuple):
 
     events       at least one event, in the order of the body
     environment  `sandbox`, `live`, or None if the provider does not state it
-    unstated     whether an event has no environment although the profile expects one
-    foreign      whether an event names another account, or no account although the profile expects
-                 one
+    unstated     whether an event lacks the environment that the profile expects
+    foreign      whether an event does not name an account of ours, if the profile expects one
     raws         bytes of each event; empty if the whole body is one event
     unread       bytes and reason of each event that could not be read
-    customers    keyed digests of each event's customer: phone number, mail address, name, card, and
-                 further ids; empty without a key
+    customers    keyed digests of each event's customer; empty without a key
     """
 
     events: tuple[Event, ...]

@@ -1,9 +1,7 @@
-"""Files of recorded requests, which can be sent again unchanged. Each line of a file is a JSON
-object.
+"""Files of recorded requests, which can be sent again unchanged.
 
-An object has `method`, `url` (path and query), `headers` as pairs in order, and the body. The body
-is in `body` if it is UTF-8, and otherwise in `body_base64`. Headers of the connection (`host`,
-`content-length`, …) are not recorded.
+Each line is a JSON object with `method`, `url`, `headers` as pairs, and the body: `body` if it is
+UTF-8, else `body_base64`. Headers of the connection are not recorded.
 """
 
 from __future__ import annotations

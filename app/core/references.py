@@ -1,17 +1,8 @@
 """Validation of references: the merchant's name of an order, or a provider's name of a payment.
 
-All input is checked here. Every order that an event can name therefore has a valid URL, can be paid
-in a checkout session, and can be found in an order book.
-
-A reference has 1 to 200 characters, not all blank. Control characters, the line separators U+2028
-and U+2029, and halves of surrogate pairs are refused. All other characters are accepted unchanged:
-surrounding spaces, invisible characters, and U+FFFD. A letter with its accent may be one character
-or two (NFC and NFD). Both forms look alike and mean the same order, so references are stored and
-compared in NFC (`composed`). Bytes that are not UTF-8 are refused on input. If they were replaced
-by U+FFFD, different references could become equal.
-
-Two kinds of text have rules of their own. Ids of events (`app.providers.fields`) have stricter
-rules. Cells of files (`app.finance.files.books`) are stripped and must not be formulas.
+A reference has 1 to 200 characters, not all blank. Control characters, line separators (U+2028,
+U+2029), halves of surrogate pairs and bytes that are not UTF-8 are refused. References are stored
+and compared in Unicode's NFC, because a letter and its accent can be one character or two.
 """
 
 import re

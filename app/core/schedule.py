@@ -1,15 +1,10 @@
-"""Schedule of periodic work: parse the schedule's entries, and compute when each entry is due.
+"""Schedule of periodic work: parse its entries, and compute when each is due.
 
-    nightly | 30 2 * * * | reconcile; month | 0 6 12 * * | reconcile month pdf xlsx folder
+nightly | 30 2 * * * | reconcile; month | 0 6 12 * * | reconcile month pdf xlsx folder
 
-An entry has a name, a cron expression of five fields in the merchant's time zone, and words for the
-work. The words are `reconcile`, the period to report (`month` or `day` for the last complete one),
-formats, and ways of delivery. The word `checkpoint` delivers the newest signed checkpoint of the
-log. The module `finance.scheduled` does the work.
-
-Clock changes are handled as in Debian's cron. Work that is due in a skipped hour runs at the end of
-the skipped hour. Work that is due in a repeated hour runs only the first time. An entry whose hour
-is `*` runs every hour, including repeated hours.
+An entry has a name, a cron expression in the merchant's time zone, and words for the work. Clock
+changes are handled as in Debian's cron: work of a skipped hour runs at its end, and work of a
+repeated hour runs once.
 """
 
 from __future__ import annotations
@@ -54,7 +49,7 @@ class ScheduleEntry:
 
     cron        cron expression of five fields; the minute must be a number
     reconcile   whether everything is reconciled first
-    span        period of the report; None for no report
+    span        period of the report, if any
     forms       formats of the report
     ways        ways in which the report and the checkpoint are delivered
     checkpoint  whether the log's newest checkpoint is delivered

@@ -1,9 +1,7 @@
-"""Read TOML files strictly. A pydantic model checks the values, and all mistakes are reported at
-once.
+"""Read TOML files strictly: a pydantic model checks the values, and reports all mistakes.
 
-A mistake is reported as one line with the file, the line, the key, and what would be right. A model
-is a subclass of `TomlTable`, whose validators raise ValueError with a sentence. Rules that involve
-several keys are checked even if other keys are wrong.
+A mistake is one line with file, line, key, and what would be right. A model is a subclass of
+`TomlTable`, whose validators raise ValueError with a sentence.
 """
 
 import re
@@ -70,8 +68,7 @@ def read_toml(
 
     name        name of the file in messages
     most_bytes  maximum size of the file
-    together    function that checks rules of several keys and yields mistakes. It may also add
-                values that it computes from other values
+    together    yields mistakes that concern several keys; can add computed values
     beside      top-level values that replace those in the file
 
     Raises ConfigurationError with every mistake, sorted by line.

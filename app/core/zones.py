@@ -1,8 +1,7 @@
-"""Time zones by name, from the system's database or `tzdata`, and sentences in local time.
+"""Time zones by name, and sentences in local time.
 
-The package `reconcile` writes instants in UTC, as `2026-10-16T09:05:00Z` or, for customers, as `16
-October 2026, 09:05 UTC`. Programs compare, seal and parse these sentences, so the sentences must
-not depend on a time zone. This module rewrites such sentences in local time for people.
+The package `reconcile` writes instants in UTC, because programs compare and seal its sentences.
+This module rewrites them in local time for people.
 """
 
 import re
@@ -93,9 +92,8 @@ class Piece(NamedTuple):
 def local_pieces(text: str, zone: tzinfo) -> Iterator[Piece]:
     """Split a sentence at its instants, and write each instant in local time, to the minute.
 
-    Bank files have dates without a time, which are stored as midnights. If an instant is a local
-    midnight, `at` and the instant become `on` and the day. After `until`, `beyond` and `by`, the
-    time of day stays, because a day alone would mean the end of the day.
+    After `at`, a local midnight becomes `on` and the day, because bank files have dates without a
+    time.
     """
     last = 0
     for found in _MOMENT.finditer(text):

@@ -202,21 +202,13 @@ class Database:
     async def open(self, purpose: Purpose) -> None:
         """Open the database after checking that it belongs to this environment and has our schema.
 
-        The purposes are:
-
-        serving  for a receiver of webhooks. No other process may serve. An older SQLite database is
-                 upgraded. Cached pages are dropped, and the write-ahead log is checkpointed and
-                 synced. A large file must still be checked with `look`
-        working  for a receiver's worker. Cached pages are dropped, and the log is checkpointed and
-                 synced, because the receiver deletes deliveries from the inbox once the worker has
-                 stored them
-        alone    for a caller that runs while no service may run. Like `serving`, without the
-                 upgrade
-        writing  for a caller that writes while a service may run. A missing SQLite database is
-                 created
-        folding  for a caller that folds orders while a worker runs. Nothing is created
-        reading  for a caller that only reads. Nothing is created, and there is no writing
-                 connection
+        serving  for a receiver of webhooks; no other process may serve; an older SQLite database is
+                 upgraded
+        working  for a receiver's worker
+        alone    for a caller that runs while no service may run
+        writing  for a caller that writes beside a service; a missing SQLite database is created
+        folding  for a caller that folds orders beside a worker
+        reading  for a caller that only reads
         """
         with system_errors_explained():
             if purpose in ("serving", "alone"):
@@ -258,12 +250,10 @@ class Database:
             raise StorePoisoned(f"{found[0]}: {PUT_BACK}")
 
     async def watch_server(self) -> int:
-        """Check the PostgreSQL server, and whether its commits wait for a standby. Return 1 if the
-        writers had to be reconnected, else 0.
+        """Check the PostgreSQL server. Return 1 if the writers had to be reconnected, else 0.
 
-        If another server took over, the writers are reconnected; each new connection checks its
-        server. Raises StoreUnavailable if the server does not answer or cannot be used, and
-        StorePoisoned for a fatal failure.
+        They are reconnected if another server took over. Raises StoreUnavailable if the server does
+        not answer or cannot be used, and StorePoisoned for a fatal failure.
         """
         assert self.watch is not None
         watch, server, seen = self.watch, self.watch.server, None
@@ -305,12 +295,9 @@ class Database:
             raise failures[0]
 
     async def _open_writing(self, *, upgrade: bool) -> None:
-        """Open the database for writing, after checks of its version, its schema and its
-        environment. A missing SQLite file is created. Free disk space is not checked, because
-        commands that free space must work.
+        """Open the database for writing, after checks of its version, schema and environment.
 
-        upgrade  whether pending migrations are run. Only the serving process may run them, because
-                 an older service may be running beside a command
+        upgrade  whether pending migrations are run; only a serving process may run them
         """
         self._make_folder()
         if self.path is not None:

@@ -1,10 +1,8 @@
-"""Connections of an SQLite database: one that writes, and several that only read. The module
-`postgresql` makes the connections of a PostgreSQL database.
+"""Connections of an SQLite database: one that writes, and several that only read.
 
-WAL and synchronous=FULL are set and read back, because the promise to keep acknowledged deliveries
-depends on them. With `isolation_level=None`, the driver never sends BEGIN, so this module sends
-BEGIN itself. The writer sends BEGIN IMMEDIATE, because a read transaction that starts to write can
-fail at once, regardless of the busy timeout.
+WAL and synchronous=FULL are set and read back, because no acknowledged delivery may be lost. The
+writer begins with BEGIN IMMEDIATE, because a read transaction that starts to write can fail at
+once.
 """
 
 import os
@@ -95,15 +93,12 @@ _MEMINFO: Final = Path("/proc/meminfo")
 def read_ahead(
     path: Path, *, progress: Callable[[int, int], None] = lambda done, whole: None
 ) -> None:
-    """Read the whole database file into the system's page cache, unless the file is too large for
-    the memory.
+    """Read the whole database file into the system's page cache, if it fits into memory.
 
-    progress  called with the number of bytes read so far, and the size of the file
+    progress  called with the bytes read so far, and the size of the file
 
-    The pages of each table are scattered over the file. Reading the whole file is therefore much
-    faster than reading a table page by page. Call this function only before this process opens the
-    database, because closing a file drops SQLite's locks. Raises StoreUnavailable if the disk
-    fails.
+    Call it only before this process opens the database: closing a file drops SQLite's locks. Raises
+    StoreUnavailable if the disk fails.
     """
     try:
         size, done = path.stat().st_size, 0

@@ -87,13 +87,11 @@ class DatabaseFacts:
     off           durability settings that are switched off
     awaits        whether commits wait for a standby that is not connected
     standbys      sentences on what would be lost if a standby took over
-    moved         sentence that the server is not the recorded server, or may lack commits; else
-                  None
-    no_writes     sentence on why the server refuses writes; None if it accepts writes
-    pooled        sentence that a pooler changes connections between transactions; None if no pooler
-                  does
+    moved         sentence that this is not the recorded server, or that it lacks commits
+    no_writes     sentence on why the server refuses writes
+    pooled        sentence that a pooler changes connections between transactions
 
-    The texts `moved`, `no_writes` and `pooled` also say what to do, after a semicolon.
+    The last three are None if nothing is wrong.
     """
 
     kind: Literal["SQLite", "PostgreSQL"]

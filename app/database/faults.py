@@ -1,10 +1,7 @@
-"""Translate the errors of database drivers into Tallyhook's errors, which are either temporary or
-fatal.
+"""Translate the errors of database drivers into Tallyhook's errors: temporary or fatal.
 
-After a storage I/O error, cached pages may differ from the disk. A retry would then acknowledge a
-lost row as a duplicate. Therefore an I/O error ends all writing: the process acknowledges nothing
-more, and ends. A file system that became read-only has an equal effect, because the kernel remounts
-a file system read-only after an I/O error.
+An I/O error ends all writing, because cached pages may differ from the disk. A retry could then
+acknowledge a lost row as a duplicate.
 """
 
 import errno

@@ -82,9 +82,8 @@ ACCEPT: Final = "--accept-gap --reason TEXT"
 class Gap:
     """Time span in which evidence may be lost, and the person who accepted the loss.
 
-    since, until  first and last instant of the span
-    deliveries    maximum number of acknowledged deliveries that may be lost; None if unknown
-    detail        description of the cause, in words of the program
+    deliveries    maximum number of acknowledged deliveries that may be lost, if known
+    detail        description of the cause, in the program's words
     accepted_by   an operator's name, or the name of the machine's owner
     """
 

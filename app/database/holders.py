@@ -1,14 +1,8 @@
-"""Holders: the processes that write to a PostgreSQL database. The table has one row for each
-writing connection.
+"""Holders: the processes that write to a PostgreSQL database, one row for each connection.
 
-A transaction begins by locking its holder's row. The lock succeeds only if the row still has the
-epoch with which the holder registered. Another process takes over by increasing the epoch, after
-the running transaction has ended. Two processes that exclude each other therefore never both write.
-This holds even if a connection is lost, a pooler changes the connection, or a clock is wrong. The
-time in the column `until` does not protect against a second writer. It only tells other processes
-when they may try to take over.
-
-`locks.py` has the lock files of SQLite, and locks that last for one transaction.
+A transaction begins by locking its holder's row, which must still have the epoch of its
+registration. Another process takes over by increasing the epoch. So two processes that exclude each
+other never both write, even with a wrong clock.
 """
 
 import socket
@@ -159,19 +153,13 @@ committed a transaction since its row was read."""
 def enter(
     connection: PlainConnection, holder: Holder, *, silent: Sequence[Found] = ()
 ) -> list[Found]:
-    """Register a writer of the database, or renew its registration. A lock prevents other
-    registrations meanwhile.
+    """Register a writer of the database, or renew its registration.
 
-    Other holders may exclude this holder, or be excluded by it. If such holders seem to have
-    stopped, nothing is registered, and these holders are returned. The caller then waits for more
-    than BEAT_S seconds, and calls again with `silent`.
+    If holders in conflict seem to have stopped, they are returned and nothing is registered. Wait
+    for more than BEAT_S seconds, then call again with these holders as `silent`.
 
-    silent  holders that the earlier call returned. A holder that has committed nothing since then
-            loses its registration, whatever its clock says
-
-    Raises StorePoisoned if another process took over from this holder. Raises StoreUnavailable if
-    another holder excludes all others, and UsageError if this holder must exclude holders that
-    still run.
+    Raises StorePoisoned if another process took over from this holder, StoreUnavailable if another
+    excludes all others, and UsageError if this holder must exclude holders that still run.
     """
     take_lock(connection, SERVING)
     now = holder.clock.now()

@@ -54,14 +54,12 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterTable:
-    """Table in a letter. If a row has only one cell, the cell spans all columns except the first.
+    """Table in a letter. In a row with one cell, the cell spans all columns except the first.
 
-    rows     rows of cells
-    widths   share of the width for each column; a column with 0 is as wide as its text, which is
-             not wrapped
+    widths   each column's share of the width; 0 for as wide as its text
     head     headings of the columns
-    numbers  positions of the columns that contain amounts
-    labels   whether the first cell of each row is the row's label
+    numbers  positions of the columns with amounts
+    labels   whether each row's first cell is its label
     """
 
     rows: Sequence[Sequence[Phrases]]

@@ -1,9 +1,7 @@
-"""Make PDF files from templates with Typst, with a note about characters that no font has.
+"""Make PDF files from templates with Typst.
 
-Typst's own fonts have Latin, Greek and Cyrillic letters, and give equal bytes on every machine. The
-machine's fonts are used only for other characters. A character without a font is shown as an empty
-box. Typst is an optional dependency (extra `pdf`), and imported only here. All text is passed as
-JSON, never as markup.
+Typst's own fonts have Latin, Greek and Cyrillic letters; the machine's fonts serve other
+characters. All text is passed as JSON, never as markup. Typst is optional (extra `pdf`).
 """
 
 import json
