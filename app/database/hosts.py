@@ -1,16 +1,11 @@
-"""Choose among the servers that TALLYHOOK_DATABASE_URL names, and leave a server that another
-server has replaced.
+"""Choose among the servers that TALLYHOOK_DATABASE_URL names, and leave a replaced server.
 
-    1 connect   to the hosts in turn, until one can be used                  `Hosts.connect`
-    2 watch     whether another server writes while a transaction lasts      `Connection.watched`
-    3 leave     a former server: its host is tried last                      `Hosts.leave`
+1 connect   to the hosts in turn, until one can be used                  `Hosts.connect`
+2 watch     whether another server writes while a transaction lasts      `Connection.watched`
+3 leave     a former server: its host is tried last                      `Hosts.leave`
 
-A server may accept connections and still confirm no commits: it is frozen, its disk hangs, or its
-standby took over unnoticed. Only a newer timeline proves a takeover. Once a writer has reached the
-new server, all connections to the former server are closed. They would read outdated data, and
-their writes may be lost.
-
-The module `takeover` checks whether the new server has all commits of the former server.
+Only a newer timeline proves a takeover. All connections to the former server are then closed,
+because they would read outdated data.
 """
 
 import asyncio

@@ -1,14 +1,8 @@
-"""Store large tables on the nodes of a Citus cluster. All other tables stay on the cluster's
-coordinator.
+"""Store large tables on the nodes of a Citus cluster, and all others on its coordinator.
 
-The two largest tables are distributed by their own ids, so that no row moves when an event is
-linked to an order. The administrator registers the nodes. `tables/` and the migrations do not
-depend on nodes.
-
-Citus cannot join a distributed table with a local table, or with a table that is distributed
-otherwise. Therefore `in_rounds` first fetches the rows that a statement needs, table by table. A
-comment in the statement selects these rows, such as `/* events WHERE order_key = ANY($1) */`.
-Without such a comment, the whole table is fetched.
+The two largest tables are distributed by their own ids, so no row moves when an event is linked to
+an order. Citus cannot join such a table with a local one. So `in_rounds` first fetches the rows
+that a comment in the statement selects, such as `/* events WHERE order_key = ANY($1) */`.
 """
 
 import re
@@ -107,15 +101,12 @@ _NOTE: Final = (
 
 
 def settle(connection: PlainConnection, *, long: bool = False) -> None:
-    """Block the storing of new deliveries until the transaction ends, and check that all nodes have
-    every earlier commit.
+    """Block the storing of new deliveries until the transaction ends, and check that every node has
+    all earlier commits.
 
-    long  whether the block may last long. New deliveries then fail and are retried later. During a
-          short block, new deliveries wait
+    long  whether the block can last long; new deliveries then fail instead of waiting
 
-    A commit that concerns several nodes does not become visible on all of them at once. The
-    coordinator shows it first, including the rows that mark orders as due. Raises StoreUnavailable
-    if a node lacks a commit or does not answer.
+    Raises StoreUnavailable if a node lacks a commit or does not answer.
     """
     if not connection.spread:
         return

@@ -1,14 +1,9 @@
 """Locks between processes on one SQLite file, and advisory locks of PostgreSQL.
 
-A process holds the `ServiceLock` for as long as it serves, so that no second process can serve. The
-inbox's reader process holds a separate lock of this kind. A process holds the `WriteLock` for one
-transaction, so that a command such as `tokens add` can write while the service runs. The
-`WriteLock` also prevents checkpoints during commits, because SQLite before 3.51.3 can lose data
-then (its WAL-reset bug).
-
-Processes get the `WriteLock` in order of arrival. A process first takes a place in a queue by
-locking a byte of a second file. The byte's offset is the present time of the machine's clock. The
-place in the queue decides only the order. The kernel releases both locks when a process ends.
+A serving process holds the `ServiceLock`, so that no second process can serve. A process holds the
+`WriteLock` for one transaction, so that a command can write while the service runs. The `WriteLock`
+also prevents checkpoints during commits, because SQLite before 3.51.3 can lose data then (its
+WAL-reset bug).
 """
 
 import fcntl

@@ -1,11 +1,10 @@
-"""Find the state of all servers that hold rows or copies of rows: whether each server answers and
-protects its data.
+"""Find the state of all servers that hold rows or copies of rows.
 
-    the server itself   asked over a reading connection
-    other named hosts   each asked over a separate connection
-    nodes of Citus      each asked through the coordinator
+the server itself   asked over a reading connection
+other named hosts   each asked over a separate connection
+nodes of Citus      each asked through the coordinator
 
-Each question has a time limit, because a frozen server accepts connections but never answers.
+Each question has a time limit, because a frozen server never answers.
 """
 
 import asyncio
@@ -42,11 +41,11 @@ _BOUNDED: Final = (
 
 
 class Nodes(NamedTuple):
-    """States of all database servers, as found the last time they were asked.
+    """States of all database servers, as of the last time they were asked.
 
-    own    state of the server that this process reads; None on SQLite
-    hosts  state of each named host if there are several; None for a host without an answer
-    rows   state of each Citus node that holds rows; None for a node without an answer
+    own    the server that this process reads; None on SQLite
+    hosts  each named host if there are several; None for a host without an answer
+    rows   each Citus node that holds rows; None for a node without an answer
     """
 
     own: State | None

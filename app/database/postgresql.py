@@ -237,12 +237,10 @@ async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
 
 
 async def enter(connection: AsyncConnection, holder: Holder) -> None:
-    """Register this writer in the database's table of holders. After a lost connection, register
-    the writer anew. Wait for other registered writers that no longer respond, if they prevent the
-    registration.
+    """Register this writer in the database's table of holders, again after a lost connection.
 
-    Raises StorePoisoned, StoreUnavailable or UsageError if the registration is refused. A database
-    without the table stays unchanged, because the caller reports its wrong version.
+    Waits for conflicting writers that no longer respond. Raises StorePoisoned, StoreUnavailable or
+    UsageError if the registration is refused.
     """
     if await connection.scalar(text("SELECT to_regclass('holders')")) is None:
         return await connection.rollback()

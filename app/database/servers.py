@@ -42,15 +42,15 @@ AWAITS_STANDBY: Final = (
 
 
 class State(NamedTuple):
-    """Settings of a PostgreSQL server that protect its data, and the servers that copy the data.
+    """Settings of a PostgreSQL server that protect its data, and its standbys.
 
     off         protective settings that are switched off
-    names       standbys for which each commit waits, as in `synchronous_standby_names`
-    commit      setting `synchronous_commit`
+    names       standbys for which each commit waits (`synchronous_standby_names`)
+    commit      the setting `synchronous_commit`
     recovers    whether the server is a standby itself
     reads_only  whether its transactions are read-only by default
-    awaited     number of connected standbys for which a commit may wait
-    standbys    state of each connected standby: sync, quorum, potential, async or unknown
+    awaited     number of connected standbys for which a commit can wait
+    standbys    each connected standby: sync, quorum, potential, async or unknown
     """
 
     off: list[str]

@@ -1,9 +1,7 @@
 """Run plain synchronous functions on a connection, and build SQL statements.
 
-A function gets a `PlainConnection` and runs statements on it. On SQLite the whole function runs in
-the driver's thread, because each switch between threads takes time. On PostgreSQL each statement is
-awaited internally. One statement may insert many rows, which PostgreSQL receives as arrays. The
-packages' own statements are in their store modules.
+On SQLite the whole function runs in the driver's thread, because switching threads takes time. On
+PostgreSQL each statement is awaited.
 """
 
 from __future__ import annotations
@@ -353,13 +351,11 @@ def insert_rows(
     rows: Sequence[Sequence[Any]],
     conflict: str = "",
 ) -> Rows:
-    """Insert rows in as few statements as the limit on parameters allows. Return the rows of a
-    RETURNING clause in `conflict`.
+    """Insert rows in as few statements as possible. Return the rows of a RETURNING clause.
 
-    conflict  SQL clause for rows that exist already
+    conflict  SQL clause for rows that already exist, with RETURNING if needed
 
-    On SQLite a refused row rolls back the whole transaction. The number of rows in a statement is a
-    power of two, so that few different statements are prepared and cached.
+    On SQLite a refused row rolls back the whole transaction.
     """
     if not rows:
         return []
@@ -383,12 +379,10 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 def statement(template: str, **fragments: str) -> str:
-    """Return an SQL statement in which each `{name}` is replaced with a fragment, such as the
-    columns of a table.
+    """Return an SQL statement in which each `{name}` is replaced with a fragment of our code.
 
-    Only this function composes SQL. Fragments are texts of our code; values are always passed as
-    parameters. An empty `{}` is not replaced, because `select_rows` later puts a list there. Raises
-    ValueError if names and fragments do not match.
+    Values are always passed as parameters. An empty `{}` stays for a list. Raises ValueError if
+    names and fragments do not match.
     """
     if set(_PLACE.findall(template)) != fragments.keys():
         raise ValueError(

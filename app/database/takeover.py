@@ -1,16 +1,11 @@
 """Detect a change of the PostgreSQL server: a standby took over, or a backup was restored.
 
-    1 connect   to a server whose timeline differs from the timeline used before
-    2 compare   whether it has our newest commit, and whether commits waited for a standby
-    3 decide    if both hold, the service continues; else there is a gap that a person must accept
+1 connect   to a server whose timeline differs from the timeline used before
+2 compare   whether it has our newest commit, and whether commits waited for a standby
+3 decide    if both hold, the service continues; else there is a gap that a person must accept
 
-Replication copies commits in order. A server with a process's newest commit therefore has all
-earlier commits. The server also has the later commits of ended processes if each commit waited for
-a standby. Each running process remembers whether every check showed that commits wait. This memory
-is not stored, because a row in the database could itself be lost. A process that starts after a
-takeover remembers nothing, and waits for a process that was running before.
-
-`privacy/gap.py` handles the consequences of a gap.
+A server that has a process's newest commit has all earlier commits, because replication keeps their
+order.
 """
 
 import json
@@ -137,7 +132,7 @@ arrived later than this."""
 class Look(NamedTuple):
     """State of a PostgreSQL server at one check.
 
-    noted     server that was last recorded as having every commit
+    noted     server last recorded as having every commit
     waits     whether each commit waits until a standby has written it to disk
     gap       gap that a process found but nobody accepted
     accepted  whether a person accepted the loss of commits that this server lacks
@@ -172,12 +167,10 @@ def look(connection: PlainConnection, *ids: str) -> Look | None:
 
 
 def gap_of_server(connection: PlainConnection, *, now: Instant) -> FoundGap | None:
-    """Return the time span in which commits may be missing on this server. Return None if there is
-    no such span.
+    """Return the time span in which commits may be missing on this server, if there is one.
 
-    If a process has found a gap that nobody has accepted, this gap is returned. If a standby took
-    over and nobody has accepted the loss yet, the span begins with the newest stored delivery and
-    ends now.
+    A gap that nobody has accepted comes first. After an unaccepted takeover, the span begins with
+    the newest stored delivery and ends now.
     """
     if (seen := look(connection)) is None:
         return None
@@ -252,17 +245,16 @@ class NotCompared(StoreUnavailable):
 
 
 class ServerWatch:
-    """Record of what this process knows about its PostgreSQL server.
+    """Knowledge of this process about its PostgreSQL server.
 
     server     server that was checked last
     servers    server of the last connection of each registered writer
-    waits      whether commits wait for a standby; None before the first check. True requires that
-               every check has shown this, and that a commit of this process has waited
-    looked_at  monotonic time of the last check, which is old after a process was suspended
+    waits      whether every check showed that commits wait for a standby; None before the first
+    looked_at  monotonic time of the last check
     moved      whether connections to another server must still be checked
-    refuses    sentence that says why writes are refused; None if writes are allowed
-    follow     function that resumes the service after a takeover, in the caller's transaction; None
-               if another process does this
+    refuses    sentence that says why writes are refused, if so
+    follow     resumes the service after a takeover, in the caller's transaction; None if another
+               process does this
     on_moved   called when another server must be checked
     """
 

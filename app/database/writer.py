@@ -329,9 +329,9 @@ class Writer:
         """Prepare a writer that is not connected yet.
 
         holder  registration of this writer on PostgreSQL
-        watch   check of the server of each new connection on PostgreSQL
+        watch   check of each new connection's server on PostgreSQL
         lock    lock between processes on an SQLite file
-        log     reader of the length of an SQLite file's write-ahead log
+        log     reads the length of an SQLite file's write-ahead log
         place   files of an SQLite database
         space   free disk space for the database
         """

@@ -23,10 +23,10 @@ About = Literal["order", "break"]
 class AttachmentRecord:
     """Attachment of an order or break, as it is stored.
 
-    order         order of the attachment; "" for an attachment of a break without an order
-    audit_number  number of the attachment's audit entry, which the log seals
+    order         "" for an attachment of a break without an order
+    audit_number  number of the audit entry that the log seals
     details       personal data as canonical JSON; None after deletion
-    gone_at       when the attachment was detached or erased; None if it still exists
+    gone_at       when the attachment was detached or erased, if it was
     """
 
     attachment_id: str

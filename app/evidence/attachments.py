@@ -1,14 +1,10 @@
 """Attach files to an order or a break: receipts, proofs of delivery, letters, terms.
 
-    1 check   the kind and the size; the file must be complete, of an accepted type, and of the type
-              that its name suggests
-    2 store   the bytes once, by their digest; name and note separately, as personal data
-    3 seal    an audit entry with the digests of the bytes and of the details
+1 check   the size, and that the file is complete and of an accepted type
+2 store   the bytes once, by their digest; name and note separately, as personal data
+3 seal    an audit entry with the digests of bytes and details
 
-The audit entry gets a leaf in the sealed log, which counts as a leaf of the order. The audit entry
-about a removal gets such a leaf, too. A file is personal data: `detach` and an erasure of the order
-delete the file. The audit trail keeps the file's digest, who attached it, and the fact that it was
-deleted.
+Detaching or erasing deletes the file; the audit trail keeps its digest.
 """
 
 import hashlib

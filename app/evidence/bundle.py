@@ -365,10 +365,10 @@ class Built:
 
     unsealed             number of parts of the evidence that are not sealed yet
     full                 whether the bundle has personal data
-    due                  whether the order's ledger is due to be computed again, so that the bundle
-                         may lack a revision
-    cosigned_by_too_few  whether fewer witnesses than the quorum have cosigned the checkpoint
-    attachments          number of attached files; None if they were not requested
+    due                  whether the ledger must be computed again, so that a revision may be
+                         missing
+    cosigned_by_too_few  whether too few witnesses have cosigned the checkpoint
+    attachments          number of attached files; None if not requested
     """
 
     archive: bytes

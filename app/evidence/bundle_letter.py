@@ -52,20 +52,17 @@ class PublishedOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterFacts:
-    """Facts for the letter that are not in the ledger.
-
-    For a new bundle, the facts come from the database. For verifying a bundle, they come from its
-    files.
+    """Facts for the letter that are not in the ledger, from the database or a bundle's files.
 
     history     the order's history in the bundle
     revisions   revisions that were published to the shop's systems
     arrivals    first deliveries of the events
-    checkpoint  signed head of the log that the proofs are for; empty if nothing is sealed yet
+    checkpoint  signed head of the log; empty if nothing is sealed yet
     sealed      number of sealed log entries about the order
     unsealed    number of parts of the evidence that are not sealed yet
     key         name of the key that signs the bundle
     zone        zone of the times in the letter; None for UTC
-    unheard     messages that may be about the order but are not in the history
+    unheard     messages outside the history that can be about the order
     """
 
     history: History

@@ -277,14 +277,14 @@ def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
 class CaseFacts:
     """Facts for the checklist of an answer to a dispute.
 
-    respond_by        the bank's deadline; None if unknown
-    missing_merchant  names of the empty settings about the merchant
+    respond_by        the bank's deadline, if known
+    missing_merchant  empty settings about the merchant
     attachments       files attached to the order
     fulfilled         whether the shop's records say that the order was fulfilled
     refunded          whether money was returned
     payments          number of successful payments of the order
     earlier           number of the customer's earlier undisputed orders
-    decided           whether the dispute was won or lost
+    decided           whether the dispute has an outcome
     """
 
     respond_by: Instant | None

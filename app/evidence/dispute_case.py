@@ -129,13 +129,13 @@ class CaseDocument(TypedDict):
 class DisputeCase:
     """Dispute case of an order at one instant, with masked phone numbers.
 
-    stated    values that messages state about the disputed payment. The keys are members of the
-              profile's section [transaction], or `name`, `email` or `card` of the customer
+    stated    values of messages about the payment, by member of the profile's section
+              [transaction], or `name`, `email` or `card`
     limits    limits that the provider and the card network set for a letter
-    rules     for each card network's rule, whether the earlier purchases meet the rule
-    unheard   messages that may be about the order but are not in the history
-    behind_s  age in seconds of the oldest unread delivery that may be about the order; 0 if there
-              is none
+    rules     whether the earlier purchases meet each card network's rule
+    unheard   messages outside the history that can be about the order
+    behind_s  age in seconds of the oldest unread delivery that can be about the order; 0 without
+              one
     """
 
     order: str
@@ -392,14 +392,9 @@ async def _earlier(
     *,
     whole: bool,
 ) -> tuple[list[EarlierOrder], list[first_party.Purchase]]:
-    """Find the customer's other orders that were paid before this order.
+    """Return the customer's undisputed earlier orders, oldest first, and all earlier purchases.
 
-    Return two lists. The first list has the orders with an equal phone number that were never
-    disputed, oldest first. The second list has a purchase for each order found, even if it was
-    disputed.
-
-    whole  whether to find orders with an equal email address, name or card, too. Then message
-           bodies are read
+    whole  whether to find orders by email address, name or card, too; reads message bodies
     """
     things = {known.order, *(each.delivery_id for each in known.deliveries)}
     noted = {each[0] for each in await notes_of(connection, things)}

@@ -1,13 +1,9 @@
 """Write the letter that answers a dispute.
 
-The letter states each event with its time, the evidence for each fact, and the exhibits.
-
-    1 case     the dispute, its attachments, earlier orders            dispute_case.py
-    2 dossier  verified signatures, and the log's entries              gather_evidence.py
-    3 letter   one document, from which every format is made
-    4 form     HTML, or PDF by Typst                                   letter_forms.py
-
-The letter does not show Tallyhook's own codes. The evidence bundle has the data for programs.
+1 case     the dispute, its attachments, earlier orders            dispute_case.py
+2 dossier  verified signatures, and the log's entries              gather_evidence.py
+3 letter   one document, from which every format is made
+4 form     HTML, or PDF by Typst                                   letter_forms.py
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,7 @@
 """Rules by which card networks accept earlier purchases as evidence in a dispute.
 
-Earlier purchases can show that the customer also made the disputed purchase. A value that no
-message states matches no other value. Each rule names the pages that state it, because the
-networks' rule books are not public in full. If two pages differ, the stricter rule is used.
+Each rule names the pages that state it, because the networks' rule books are not public in full. If
+two pages differ, the stricter rule is used.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,8 +20,7 @@ class Purchase:
     processed_at  time of the capture, or None
     settled       whether the payment was captured and none of it was returned
     disputed      whether the payment is known to be disputed
-    stated        values that messages state. The keys are members of the profile's section
-                  [transaction], or `email`
+    stated        values of messages, by member of the profile's section [transaction], or `email`
     """
 
     order: str
@@ -44,11 +42,10 @@ class Purchase:
 class NetworkRule:
     """Programme of a card network that counts earlier purchases as evidence.
 
-    A field agrees if the disputed purchase and two earlier purchases all have an equal value in it.
+    A field agrees if the disputed purchase and two earlier purchases have an equal value in it.
 
     code      the reason code to which the programme applies
-    groups    groups of fields to compare. If there are several groups, one field in every group
-              must agree
+    groups    groups of fields; one field of each group must agree
     at_least  minimum number of fields that must agree
     one_of    fields of which at least one must agree
     source    page that states the rule

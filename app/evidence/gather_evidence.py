@@ -94,11 +94,10 @@ class DeliveryEvidence:
 class Profiled:
     """Source of deliveries, with its present profile.
 
-    orders    `shared` if the source's orders are shared with other sources, otherwise `own`
+    orders    `shared` if other sources have the source's orders, too; otherwise `own`
     link_by   what links a payment to an order
     captures  payment methods with automatic capture
-    vouchers  authorization headers that only the provider sends, redacted. `captures` applies only
-              to requests with such a header
+    vouchers  redacted authorization headers that only the provider sends; `captures` needs one
     text      the profile's file, which has no secrets
     """
 
@@ -117,8 +116,8 @@ class AttachedFile:
 
     attached  leaf of the audit entry about the attachment
     removed   leaf of the audit entry about its removal, or None
-    details   the file's details as stored; None if the file was deleted or not requested
-    content   the file's bytes; None if the file was deleted or not requested
+    details   the file's details; None if deleted or not requested
+    content   the file's bytes; None if deleted or not requested
     """
 
     attachment_id: str
@@ -133,15 +132,15 @@ class AttachedFile:
 class Dossier:
     """Everything known about one order at an instant.
 
-    deliveries  the first delivery of each event; redeliveries are in the history and log
+    deliveries  the first delivery of each event
     history     what was known at the instant; masked in a redacted bundle
-    details     texts stored for records, such as the service's answer. The keys are record ids
+    details     texts stored for records, such as the service's answer, by record id
     lines       lines of order books and statements about this order, as JSON values
     phones      the customers' phone numbers in stored bodies
     full        whether bodies and headers are included unredacted
-    attached    files that were attached to the order or its breaks before the instant
+    attached    files that were attached before the instant
     zone        the merchant's time zone for the letter; None for UTC
-    unheard     messages that may be about the order but are not in the history
+    unheard     messages outside the history that can be about the order
     """
 
     history: History

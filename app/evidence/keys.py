@@ -1,12 +1,8 @@
 """Read, make and use the evidence key: one ed25519 key in a file, which signs checkpoints and
 bundles.
 
-No function returns or shows the private key. Files are signed in minisign's prehashed format
-(`ED`), so that the `minisign` tool can verify them:
-
-public key   comment line, then base64 of "Ed", 8 bytes of key id, 32 bytes of key
-signature    comment line, then base64 of "ED", key id, signature over BLAKE2b-512 of the file, then
-             `trusted comment: …`, then base64 of a signature over signature and comment
+No function shows the private key. Signatures have minisign's prehashed format (`ED`), so that the
+`minisign` tool can verify them.
 """
 
 import base64
@@ -71,10 +67,9 @@ class EvidenceKey:
 def write_key(path: Path, *, secret: bytes, owner: Owner | None = None) -> EvidenceKey:
     """Store a key of 32 random bytes in a new file that only its owner can read.
 
-    owner  the file's owner if root creates it, as in `write_new`
+    owner  the file's owner if root creates it
 
-    The file gets its name only when its content is on the disk. Raises ConfigurationError if the
-    file cannot be written, and FileExistsError if the name is taken.
+    Raises ConfigurationError if the file cannot be written, and FileExistsError if it exists.
     """
     private = Ed25519PrivateKey.from_private_bytes(secret)
     pem = private.private_bytes(

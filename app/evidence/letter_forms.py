@@ -1,7 +1,6 @@
 """Make the letter that answers a dispute, with its exhibits, as HTML or as PDF by Typst.
 
-All text is passed as data, so that it cannot become markup. If Typst cannot lay out a file, the
-letter lists the file as sent separately. A PDF that exceeds the limits of the provider or card
+Text is passed as data, so it cannot become markup. A PDF above the limits of the provider or card
 network is refused.
 """
 
@@ -67,13 +66,12 @@ async def take_letter(
 ) -> tuple[Letter, bytes]:
     """Make the letter and its bytes, with an audit entry.
 
-    If `form` is None, the letter is made only for viewing, without bytes and without an audit
-    entry.
+    Without `form`, the letter is only for viewing, without bytes and audit entry.
 
     name  name of the file for a PDF
 
-    Raises UsageError for a missing permission, if Typst is not installed, or for a PDF that exceeds
-    the limits. Raises NotFoundError for an unknown order.
+    Raises UsageError without permission or Typst, or for a PDF above the limits, and NotFoundError
+    for an unknown order.
     """
     who = await who_may(context, by=asked.by, action="letter_taken")
     await must_have_read(context, as_of=asked.as_of)

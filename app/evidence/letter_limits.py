@@ -36,11 +36,10 @@ class LetterLimits:
     pages       maximum number of pages
     size        maximum total bytes of all files
     each        maximum bytes of one file
-    formats     accepted file endings; () if no page states them
-    name_chars  maximum characters of a file's name. If set, the name may have only letters and
-                digits
+    formats     accepted file endings; () if not stated
+    name_chars  maximum characters of a file's name, which then has only letters and digits
     who         name of the channel and card network, for sentences
-    sources     pages that state the limits, each with its own date or the day on which it was read
+    sources     pages that state the limits, each with a date
     """
 
     files: int | None = None

@@ -1,13 +1,9 @@
 """Prove to outsiders that something was sealed, and that the log was only extended.
 
-A proof has the document of a leaf. Anyone can compute the leaf's hash from the document. With the
-sibling hashes in the proof, anyone can then compute the hash of the tree's root (RFC 9162,
-2.1.3.2). The result must be the root in a signed checkpoint.
+A proof has a leaf's document and the sibling hashes that lead to the root of the tree (RFC 9162,
+2.1.3.2). The root must be in a signed checkpoint.
 
-This module also selects the log entries for a bundle: the leaves of an order with their proofs, and
-the salts that prove the leaves' content. A bundle has the leaves of everything in it. If a delivery
-was read again, the bundle also has the leaves of the later readings. The bundle also has all
-earlier leaves of the order, so that a missing leaf is noticed.
+A bundle also has all earlier leaves of its order, so that a missing leaf is noticed.
 """
 
 import json
@@ -103,11 +99,9 @@ async def proofs_of(
 ) -> Proofs:
     """Return proofs that these subjects are sealed in the log.
 
-    subjects   ids of deliveries and records, or numbers of revisions and audit entries, as
-               `revision:N` and `deed:N`
-    earliest   whether to prove at the first checkpoint that covers all subjects, preferably a
-               cosigned checkpoint. If False, the newest checkpoint is used
-    witnesses  witnesses whose cosignatures count; None if no checkpoint is cosigned
+    subjects   ids of deliveries and records, or `revision:N` and `deed:N`
+    earliest   whether to prove at the first checkpoint that covers all subjects, not the newest
+    witnesses  witnesses whose cosignatures count, if any
 
     Raises NotFoundError for an unsealed subject, and UsageError for more than AT_ONCE subjects.
     """
@@ -316,8 +310,8 @@ class InTree:
     leaf    name of the leaf that seals the tree's root
     leaves  number of the order's leaves when the tree was made
     last    number of the newest of these leaves
-    path    siblings on the way to the root. Each has the number of leading bits that it shares with
-            the order, and its hash
+    path    hash of each sibling on the way to the root, with the number of bits shared with the
+            order
     """
 
     leaf: str
@@ -330,19 +324,17 @@ class InTree:
 class SealedParts:
     """Entries of the sealed log for the content of a bundle.
 
-    checkpoint  signed head of the log that all proofs are for; empty if nothing is sealed yet
+    checkpoint  signed head of the log; empty if nothing is sealed yet
     leaves      proofs of the leaves
     unsealed    ids of rows without a leaf under that head
-    origins     all origins that the log has had, each with its final number of leaves; empty if
-                there is only one
-    keys        every public key that has signed for the log, in hex, newest last
+    origins     the log's origins with their numbers of leaves; empty if there is only one
+    keys        every public key of the log in hex, newest last
     endorsements
                 for each key, its endorsement by the previous key in hex, or None
-    order       pseudonym by which leaves name the order; None if no known leaf names the order
-    parts       commitments and salts of the sealed parts. The keys are leaf names. For a delivery,
-                the parts of its last leaf are listed
-    said        values of the parts of records, revisions and audit entries. The keys are leaf names
-    tree        place of the order in a tree of all orders; None if there is no suitable tree
+    order       pseudonym by which leaves name the order, if known
+    parts       commitments and salts of the sealed parts, by leaf name
+    said        values of the parts of records, revisions and audit entries, by leaf name
+    tree        place of the order in a tree of all orders, if there is one
     """
 
     checkpoint: str = ""
@@ -500,12 +492,10 @@ async def _in_tree(
     as_of: Instant,
     chain: Sequence[leaf_store.Leaf],
 ) -> InTree | None:
-    """Return the order's place in the first suitable tree that contains the order; None if no tree
-    does.
+    """Return the order's place in the first suitable tree that contains the order.
 
-    If the order began on the UTC day of `as_of`, the newest tree before `as_of` is suitable. If the
-    order began earlier, only trees made on that day or later are suitable. The newest tree before
-    `as_of` is tried first, then all trees after `as_of`, oldest first.
+    If the order began on the UTC day of `as_of`, the newest tree before `as_of` is suitable.
+    Otherwise only trees of that day or later are.
     """
     newest = await order_tree_store.newest_tree(connection, until=as_of)
     trees = [] if newest is None else [newest]

@@ -1,8 +1,7 @@
-"""Render those files of a bundle that only repeat, in words, what the bundle's data files state.
+"""Render those files of a bundle that repeat, in words, what its data files state.
 
-Verification renders these files again and compares them byte for byte. Another release may use
-other words. So the comparison is possible only with the program that made the bundle. With any
-other program, it gives no result.
+Verification renders these files again and compares them byte for byte, if the same program made the
+bundle.
 """
 
 import hashlib

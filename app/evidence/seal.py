@@ -1,21 +1,12 @@
 """Seal new rows as leaves of the log, and decide which key signs the log.
 
 1 find     some rows without a leaf, in a snapshot: deliveries, records, revisions, audit entries
-2 hash     their documents, in small portions, each with a salt and its order's pseudonym; also the
-tiles that these leaves complete
+2 hash     their documents, each with a salt and its order's pseudonym
 3 sign     the new head as a checkpoint
-4 write    leaves, hashes and checkpoint, in one transaction, unless another sealer added leaves
-meanwhile
-
-The log stores every public key that has signed it. Only the newest key may sign, because several
-receivers of one database share one key.
+4 write    leaves, hashes and checkpoint in one transaction, unless another sealer was faster
 
 Once a day the log also seals the root of the tree of all orders, which has the number of each
-order's leaves. A bundle shows this number, so that a missing leaf is noticed.
-
-1 scan     all orders in a snapshot, for groups of orders in which a number has changed
-2 hash     these groups, and the nodes above them
-3 keep     the changes, in small transactions, and finally the tree, which is then sealed
+order's leaves. So a bundle with a missing leaf is noticed.
 """
 
 import asyncio
@@ -439,13 +430,12 @@ def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes
 def endorsed_chain(
     origin: str, keys: Sequence[PublicKey], endorsements: Sequence[str | None]
 ) -> list[PublicKey]:
-    """Return the longest unbroken chain of a log's keys that ends with the newest key. In the
-    chain, each key has endorsed the next key. The oldest key comes first.
+    """Return the longest chain of a log's keys in which each key has endorsed the next.
+
+    The chain ends with the newest key; the oldest key comes first.
 
     keys          all keys, oldest first
-    endorsements  for each key, the signatures in hex by the previous key: one signature for each
-                  origin that the log had at the time. None or any other text means that the key was
-                  not endorsed
+    endorsements  for each key, the previous key's signatures in hex, or None
     """
     chain = list(keys[-1:])
     for place in range(len(keys) - 1, 0, -1):

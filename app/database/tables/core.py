@@ -155,13 +155,12 @@ class InboxRow(Table, table=True):
 
 
 class SuspectRow(Table, table=True):
-    """Stored delivery that is read alone, because readers ended or failed when they read it.
+    """Stored delivery that is read alone, because readers failed when they read it.
 
     taken_by  claim of the reader that works on the delivery, or NULL
     tries     number of claims that expired or failed
-    aside     1 if the delivery is set aside, so that nobody reads it any more
-    orders    orders that the delivery mentions, one on each line. They are held while it is set
-              aside
+    aside     1 if nobody reads the delivery any more
+    orders    orders that the delivery mentions, one on each line; held while it is set aside
     """
 
     __tablename__ = "suspects"

@@ -244,12 +244,10 @@ class ImportRow(Table, table=True):
 
 
 class CoverageRow(Table, table=True):
-    """Time span that the files of a source, bank account or order book cover. Rows are never
-    changed or deleted; see `finance/coverage_store.py`.
+    """Time span that files of a source, bank account or order book cover. Append-only.
 
-    The span is stated by a file or declared by a person. `withdraws` is the number of an earlier
-    declaration that this row cancels. The row of a bank file also states the file's format, first
-    day and last day.
+    A file states the span, or a person declares it. `withdraws` is the number of an earlier
+    declaration that this row cancels.
     """
 
     __tablename__ = "coverage"
@@ -405,12 +403,10 @@ class BankLineRow(Table, table=True):
 class ScheduledRunRow(Table, table=True):
     """Run of scheduled work, or a run that a person requested (`asked`).
 
-    until      time until which only the process of this run may work on it; after a failure, time
-               of the next try
+    until      end of the present process's right to the run; after a failure, time of the next try
     delivered  places to which the result was sent, as JSON
 
-    A row in the state `seen` is not a run. Its `due_at` is the time since which the schedule's
-    entry is known.
+    A row in the state `seen` is no run: its `due_at` is the time since which the entry is known.
     """
 
     __tablename__ = "scheduled_runs"
