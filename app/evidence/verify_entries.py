@@ -1,8 +1,7 @@
 """Steps of `verify` that check the log's entries.
 
-The steps check that everything in the bundle has an entry, that the history equals the sealed
-content, and that no entry of the order is missing. This module uses only Python 3.8 and its
-standard library, because every bundle has it as a part of verify.py.
+This module uses only Python 3.8 and its standard library, because it becomes a part of every
+bundle's verify.py.
 """
 
 from __future__ import annotations
@@ -322,7 +321,7 @@ class Chain(NamedTuple):
 
     entries  index in the log and name of each entry
     others   parts of the bundle that have no such entry
-    moved    entries about deliveries or records that a later entry assigns to another order
+    moved    entries of deliveries or records that a later entry assigns to another order
     tree     index and time of the leaf that seals the tree of all orders, or None
     """
 

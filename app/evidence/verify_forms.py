@@ -221,13 +221,11 @@ DOCUMENTS = {
     }],
     "times.json": {"zone": str, "from_utc_s": [(str, int, str)]},
 }  # fmt: skip
-"""Form of each document. The keys are file names. DELIVERY is the form of `delivery-ID.json`.
+"""Form of each document, by file name. DELIVERY is the form of `delivery-ID.json`.
 
-These values describe a form:
-
-- A dictionary stands for an object with exactly these members. Members whose names end in `?` may
-  be absent. A pattern as a key stands for all names that match.
-- A list stands for a list whose elements all have the one form in it.
+- A dictionary stands for an object with exactly these members; `?` marks an optional member. A
+  pattern as a key stands for all names that match.
+- A list stands for a list of elements of its one form.
 - A tuple stands for a list of this length.
 - A pattern stands for a text that matches.
 - A function returns true for a valid value.

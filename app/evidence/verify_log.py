@@ -1,20 +1,16 @@
 """Verify the whole sealed log from its rows, in one snapshot, while the service runs.
 
-    1 leaves       the numbers have no gaps; each leaf is the hash of its document, and the
-                   document agrees with its row
-    2 hashes       every stored hash is the hash of the leaves below it
-    3 heads        every checkpoint is the head of its leaves, and signed by a key of the log
-    4 rows         every row has a leaf, or waits to be sealed
-    orders         the leaves of each order are numbered without gaps, and each day's tree of all
-                   orders has the numbers of that day; this takes some 250 bytes of memory for each
-                   order
-    the key        the newest key that signs is this machine's key. An attacker who has only the
-                   database would need another key
-    5 departures   every checkpoint that was shown, delivered or cosigned is a head of this log,
-                   as far as this database knows
-    6 kept         a checkpoint that was kept elsewhere is a head of this log
+1 leaves       the numbers have no gaps; each leaf is the hash of its document, which agrees with
+               its row
+2 hashes       every stored hash is the hash of the leaves below it
+3 heads        every checkpoint is the head of its leaves, and signed by a key of the log
+4 rows         every row has a leaf, or waits to be sealed
+orders         the leaves of each order are numbered without gaps, and so are each day's trees
+the key        the newest key that signs is this machine's key
+5 departures   every checkpoint that was shown, delivered or cosigned is a head of this log
+6 kept         a checkpoint that was kept elsewhere is a head of this log
 
-Each layer is compared only with the layer below it, so that a change is reported only once.
+Each layer is compared only with the layer below it, so that a change is reported once.
 """
 
 from __future__ import annotations
@@ -257,13 +253,12 @@ class VerifiedLogDocument(TypedDict):
 class VerifiedLog:
     """Result of verifying the log: numbers of verified items, and the problems.
 
-    tell     maximum number of problems that `problems` holds. Further problems are only counted
+    tell     maximum number of listed problems; `found` counts all
     waiting  number of rows without a leaf
     reread   number of deliveries that were read differently after sealing
-    found    number of all problems
     first    number of the first leaf with a problem
     left     the largest checkpoint that is known to be published
-    gaps     gaps in the database that a person accepted. Leaves and checkpoints may be lost in them
+    gaps     accepted gaps of the database, in which leaves can be lost
     """
 
     tell: int = MAX_PROBLEMS
@@ -324,12 +319,11 @@ async def verify_log(
     """Verify the whole log.
 
     against   text of a checkpoint that was kept elsewhere
-    own       this machine's key; None if unknown
-    tell      maximum number of reported problems
-    progress  function that is called with the numbers of verified and of all leaves
+    own       this machine's key, if known
+    tell      maximum number of listed problems
+    progress  called with the numbers of verified and of all leaves
 
-    Raises NotFoundError if there is no log, and UsageError if `against` is not a checkpoint of the
-    log.
+    Raises NotFoundError if there is no log, and UsageError if `against` is no checkpoint of it.
     """
     async with context.database.reading() as connection:
         known = await log_store.identity(connection)

@@ -1,16 +1,13 @@
-"""Ask witnesses to cosign checkpoints of the log. Witnesses are independent parties with own keys.
+"""Ask witnesses to cosign checkpoints of the log (C2SP tlog-witness).
 
-A witness cosigns a checkpoint only if it extends the last checkpoint that the witness cosigned. A
-person who trusts enough witnesses does not have to trust the shop. Witnesses are asked in the
-background, over C2SP tlog-witness:
+A witness cosigns a checkpoint only if it extends the last one that the witness cosigned. So a
+person who trusts enough witnesses need not trust the shop.
 
-    1 choose   the checkpoint that was newest when the present interval began, so that every worker
-               asks all witnesses to cosign the same checkpoint
-    2 claim    each witness that has not cosigned it, and may be asked again by now
-    3 ask      with the proof that the checkpoint extends the last one that the witness cosigned. If
-               the witness reports another size than expected, it is asked again with that size
-    4 verify   the signature over the checkpoint, and the witness's clock
-    5 store    the cosignature, or why there is none, and when to ask again
+1 choose   the checkpoint that was newest when the present interval began
+2 claim    each witness that has not cosigned it
+3 ask      with the proof that the checkpoint extends the witness's last one
+4 verify   the signature over the checkpoint, and the witness's clock
+5 store    the cosignature, or why there is none, and when to ask again
 
 No transaction is open while a witness is asked.
 """

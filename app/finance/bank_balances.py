@@ -1,9 +1,8 @@
-"""Handle bank statements whose balances do not agree with their entries, or do not continue the
-previous statement's closing balance.
+"""Bank statements whose balances do not agree with their entries or the previous statement.
 
 1 refuse   the statement, if its entries and balances differ (`files/banks`)
-2 propose  with a reason, to accept exactly this difference of this file
-3 import   the file again after a second person has approved; the balances are then stored
+2 propose  to accept exactly this difference of this file
+3 import   the file again after the approval
 4 judge    whether the next statement begins with the stated closing balance
 """
 

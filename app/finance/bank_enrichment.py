@@ -1,12 +1,13 @@
-"""Import bank files of one account in several formats. One format creates the account's lines, and
-the other formats add texts to these lines.
+"""Import bank files of one account in several formats.
 
-    1 decide   whether a file creates lines of an account or enriches them
-    2 find     the line that has an entry's account, amount and bank's reference
-    3 fill     the line's missing reference, counterparty or text
+One format creates the account's lines; the others add texts to these lines.
 
-Only equal references of the bank (AcctSvcrRef of CAMT, //reference of MT940) show that two entries
-are one booking. Texts differ between formats.
+1 decide   whether a file creates lines of an account or enriches them
+2 find     the line that has an entry's account, amount and bank's reference
+3 fill     the line's missing reference, counterparty or text
+
+Only equal bank's references (AcctSvcrRef of CAMT, //reference of MT940) show that two entries are
+one booking.
 """
 
 from collections import Counter, defaultdict
@@ -35,18 +36,16 @@ async def accounts_to_enrich(
     *,
     booked_days: Callable[[str], Collection[str]],
 ) -> dict[str, str]:
-    """Return the accounts whose existing lines this file only enriches, without adding lines.
+    """Return the accounts whose existing lines this file only enriches.
 
-    The keys are accounts. If no entry of the file fits an existing line of the account, the import
-    fails with the error message in the value. Whether the file adds lines depends on the stored
-    files of other formats:
+    Each value is the error message for a file of which no entry fits an existing line.
 
     - A notification (CAMT.054) never adds lines.
     - A report within the day adds lines if no other format has lines of the account.
     - Any other file adds lines if no other format has lines of its days.
 
     lines        the days of each account that the file covers
-    booked_days  function that returns the days on which the file has bookings of an account
+    booked_days  returns the days on which the file has bookings of an account
 
     Raise UsageError if a booking would count twice or be left out.
     """

@@ -132,11 +132,10 @@ class BookedPage:
 
 @dataclass(slots=True)
 class KeptMatch:
-    """Cache of all matched bank lines. The cache is valid for the time GOOD_FOR, unless the audit
-    trail grows earlier.
+    """Cache of all matched bank lines, valid for GOOD_FOR unless the audit trail grows.
 
     mark   state of the audit trail when the lines were matched
-    asked  the instant for which the lines were requested; None for the present
+    asked  instant of the lines; None for the present
     at     when the lines were matched; None if nothing is cached
     """
 
@@ -172,7 +171,7 @@ async def booked_page(
 
     as_of   the instant; None for now
     stands  bucket of the lines; None for all
-    line    id of the only line to return, in any version; None for all lines
+    line    id of the only line to return, in any version
     after   id of the line before the page; empty for the first page
     skip    number of further lines to skip
     kept    cache for the next pages

@@ -1,8 +1,7 @@
 """Read bank lines, balances of bank statements, and payouts, as known at an instant.
 
-A payout is the sum of the statement lines that name it. A bank line is identified by its content
-(`subject`), and equal bookings differ by their position (`ordinal`). A later file that states
-another text for a line adds a version.
+A payout is the sum of the statement lines that name it. Equal bookings of a bank line differ by
+their position (`ordinal`).
 """
 
 import hashlib
@@ -109,14 +108,12 @@ async def bank_lines_saying(
     limit: int,
     before: Instant | None = None,
 ) -> tuple[list[BankLine], Instant | None]:
-    """Return the bank lines whose texts contain these words, newest first. Restricted lines are
-    left out.
+    """Return the unrestricted bank lines whose texts contain these words, newest first.
 
-    The case of ASCII letters is ignored. After a complete search, the second result is None.
-    Otherwise the second result is an instant, and lines booked before this instant were not
-    searched.
+    After a complete search, the second result is None. Otherwise, lines booked before this instant
+    were not searched.
 
-    before  only lines booked before this instant; None for all lines
+    before  only lines booked before this instant
     """
     number = await import_store.newest_published(connection, as_of=as_of)
     escaped = words.lower().replace("!", "!!").replace("%", "!%").replace("_", "!_")

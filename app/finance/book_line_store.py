@@ -1,8 +1,7 @@
 """Read the lines of order books in key order, as known at an instant.
 
-A line is what the books state about one reference (`match_key`) of one kind. A line keeps its id,
-`bok_` and 20 hex digits, from version to version. A version's id is the line's id, a dot, and the
-number of its import.
+A line is what the books state about one reference of one kind. Its id, `bok_` and 20 hex digits,
+stays equal in all versions.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence

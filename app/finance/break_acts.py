@@ -394,14 +394,12 @@ async def act_on_breaks(
 ) -> Proposal | None:
     """Assign, comment on, accept or settle breaks: all of them or none.
 
-    If a single break needs a second person's approval, return a proposal. Keeping late money counts
-    as accepting a break.
+    Return a proposal if a single break needs a second person's approval.
 
     seen     `mark_of` the breaks as the person saw them; None for any state
     propose  whether to make a proposal; if False, raise UsageError instead
 
-    Raise NotFoundError for an unknown break. Raise UsageError for a closed or changed break, or if
-    one person may not accept several breaks together.
+    Raise NotFoundError for an unknown break, and UsageError for a closed or changed one.
     """
     to = doing.value if doing.kind == "assigned" else ""
     if to and not (is_human_text(to) and to == to.strip() and len(to) <= 80):

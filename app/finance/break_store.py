@@ -1,11 +1,10 @@
-"""Store breaks, the reconciliation runs that found them, and the steps that runs and people took.
+"""Store breaks, the reconciliation runs that found them, and the steps of runs and people.
 
-    1 number  take the run's number; rows that a killed run wrote stay invisible
-    2 saw     write breaks, some hundreds in a transaction, so that other writers wait only briefly
-    3 finish  write the run's row and the changes of breaks, which publishes the whole run
+1 number  take the run's number; rows of a killed run stay invisible
+2 saw     write breaks in transactions of some hundreds, so that other writers wait only briefly
+3 finish  write the run's row, which publishes the whole run
 
-Each run is compared with the last run that changed breaks. A break can be new, changed, closed or
-reopened. The database compares the runs, which saves memory.
+Each run is compared with the last run that changed breaks.
 """
 
 import hashlib
@@ -52,7 +51,7 @@ class Run:
     since   start of the compared span of time, or None
     until   end of the compared span of time, or None
     rules   number of the saved rules; 0 without rules; None for rules from a file
-    lived   whether the run may change breaks; a run as of an earlier instant changes none
+    lived   whether the run may change breaks
     breaks  number of breaks that the run found
     ties    whether the control totals agree
     result  the control totals, as JSON
@@ -309,10 +308,9 @@ async def closing_evidence(
     as_of: Instant,
     rules: int | None,
 ) -> dict[str, list[str]]:
-    """Return the ids of the evidence that may have closed each break. The keys are the breaks' ids.
-    Only evidence that arrived after the last run is returned.
+    """Return the ids of the evidence after the last run that can have closed each break.
 
-    gone   the breaks that this run no longer found
+    gone   the breaks that this run no longer found, by id
     last   the previous run that changed breaks
     as_of  instant of this run
     rules  number of the saved rules that this run used
@@ -423,10 +421,9 @@ async def breaks_after(
     states: Collection[str] = STATES,
     assignee: str | None = None,
 ) -> list[str]:
-    """Return up to `limit` ids of published breaks after the id `after`, sorted.
+    """Return up to `limit` sorted ids of published breaks after the id `after`.
 
-    The result may include breaks in other states or of other assignees, so the caller must check
-    the state and the assignee.
+    The caller must check state and assignee again.
 
     causes    causes of the breaks; empty for all
     assignee  person to whom the breaks are or were assigned; None for all

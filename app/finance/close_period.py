@@ -1,17 +1,14 @@
 """Close a month: make the month's report from the evidence, and store both.
 
-    1 ask       check who asks, and that this month is the next
-    2 look      compute the month's report as of one instant
-    3 refuse    return all reasons against closing at once
-    4 digest    compute digests of the evidence since the previous closing, by kind and day
-    5 print     render the report and the journal in every format
-    6 write     store the closing, the rendered files and the audit entry, in one transaction
+1 ask       check who asks, and that this month is the next
+2 look      compute the month's report as of one instant
+3 refuse    return all reasons against closing at once
+4 digest    compute digests of the evidence since the previous closing, by kind and day
+5 print     render the report and the journal in every format
+6 write     store the closing, the files and the audit entry in one transaction
 
-If nobody may close alone, step 6 makes a proposal instead. After the approval, all steps run again
-as of the proposal's instant. The new report must then be equal to the proposed report.
-
-Two people can reopen the last closed month. The closing and its files are kept. Closing the month
-again makes the next version.
+If nobody may close alone, step 6 makes a proposal. After the approval, all steps run again, and the
+report must be equal. Two people can reopen the last closed month.
 """
 
 import asyncio
@@ -74,8 +71,7 @@ class CloseRequest:
     margin_days  days to wait after the month's end; None for the setting
     reason       the reason, for the audit trail and for the second person
     exceptions   unmet conditions, each with the reason to close nevertheless; they need two people
-    unasked      payments for which the provider had not answered when the closing was proposed;
-                 None if there was no proposal
+    unasked      payments without the provider's answer at the proposal; None without a proposal
     still_s      seconds to wait if `as_of` is now
     """
 
@@ -266,8 +262,8 @@ class _Looked:
     made      all earlier closings
     before    closing of the previous month, or None
     report    the month's report; None before the month's end, or while deliveries are unread
-    blockers  reasons against closing the month. The list is incomplete without a report
-    unasked   payments about which the provider has given no answer
+    blockers  reasons against closing the month; incomplete without a report
+    unasked   payments without an answer from the provider
     """
 
     month: Month

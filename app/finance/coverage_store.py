@@ -29,9 +29,9 @@ class CoverageLine:
     number     from 1; 0 for a line that is not stored yet
     of_import  number of the line's import; None for a declared line
     name       the source, bank account or order book
-    wallet     the source's sub-account; None for all sub-accounts
-    since      None if nobody states a span
-    until      None if nobody states a span
+    wallet     the source's sub-account; None for all
+    since      None if no span is stated
+    until      None if no span is stated
     who        BY_FILE, or the person who declared the line
     withdraws  number of the declared line that this line withdraws
     format     format of a bank file

@@ -1,13 +1,12 @@
-"""Identify a file by its content: the kind of file, the provider's export format, and the source of
-a statement.
+"""Identify a file by its content: the kind, the export format, and a statement's source.
 
 1 format   BAI2, CAMT, MT940, MT942 and OFX come from banks
-2 mapping  if the file has all columns of a saved mapping, the mapping gives the kind
-3 preset   if no mapping fits, a preset that fits the heading gives the kind and the provider
-4 columns  if no preset fits either, required columns in the heading give the possible kinds
-5 source   the provider's source; if there are several, the source whose account the file names
+2 mapping  a saved mapping fits if the file has all its columns
+3 preset   if no mapping fits, a preset that fits the heading
+4 columns  if no preset fits, kinds whose required columns are in the heading
+5 source   the provider's source; if there are several, the one whose account the file names
 
-Nothing is guessed. If several kinds or sources remain, a person must choose.
+Nothing is guessed: if several kinds or sources remain, a person must choose.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class FileIdentity:
     mapping  name of the fitting saved mapping, or None
     because  reasons, one sentence each
     nearly   presets that nearly fit, if none fits
-    unsure   whether the provider or account in the file belongs to no source, or to several
+    unsure   whether the provider or account belongs to no source, or to several
     """
 
     kinds: Sequence[ImportKind] = ()

@@ -37,11 +37,10 @@ class Marks:
 
     decimal     mark before the decimals
     thousands   mark between groups of thousands
-    declared    whether a mapping declares the marks; otherwise 1.000 may mean a thousand
+    declared    whether a mapping declares the marks; otherwise 1.000 can mean a thousand
     brackets    whether (1.00) is -1.00
     signs       currency of each sign beside an amount
-    suffixes    plus or minus for each word after an amount, such as DR in 12.50 DR; words in lower
-                case
+    suffixes    plus or minus for each word after an amount, such as dr in 12.50 DR
     """
 
     decimal: str = "."

@@ -1,9 +1,7 @@
-"""Open bank files. BAI2, CAMT, MT940, MT942 and OFX are recognized by their content, and any other
-file is read as a table.
+"""Open bank files. BAI2, CAMT, MT940, MT942 and OFX are recognized by their content.
 
 The readers in `banks/` return the columns of `entries.HEADING`, one row for each booked entry. A
-row has the number of its entry, or for BAI2 and MT940 the number of its line. A file is refused if
-its entries do not add up to its balances.
+file is refused if its entries do not add up to its balances.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""Read order books, which state amounts owed and paid. An order book comes from a shop, invoices, a
-member list or accounting.
+"""Read order books, which state amounts owed and paid.
 
-Lines of an order book are compared with received money, but they usually change no ledger. If a
-line names the payment or session of an order, the provider's events are linked to the order.
+An order book comes from a shop, invoices, a member list or accounting. Usually it changes no
+ledger; but if a line names an order's payment or session, the provider's events are linked to the
+order.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -243,12 +243,10 @@ REFUND_ALONE: Final = (
 
 
 def story_of(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
-    """Join the staged rows of one order into one row, or return None if the rows do not fit
-    together.
+    """Join the staged rows of one order into one row, or return None if they do not fit together.
 
-    Exactly one row says that the order was paid. The other rows are refunds in the same currency,
-    with or without a minus sign. Their sum is at most the paid amount. A value that the paid row
-    lacks is taken from a refund.
+    One row must say that the order was paid. The others must be refunds in the same currency that
+    add up to at most the paid amount.
     """
     paid = [row for row in rows if row[_PLACE["status"]] == "paid"]
     back = [row for row in rows if row[_PLACE["status"]] == "refunded"]

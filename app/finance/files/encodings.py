@@ -1,10 +1,7 @@
-"""Find the encoding of a text file. A declaration counts first, then a byte order mark, then UTF-8,
-then the only encoding that fits.
+"""Find the encoding of a text file: by declaration, byte order mark, UTF-8, or the best fit.
 
-The same bytes may be Windows-1252, Shift-JIS or CP850. The encoding with the fewest odd places
-wins. Odd places are a symbol within a word, a capital after a small letter, and one Japanese
-character after a Latin character: `K”ln`, `cafÚ`, `M×ler`. If two encodings fit about equally well,
-a person chooses.
+The encoding with the fewest odd characters wins, such as a symbol within a word: `K”ln`, `cafÚ`. If
+two encodings fit about equally well, a person chooses.
 """
 
 import codecs

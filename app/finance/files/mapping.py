@@ -78,14 +78,15 @@ MAX_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fields:
-    """Columns of a kind of file. Two objects are equal only if they are identical, so that results
-    can be cached.
+    """Columns of a kind of file.
 
     names     names of all columns
     words     the vocabulary of each column that holds words
     defaults  columns to which a mapping may give one value for all rows
     amounts   columns that hold amounts
     dates     columns that hold dates
+
+    Two objects are equal only if identical, so that results can be cached.
     """
 
     names: Sequence[str]
@@ -160,12 +161,11 @@ class Fold:
 class RowRules:
     """Rules that say which rows of a file are its data.
 
-    heading_row  number of the row with the column names; None to find it; 0 for columns that are
-                 named "1", "2" and so on
+    heading_row  row with the column names; None to find it; 0 for columns named "1", "2" and so on
     skip_first   number of rows to skip after the heading
     skip_last    number of rows to skip at the end
     empty        words, in small letters, that stand for an empty cell
-    keep         words by column; rows without one of these words are left out
+    keep         words by column; only rows with one of these words are kept
     ignore       words by column; rows with one of these words are left out
     fold         rule that joins consecutive rows, or None
     """

@@ -104,11 +104,11 @@ def _words_of(cells: Iterable[str]) -> Sequence[str]:
 class MappingDraft:
     """A person's choices about the columns of a file.
 
-    columns   the chosen column of each field, or its position without a heading; may be empty
+    columns   the chosen column of each field, or its position without a heading
     less      the column to subtract, for each field of money that needs one
-    words     for each field, the meaning of each word in its column, or IGNORED
-    keys      other keys of a mapping, such as `dates`; empty values are left out
-    defaults  value of each field for rows without one; empty values are left out
+    words     meaning of each word in a field's column, or IGNORED
+    keys      other keys of a mapping, such as `dates`
+    defaults  value of each field for rows without one
     """
 
     kind: str

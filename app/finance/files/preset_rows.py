@@ -27,11 +27,10 @@ unclear amount."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeRows:
-    """Rows of one table that a preset's row function converts. The function fills `broken`,
-    `ignored` and `notes`.
+    """Rows of one table that a preset's row function converts.
 
     places   index of each column that the function reads and the file has
-    add_up   function that adds and subtracts cells
+    add_up   adds and subtracts cells
     broken   the problem of each unclear row, by row number
     ignored  number of rows left out, by column and word
     notes    sentences on the whole file
@@ -178,11 +177,9 @@ _BALANCE_KEPT: Final = frozenset({
 def _paypal_activity(table: MadeRows) -> Iterator[Row]:
     """Convert the rows of PayPal's activity report.
 
-    - Leave out rows that do not change the balance. The column "Balance Impact" shows whether a row
-      changes the balance. If this column is missing, the status shows it.
-    - Turn purchases by the merchant, and refunds of these purchases, into disbursements. They have
-      the same types as customers' payments: an outgoing payment is a purchase by the merchant, and
-      an incoming refund is a refund of such a purchase.
+    Leave out rows that do not change the balance, by the column "Balance Impact" or, without it, by
+    the status. An outgoing payment is the merchant's own purchase, and an incoming refund is a
+    refund of one; both become disbursements.
     """
     column, kept, changed = "Status", _BALANCE_KEPT, _BALANCE_CHANGED
     if "Balance Impact" in table.places:

@@ -71,11 +71,10 @@ COMMANDS: Final[Mapping[PresetKind, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportColumns:
-    """Columns by which an export is recognized. A plain name is a column's name without case,
-    blanks and underscores.
+    """Columns by which an export is recognized, by names without case, blanks and underscores.
 
     names    the columns' names in the file, by plain name
-    needed   groups of plain names; a heading must have at least one name of each group
+    needed   groups of plain names; a heading must have one name of each group
     without  plain names of columns that only other exports have
     """
 

@@ -1,8 +1,7 @@
-"""Read the ISO 20022 formats CAMT.052, CAMT.053 and CAMT.054 in any version, in small parts.
+"""Read the ISO 20022 formats CAMT.052, CAMT.053 and CAMT.054 in any version.
 
-A report (052) covers a day in progress, a statement (053) covers past days, and a notification
-(054) has single bookings. All three have the same elements for entries. Only a statement has
-balances.
+A report (052) covers a day in progress, a statement (053) past days, and a notification (054)
+single bookings. Only a statement has balances.
 
 Sources: ISO 20022 message definition reports, Bank-to-Customer Cash Management; ANZ's guide to
 camt.052.001.06 and UniCredit's page on camt, read in November 2026.

@@ -42,7 +42,7 @@ class BankTable(ABC):
     format      the format's name, known after the file was read
     statements  number of complete statements
     compared    number of statements whose balances agree or were accepted by two people
-    balances    both balances, with their days, of each statement that states them
+    balances    both balances, with their days, of each statement
     accepted    ids of proposals that accept a difference of balances, by `Balances.name`
     differs     the statement for which the file was refused, or None
     broken      problems of entries that are not yielded yet, by row number
@@ -148,13 +148,13 @@ def day_after(day: str) -> str:
 class Balances:
     """Balances of one statement, each with its day, and the sum of its entries.
 
-    opening   opening balance, or None if it is not stated
-    closing   closing balance, or None if it is not stated
+    opening   opening balance, if stated
+    closing   closing balance, if stated
     moved     sum of the booked entries
     opened    day of the opening balance
     closed    day of the closing balance
     goes_on   whether this page continues the previous page's statement
-    proposal  id of the proposal by which people accepted that the balances do not add up
+    proposal  id of the proposal by which people accepted a difference
     """
 
     opening: Decimal | None = None

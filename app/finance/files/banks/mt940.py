@@ -1,8 +1,6 @@
-"""Read MT940, which is SWIFT's customer statement, and MT942, which is SWIFT's report within the
-day.
+"""Read MT940, SWIFT's customer statement, and MT942, SWIFT's report within the day.
 
-An MT942 has no balances, but may have counts and sums of its entries (90D and 90C). The marks EC
-and ED mean expected entries, which are not booked. Entries below the floor limit (34F) are missing.
+An MT942 has no balances. The marks EC and ED mean expected entries, which are not booked.
 
 Source: SWIFT's Standards Category 9 (US9M, field specifications of MT942, read in November 2026).
 """
