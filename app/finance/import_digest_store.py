@@ -1,12 +1,7 @@
 """Compute digests of imported lines, which reveal a line that was changed without an audit entry.
 
-    1 import   before an import is published, compute a digest of the versions that it adds and
-               ends. The audit entry contains the digest, and the log seals the entry
-    2 check    compute the digests of all imports again, in one pass over each table
-
-A digest is SHA-256 over one line of JSON for each version that the import added (`+`) or ended
-(`-`), in key order. No digest covers a book's `phone`, which may be erased. The texts of bank lines
-have their own digest, valid until an erasure rewrites a text.
+The sealed audit entry of an import has the digest of the versions that the import added and ended.
+A check computes all digests again. Phone numbers are not covered, because they can be erased.
 """
 
 import hashlib

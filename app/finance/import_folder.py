@@ -1,17 +1,13 @@
 """Watch the folder TALLYHOOK_IMPORT_FOLDER, and import its files in the service's name.
 
-1 look    for files in the folder of each source, and in `books` and `bank`. A file is complete if
-          two looks find the same size and time
-2 copy    the complete file, and work on the copy, which nobody else changes
+1 look    for files with an unchanged size and time since the last look
+2 copy    the file, and work on the copy
 3 dry     read the copy without importing; its kind and source must match its folder
 4 import  import the copy if every row is clear, and move the file to `done`
 5 task    leave an unclear file in place, and list it for people with what to do
 
-A file with a task is tried again when the file or the settings change. `try_again`, saving a
-mapping and withdrawing an import also delete the task, so that the file is tried again.
-
-An imported file that was not moved is recognized by its digest. Links and special files are never
-opened.
+A file with a task is tried again when the file, the settings or the mappings change. Links and
+special files are never opened.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Store imports. They are numbered, run one at a time, and stay invisible until they are published.
+"""Store imports: numbered, one at a time, and invisible until published.
 
-    1 begin      undo a killed import, and give the new one the next number
-    2 write      lines, some thousand in a transaction, so that other writers wait only briefly
-    3 publish    one row, which makes the whole import visible
-
-Only imports that were published by an instant are known at that instant (`newest_published`).
+1 begin      undo a killed import, and give the new one the next number
+2 write      lines, some thousand in a transaction, so that other writers wait only briefly
+3 publish    one row, which makes the whole import visible
 """
 
 from __future__ import annotations

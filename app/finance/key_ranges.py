@@ -1,16 +1,12 @@
-"""Match many orders in several processes. Each process matches one range of keys, and all processes
-read one snapshot.
+"""Match many orders in several processes: one range of keys each, all in one snapshot.
 
-    1 cut      all keys into ranges of about equally many orders, without a snapshot
-    2 share    one snapshot of the database with all processes
-    3 match    one range in each process, which sends its decisions, and at the end its counts and
-               leftovers
-    4 absorb   the ranges in key order, in the writing process
+1 cut      all keys into ranges of about equally many orders
+2 share    one snapshot of the database with all processes
+3 match    one range in each process, which sends its decisions, counts and leftovers
+4 absorb   the ranges in key order, in the writing process
 
-A matching process only reads. If such a process dies, the run ends without a result. A process pool
-cannot be used, because each process must hold a transaction open.
-
-A matching process imports this module first, so the module imports little.
+If a matching process dies, the run ends without a result. This module imports little, because each
+of these processes imports it first.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Store ledger lines, which are what each order contributes to a reconciliation. The store is a
-cache in key order.
+"""Cache of ledger lines: each order's contribution to a reconciliation, in key order.
 
-A row stores the generation number that the order's evidence had when the row was computed. A row is
-stale if the evidence has a newer generation, or if the instant `until` has passed. Each
-reconciliation first recomputes the stale rows. No other code updates the cache.
+A row is stale if the order has newer evidence, or if the instant `until` has passed. Each
+reconciliation first recomputes the stale rows.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence

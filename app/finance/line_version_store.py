@@ -1,14 +1,11 @@
-"""Compare an imported file with the current lines, and write new versions of the lines that
-changed.
+"""Compare an imported file with the current lines, and write new versions of changed lines.
 
-    1 compare    the rows of a file with the current lines of their group
-    2 decide     whether a row is a new line, a new version of a line, or changes nothing
-    3 write      new versions, which end the previous versions; a dry run stops before this
+1 compare    the rows of a file with the current lines of their group
+2 decide     whether a row is a new line, a new version of a line, or changes nothing
+3 write      new versions, which end the previous versions; a dry run stops before this
 
-A version is valid from the import with the number `since` until before the import `until`. All
-kinds of lines use this code. A `LineKind` describes the tables and columns of each kind.
-
-If an import is withdrawn, the versions before it are restored.
+A version is valid from the import `since` until before the import `until`. Withdrawing an import
+restores the versions before it.
 """
 
 from __future__ import annotations
@@ -51,12 +48,12 @@ class LineKind:
     """Kind of line, with its tables and its rule for which lines are equal.
 
     prefix    prefix of line ids
-    group     columns that identify a line, or a group of lines. Lines with equal values in the
-              first column are always in one batch
-    numbered  whether a group may have several lines, which differ by their `ordinal`
+    group     columns that identify a line or a group of lines; equal values in the first column are
+              in one batch
+    numbered  whether a group can have several lines, which differ by their `ordinal`
     content   columns of a version, except its key, its imports and the id of its line
-    texts     number of texts, at the end of `content`, that an erasure may rewrite
-    erased    function that returns whether an erasure rewrote a text
+    texts     number of texts, at the end of `content`, that an erasure can rewrite
+    erased    returns whether an erasure rewrote a text
     money     SQL for a line's money
     date      SQL for a line's date
     """

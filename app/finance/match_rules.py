@@ -217,10 +217,7 @@ def rules_of(saved: SavedRules | None) -> Rules:
 async def save_rules(
     context: AppContext, text: str, *, by: str | None, reason: str = ""
 ) -> SavedRules | Proposal:
-    """Save new rules. If the present rules limit what one person may do, propose the new rules to a
-    second person.
-
-    Otherwise one person could raise a limit, and then act alone.
+    """Save new rules, or propose them if the present rules limit what one person may do.
 
     reason  the reason, for the audit trail and for the second person
 

@@ -1,11 +1,7 @@
-"""Query the database for a matching: its rules, and the orders that must be matched together. Also
-let synchronous code read the rows.
+"""Query the database for a matching, and let synchronous code read its rows.
 
-The matcher is synchronous, but the database is asynchronous. `in_step` runs the matcher on one
-connection, and so on one snapshot.
-
-A group, a person's decision or a payment can join rows of different keys. This module only reads
-which rows are joined, as known at an instant.
+`in_step` runs the synchronous matcher on one connection, and so on one snapshot. A group, a
+person's decision or a payment can join rows of different keys.
 """
 
 import hashlib

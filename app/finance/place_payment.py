@@ -1,15 +1,12 @@
 """Assign a payment to an order, withdraw an assignment or dismissal, or dismiss a payment.
 
 1 look     find the payment, its present order, and the orders that fit it
-2 refuse   refuse a payment that somebody assigned or dismissed since it was shown, or whose amount
-           nothing proves
-3 propose  propose the act if one person may not do it alone
-4 write    store the record and the audit entry, in one transaction
+2 refuse   a payment that somebody decided since it was shown, or whose amount nothing proves
+3 propose  the act, if one person may not do it alone
+4 write    the record and the audit entry, in one transaction
 
-The role support proposes, the role finance decides. One finance person may assign a payment to the
-only order that fits, within the limits for accepting breaks. These limits also apply to a
-withdrawal. Two people are needed if no limits are set, for a dismissal, and for an order that was
-once fulfillable: its goods may have been shipped.
+One finance person may assign a payment to the only order that fits, within the limits for accepting
+breaks. A dismissal, and any act on an order that was once fulfillable, need two people.
 """
 
 import json
@@ -64,8 +61,7 @@ class Placing:
     order     the order to assign the payment to
     dismiss   why the payment belongs to no order
     to        the account for a dismissed payment's money
-    replaces  id of the last record on the payment that the person saw; needed for a payment that is
-              already assigned or dismissed
+    replaces  last record on the payment that the person saw; needed if one exists
     """
 
     kind: ActKind

@@ -1,9 +1,7 @@
 """Reconcile ledgers, order books and statements, as of now or of a past instant.
 
 A run changes breaks only if it covers all orders and lines, as of now and by the rules in force.
-Any other run only stores its own results.
-
-A run of many orders is divided into ranges of keys, which are matched separately (`key_ranges`).
+Any other run only stores its results.
 """
 
 import asyncio
@@ -48,12 +46,12 @@ class RunRequest:
     """Request for a reconciliation run.
 
     since  start of the period; None for an open start
-    until  end of the period, which is not included; None for an open end
+    until  end of the period, exclusive; None for an open end
     as_of  instant after which evidence is ignored; None for now
     rules  the text of a file of rules; None for the saved rules
 
-    An order is dated by the day on which it was placed, as the book states it. If no book states
-    this day, the order has the date of its first money. A line without an order has its own date.
+    An order is dated by the day on which it was placed, as the book states it, or else by its first
+    money. A line without an order has its own date.
     """
 
     since: Instant | None = None
@@ -92,11 +90,11 @@ async def reconcile_period(
 ) -> Ran:
     """Match the rows of the request, and store the run.
 
-    progress  function to call with the number of rows folded or read
+    progress  called with the number of rows folded or read
     jobs      maximum number of processes for a run of many orders
 
-    Raise ConfigurationError with all mistakes in a file of rules, UsageError for a future instant
-    or an invalid period, NotAllRead for unread deliveries, and UnreachableError if a process died.
+    Raise ConfigurationError for mistakes in the rules, UsageError for an invalid period, NotAllRead
+    for unread deliveries, and UnreachableError if a process died.
     """
     at = context.clock.now()
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:

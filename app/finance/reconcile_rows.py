@@ -1,9 +1,7 @@
-"""Provide the inputs of one matching from one snapshot: three streams of rows in key order, and
-further facts.
+"""Provide the inputs of one matching from one snapshot: three streams of rows in key order.
 
-The first stream has the ledger lines of all orders. For a run as of now, these lines come from a
-cache, which is refreshed first. For a run as of a past instant, every order is folded into a
-scratch database.
+For a run as of now, ledger lines come from a refreshed cache. For a past instant, every order is
+folded into a scratch database.
 """
 
 from collections import deque
@@ -179,17 +177,15 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Facts that a matching needs in addition to its rows. They can be pickled.
+    """Facts that a matching needs besides its rules. They can be pickled.
 
     as_of       the instant of the matching
     period      the period; None for all time
     hands       matches that people made
     overlay     replacements for stale ledger lines
-    joined      for rows that are matched together, the date that decides their period, by match key
-                or line; empty without a period
+    joined      date that decides the period of rows matched together, by match key or line
     suspended   payments that belong, or belonged, to no order
-    recipients  for each payment to a person, the keys of orders that have the recipient's phone
-                number
+    recipients  keys of the orders with the recipient's phone number, for each payment to a person
     """
 
     as_of: Instant

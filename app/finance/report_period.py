@@ -309,11 +309,10 @@ async def report_journal(
 ) -> JournalTotals:
     """Write every transaction of a period's journal.
 
-    Closed months are written as they were closed. Open months have orders by key, payments without
-    an order, confirmations by the bank, and write-offs with their reversals. If the first open
-    month begins in the period, adjustments of closed months follow.
+    Closed months are written as they were closed. Adjustments of closed months follow in the first
+    open month.
 
-    write    function to call with each transaction
+    write    called with each transaction
     revenue  when sales are posted; None for a journal of payments only
 
     Raise the errors of `report_period`.

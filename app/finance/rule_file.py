@@ -48,14 +48,12 @@ class Rules:
     """Matching rules of the merchant. Amounts are in minor units, by currency.
 
     match             rules of the matcher
-    alone_max         largest break that one person may accept, by currency. In a currency without
-                      an entry, one person may accept none. If there are no entries at all, one
-                      person may accept any break
-    alone             limits of one person for a day or a month, as stated in the rules. `limit`
-                      adds the defaults
+    alone_max         largest break that one person may accept; without any entry there is no limit,
+                      and a currency without an entry has the limit 0
+    alone             limits of one person for a day or a month; `limit` adds the defaults
     close_alone       whether one person may close a month
-    adjustment_limit  largest change of a closed month that is still no break, by currency. In a
-                      currency whose limit is 0 or missing, changes are never breaks
+    adjustment_limit  largest change of a closed month that is no break; for 0 or a missing
+                      currency, none is
     """
 
     match: MatchRules = field(default_factory=MatchRules)

@@ -1,11 +1,7 @@
 """Do the work of a scheduled entry: reconcile, report, deliver, and send checkpoints of the log.
 
-`app.core.schedule` decides when the work is due, and `scheduled` decides which worker does it.
-Every try reports as of the claim's instant.
-
-A delivery can be repeated without harm: a file replaces the file of the same name, a posted file
-has the same id again, and a mail has the same Message-ID. The message of a DeliveryFailed contains
-no secret, and no text from the receiving server.
+A delivery can be repeated without harm, because file names and message ids stay equal. The message
+of a DeliveryFailed contains no secret, and no text from the receiving server.
 """
 
 import asyncio

@@ -1,11 +1,9 @@
 """Stage a file for import: collect its clear rows, sorted, and the problems of all other rows.
 
-    1 open      the file as a table, whatever its format
-    2 read      rows as values; an unclear row is a problem
-    3 compare   rows with each other; rows that contradict each other are problems
-    4 cover     find the covered days, from the file or from the request
-
-`imports.py` writes the staged rows.
+1 open      the file as a table, whatever its format
+2 read      rows as values; an unclear row is a problem
+3 compare   rows with each other; rows that contradict each other are problems
+4 cover     find the covered days, from the file or from the request
 """
 
 from __future__ import annotations
@@ -121,21 +119,20 @@ FORMS: Final[dict[ImportKind, ImportForm]] = {each.name: each for each in (BOOK,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportRequest(presets.ReadingRequest):
-    """A person's request to import a file: how to read the file, and what to do with it.
+    """A person's request to import a file.
 
-    account            the bank account of rows that name no account
-    accept_difference  the difference of a bank statement that the person proposes to accept, or
-                       empty
+    account            the bank account of rows that name none
+    accept_difference  the bank statement's difference to accept, or empty
     reason             the reason for accepting the difference, or empty
     accepted           ids of the proposals that accepted differences, by `Balances.name`
     book               the name of the order book; empty for the preset's name
     days               the first and last covered day, if the file states none
     dry_run            whether to report only what an import would do
-    accept_good        whether to import the good rows despite problems of other rows
+    accept_good        whether to import the good rows despite other problems
     rejects            the path for rejected rows; None for a file beside the imported one
     changes            the path of a CSV file for all changed rows, or None
     sha256             the digest that the file must have, or empty
-    actor              the service, if it imports by itself; None if the person `by` imports
+    actor              the service, if it imports by itself
     """
 
     account: str = ""
@@ -161,20 +158,18 @@ class Imported(line_version_store.WrittenVersions):
     number        the number of the import; None if nothing was imported
     rejects       the name of the file with the rejected rows
     rows          the first rows as parsed; only in a dry run
-    sums          number of clear rows, and minor units in each money column, by currency; only in a
-                  dry run
+    sums          clear rows, and minor units in each money column, by currency; only in a dry run
     passed_over   headings of unread columns
-    words         number of problems for each unknown word. The keys are column and word. At most
-                  MAX_PROBLEMS words are listed
+    words         number of problems for each unknown word, by column and word
     totals        numbers of the first rows with totals, which are not imported
     totals_found  number of rows with totals
     preset        the name of the used preset, if any
-    notes         sentences on how the file was read, and why
+    notes         sentences on how the file was read
     of_workbook   notes on a workbook's hidden rows and other sheets
     ignored       number of rows that the mapping leaves out, by column and word
     joined        number of rows that were joined with another row of their order
-    covers        coverage lines of the file, without a span if nobody states it
-    balances      opening and closing balance of each bank statement that states both
+    covers        coverage lines of the file
+    balances      opening and closing balance of each bank statement
     differs       the statement for which the bank's file was refused, or None
     proposal      id of the proposal to accept the difference, or None
     """

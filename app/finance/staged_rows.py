@@ -95,11 +95,11 @@ class Staged:
         return _batches(self._merged())
 
     def crowded(self, of: Sequence[str], *, at_most: int) -> Iterator[tuple[Any, Any]]:
-        """Yield a pair for each row in a group of more than `at_most` rows. The rows of a group
-        have equal values in the columns `of`. Rows with None in these columns are in no group.
+        """Yield each row's first column in groups of more than `at_most` rows, after the group's
+        own.
 
-        Each pair has two values of the first column: the value of the group's first row, and the
-        value of the row itself.
+        The rows of a group have equal values in the columns `of`. Rows with None there are in no
+        group.
         """
         crowd = Staged(("first", "row"), order=("first", "row"))
         with closing(crowd), closing(self._sorted_by(of)) as others:

@@ -1,10 +1,7 @@
-"""Read statement lines as known at an instant: all lines sorted by key, or the lines of some
-orders.
+"""Read statement lines as known at an instant: all sorted by key, or those of some orders.
 
-A line's key is the `match_key` of its order. A line without an order gets the key of its payment's
-order. The key is empty if events name no order or several orders.
-
-A refund or dispute with its own reference belongs to the payment for which events reported it.
+A line's key is the `match_key` of its order, or of its payment's order. The key is empty if no
+order or several orders fit.
 """
 
 from collections import defaultdict

@@ -1,11 +1,10 @@
 """Compute trends of twelve months: captures that are settled or open, and fees of payments.
-Captures are counted by source and month, fees also by method.
 
-    capture month   settled          a statement line names the payment
-                    open             statements cover it, but no line names it
-                    not covered      no statement covers it: nothing is known about it
+capture month   settled          a statement line names the payment
+                open             statements cover it, but no line names it
+                not covered      no statement covers it: nothing is known about it
 
-Only captures that the newest reconciliation read are included.
+Captures since the newest reconciliation are not included.
 """
 
 from collections import defaultdict

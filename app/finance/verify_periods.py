@@ -1,15 +1,11 @@
 """Verify that closed months still follow from the evidence on which they were closed.
 
-    1 chain     a closing or reopening is unchanged. It names the digest of the previous closing or
-                reopening, and a checkpoint of the sealed log
-    2 prints    the stored bytes are those of the closing
-    3 history   everything that was known at the closing is still there, unchanged
-    4 figures   the report, made again with the closing's instant and policy, has equal figures. For
-                a month closed by rules of an earlier version, differences are only counted
-    5 journal   the transactions of the journal, made again in the same way, are equal
-
-If a format now renders the report differently, that is not a fault, because people see the stored
-bytes.
+1 chain     each closing or reopening names the digest of the previous one, and a checkpoint of the
+            log
+2 prints    the stored bytes are those of the closing
+3 history   everything that was known at the closing is still there, unchanged
+4 figures   the report, made again, has equal figures
+5 journal   the transactions of the journal, made again, are equal
 """
 
 import hashlib

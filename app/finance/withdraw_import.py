@@ -1,13 +1,11 @@
 """Withdraw an import, so that its lines count as if they had never been imported.
 
-    1 look      find its current lines, their money, and the number of lines in closed months
-    2 refuse    an import of another kind, or one that was withdrawn already
-    3 propose   the withdrawal if the money is more than one person may accept alone
-    4 write     the withdrawal as an import of its own. It ends these lines and restores the lines
-                before them. The audit entry is written in the same transaction
+1 look      find its current lines, their money, and the number of lines in closed months
+2 refuse    an import of another kind, or one that was withdrawn already
+3 propose   the withdrawal if the money is more than one person may accept alone
+4 write     an import that ends these lines and restores the lines before them
 
-Nothing is deleted. Runs and reports as of an earlier instant still contain the lines. The report of
-the first open month states the changes of closed months as adjustments.
+Nothing is deleted: results as of an earlier instant still contain the lines.
 """
 
 import json
@@ -48,8 +46,8 @@ class Foreseen:
     """Expected effect of withdrawing an import.
 
     withdrawn  the import itself
-    seen       the current lines of the import; `before` counts the lines in closed months
-    unchanged  numbers of later imports that may have stated some of these lines again, unchanged
+    seen       the current lines of the import; `before` counts those in closed months
+    unchanged  later imports that may have stated some of these lines again, unchanged
     named      number of orders to which the import linked payments; the links stay
     because    why one person may not withdraw the import alone, or None
     """
@@ -142,13 +140,12 @@ async def withdraw_import(
     reason: str,
     seen_as: str = "",
 ) -> Withdrawn | Proposal:
-    """Withdraw an import, or propose the withdrawal if the money is more than one person may
-    accept.
+    """Withdraw an import, or propose it if the money is more than one person may accept.
 
     seen_as  the `mark` that the person saw; may be empty
 
-    Raise NotFoundError if there is no such import. Raise UsageError for a missing permission, if
-    the import is already withdrawn, if the mark has changed, or while another import is running.
+    Raise NotFoundError for an unknown import, and UsageError without permission, for a withdrawn
+    import or another mark, or while an import runs.
     """
     check_reason(reason, of="an import", countries=context.countries)
     async with context.database.writing() as connection:

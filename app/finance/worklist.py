@@ -1,10 +1,7 @@
 """List breaks that need a person: the worklist and late money.
 
-The worklist has the breaks of the newest run, filtered, sorted, and summed by currency. Whole
-breaks are read only if they are shown.
-
-Late money is money that moved after its order was finished. Each break about late money has a
-proposed decision and a state.
+The worklist has the breaks of the newest run, filtered, sorted, and summed by currency. Late money
+is money that moved after its order was finished.
 """
 
 from collections import Counter
@@ -64,7 +61,7 @@ class Worklist:
     """Worklist of breaks.
 
     run     the newest run that changed breaks, or None
-    totals  (number, money) for each currency, of all breaks that match the filters
+    totals  number and money of all breaks that match the filters, by currency
     causes  number of breaks by cause, ignoring the filter by cause
     states  number of breaks by state, ignoring the filter by state
     shown   the breaks that are shown, in order

@@ -1,11 +1,9 @@
 """Write an import: staged rows in many transactions, which become visible all at once.
 
-    1 wait       for another import, until it ends or has written nothing for SILENT_S seconds
-    2 begin      take over from the other import, and undo what it wrote
-    3 write      rows in transactions so short that other writers hardly wait
-    4 publish    with the digest, the coverage and the audit entry, in one transaction
-
-An import that ends before step 4 has imported nothing; the next import undoes it.
+1 wait       for another import, until it ends or has written nothing for SILENT_S seconds
+2 begin      take over from the other import, and undo what it wrote
+3 write      rows in transactions so short that other writers hardly wait
+4 publish    with the digest, the coverage and the audit entry, in one transaction
 """
 
 from __future__ import annotations
@@ -68,8 +66,8 @@ async def write_import(
     covers    days that the file covers
     balances  balances of the file's bank statements
 
-    Raise StoreUnavailable if the store fails, or if another import has taken over. Raise UsageError
-    if another format of a bank account was imported for these days.
+    Raise StoreUnavailable if the store fails or another import has taken over, and UsageError if
+    another format covers these days.
     """
     await _wait_for_others(context)
     async with context.database.writing() as connection:

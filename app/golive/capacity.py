@@ -1,11 +1,10 @@
 """Measure the capacity of this machine and database: `tallyhook doctor --capacity`.
 
-    1 ask        arrivals by day and minute, and the size of the database
-    2 calibrate  the disk's sync time, and the processor time of a few folds
-    3 judge      each figure, with a sentence on what it means
+1 ask        arrivals by day and minute, and the size of the database
+2 calibrate  the disk's sync time, and the processor time of a few folds
+3 judge      each figure, with a sentence on what it means
 
-Sentences say whether a figure was measured, derived or extrapolated. No stored data is changed: the
-disk is measured with a temporary file in the database's folder.
+No stored data is changed: the disk is measured with a temporary file.
 """
 
 import base64

@@ -353,8 +353,7 @@ def recognized_in(
 ) -> list[Recognized]:
     """Return the exports that fit one of the first rows of a file.
 
-    An export fits a heading that has all needed columns. If several exports fit, only the exports
-    that read the most columns are returned.
+    If several fit, only those that read the most columns are returned.
 
     among  the exports to try; None for the shipped presets
     kind   kind of exports to try; None for all kinds
@@ -495,8 +494,8 @@ class ReadingRequest:
 
     inside    path of the unpacked table in a container, or None
     mapping   path of a mapping file, or None
-    content   the mapping's text, which is used instead of the file `mapping`
-    preset    a preset's name or path, or NO_PRESET; None for the preset that fits the heading
+    content   the mapping's text, instead of the file `mapping`
+    preset    a preset's name or path, or NO_PRESET; None for the one that fits
     currency  the currency of rows that state none
     """
 

@@ -1,17 +1,13 @@
-"""Select the data rows of a table, and build the cells of fields that are made of several columns.
+"""Select the data rows of a table, and build cells that are made of several columns.
 
-    1 cut      drop rows after the heading and at the end that are not data
-    2 choose   drop rows without a required word, and rows with an ignored word
-    3 empty    clear cells that mean nothing, such as N/A
-    4 fold     join consecutive rows of one order
-    5 total    separate rows that add up other rows
+1 cut      drop rows after the heading and at the end that are not data
+2 choose   drop rows without a required word, and rows with an ignored word
+3 empty    clear cells that mean nothing, such as N/A
+4 fold     join consecutive rows of one order
+5 total    separate rows that add up other rows
 
-The rows in a file of rejected rows have already passed these steps. If such a file is read, step 1
-is skipped, and the other steps change nothing.
-
-A total has a word for totals in its reference or first cell, and its amount is the sum of the rows
-above. A last row with only amounts needs no word. If the amount is not the sum, the row is a
-problem: it may be an order, or rows may be missing.
+A total has a word for totals, and its amount is the sum of the rows above. If the amount differs,
+the row is a problem.
 """
 
 from __future__ import annotations
@@ -585,12 +581,12 @@ class ShapedTotals:
     ) -> None:
         """Set the columns to read, by index in the heading. None stands for a missing column.
 
-        references  columns that may contain a word for totals
-        made        function that makes the amount from several columns, or None
+        references  columns that can contain a word for totals
+        made        makes the amount from several columns, or None
         debit       column of outgoing money, if `amount` has only incoming money
-        staged      indexes of currency and amount in a staged row, not counting the row's number
+        staged      indexes of currency and amount in a staged row, without the row's number
         own         columns with text in data rows but not in totals
-        others      further columns with amounts, each as (column, index in a staged row)
+        others      further columns with amounts, each with its index in a staged row
         """
         self._own, self._others = own, others
         self._of_others: Counter[tuple[int, str]] = Counter()

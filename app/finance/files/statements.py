@@ -1,10 +1,7 @@
-"""Read statements, which are settlement or transaction files of a provider. Each row is one
-movement of money.
+"""Read statements: settlement or transaction files of a provider, one movement in each row.
 
 Outgoing money is negative: a refund of 500 has gross -500. A positive fee is a cost. Every accepted
-row has gross - fee = net. In a row with only a fee, a negative amount is a cost, and a positive
-amount was given back. If neither a preset nor a mapping declares the signs, a positive fee is
-refused.
+row has gross - fee = net.
 """
 
 import json

@@ -1,12 +1,11 @@
 """Read a table from a file of any format: a heading, and rows of text cells, in batches.
 
-    CSV          `CsvTable`   delimiter , ; tab or |; UTF-8, UTF-16 with a BOM, or as declared
-    XLSX         `XlsxTable`  the first sheet, or the named one
-    JSON Lines   `JsonLines`  one object in each line
+CSV          `CsvTable`   delimiter , ; tab or |; UTF-8, UTF-16 with a BOM, or as declared
+XLSX         `XlsxTable`  the first sheet, or the named one
+JSON Lines   `JsonLines`  one object in each line
 
-Cells are text as the file writes it. In formats with types, a number is a `Number` in canonical
-decimal digits, and a date is a `CellMoment` in ISO 8601. A mapping's declarations about text do not
-apply to these two.
+Cells are text as the file writes it. In formats with types, numbers and dates have types of their
+own.
 """
 
 from __future__ import annotations

@@ -3,12 +3,11 @@
 1 open    in a child process with limits; any file that is not XLSX is refused
 2 guard   refuse an archive that declares too many or too large parts
 3 choose  take the named sheet, or the first visible one; note the other sheets
-4 doubt   find hidden rows, and cells that the library returns as empty: errors, and formulas
-          without a saved value
-5 write   write the head and each row as a line of JSON, into an unnamed file of the parent
+4 doubt   find hidden rows, error cells, and formulas without a saved value
+5 write   write the rows as lines of JSON into a file of the parent
 6 read    read cells as text, numbers and dates as their own types
 
-The child process limits memory, because a file of 10 kB can make the library allocate terabytes.
+The child limits memory, because a file of 10 kB can make the library allocate terabytes.
 """
 
 import datetime
@@ -480,7 +479,7 @@ class XlsxTable:
         """Open the sheet and find its heading.
 
         sheet        name of the sheet; None for the first visible sheet
-        recognize    function that counts the known columns of a heading
+        recognize    counts the known columns of a heading
         heading_row  row of the heading; None to find it; 0 for columns that are named by position
         names        columns to read; an error cell in one of them is a problem
         most         maximum number of rows with content; 0 for no limit
