@@ -90,9 +90,8 @@ class Capacity:
     rates     arrivals by day and minute
     stored    number and bytes of deliveries; None on a cluster
     free      bytes until deliveries are refused; None on a database server
-    memory    bytes of each running process; None if they cannot be read. The keys are process ids
-    sync_s    median time of a write with a sync in the database's folder; None if it was not
-              measured
+    memory    bytes of each running process, by process id; None if unreadable
+    sync_s    median time of a write with a sync, if measured
     work_s    processor time to verify, read and fold a delivery
     cores     number of cores that this process may use
     shared    whether the database is PostgreSQL

@@ -1,18 +1,10 @@
-"""Notices of alarms, sent by signed POST or mail, and the owners of alarms. One notice is sent when
-an alarm is raised, and one when it is over.
+"""Notices of alarms, sent by signed POST or mail, and the owners of alarms.
 
-    (1) store the watchdog's alarms  (2) claim due notices  (3) send them  (4) mark them sent
+(1) store the watchdog's alarms  (2) claim due notices  (3) send them  (4) mark them sent
 
-Between (2) and (4), other processes skip a claimed notice. If this process dies in between, the
-notice is sent again with the same id.
-
-An alarm is over when no receiver process has seen it for three minutes. All receiver processes must
-agree, because each may see other problems. If an alarm stops for less than three minutes, for
-example at a restart, the alarm is not over.
-
-A person who takes an alarm becomes its owner, so that two people do not work on one alarm. The
-alarm still lasts until its reason ends. The owner is then deleted, but stays in the audit trail.
-The module `watchdog` detects alarms.
+A notice that was interrupted between (2) and (4) is sent again with the same id. An alarm is over
+when no receiver process has seen it for three minutes. A person who takes an alarm becomes its
+owner, so that two people do not work on it.
 """
 
 import json

@@ -34,10 +34,9 @@ SESSION_WAIT: Final[instants.Duration] = 15 * instants.MINUTE
 class Arrivals:
     """Facts about the deliveries that have arrived until `now`.
 
-    last  arrival of the last verified delivery; None if no delivery has arrived yet
-    usual  number of deliveries on each of the last seven days, most recent day first. Deliveries
-           are counted in the time span from `last` to `now`, shifted by whole days. The span is at
-           most a day long. Counting stops at ten
+    last  arrival of the last verified delivery; None if none has arrived yet
+    usual  deliveries of each of the last seven days in the equal span of the day, most recent
+           first; counting stops at ten
     sessions  times at which the first three sessions after `last` were opened, oldest first
     """
 
@@ -70,11 +69,12 @@ def silence(arrivals: Arrivals) -> Alarm | None:
 
 
 def usual_of(days: Sequence[int]) -> float:
-    """Return how many deliveries can be expected. The number is the median of the past seven days,
-    but not more than the number of a week ago. A weekday that is always quiet therefore raises no
-    alarm. Return 0 for fewer than seven days.
+    """Return how many deliveries to expect: the median of seven days, or less if a week ago had
+    less.
 
-    days  number of deliveries on each past day; the last element is the day a week ago
+    So a weekday that is always quiet raises no alarm. Return 0 for fewer than seven days.
+
+    days  deliveries on each past day; the last element is the day a week ago
     """
     return min(median(days), days[-1]) if len(days) == DAYS else 0
 

@@ -69,15 +69,13 @@ second."""
 class Overview:
     """State of the service for people. Any process can read it from the database.
 
-    outcomes  number of orders that have each outcome
+    outcomes  number of orders with each outcome
     due  number of orders that wait to be folded, counted up to 100,000
     unread  number of accepted records that are not read yet
     unread_bytes  size of these unread records in bytes
-    aside  number of records that were set aside because they could not be read
-    notifications  two numbers of notifications to the shop: those that wait, and those that were
-                   given up. Each is counted up to 100,000
-    sealed  two numbers: the leaves in the log, and the rows that are not sealed yet. The rows are
-            counted up to 100,000
+    aside  number of records that were set aside as unreadable
+    notifications  notifications that wait, and that were given up, each counted up to 100,000
+    sealed  leaves in the log, and rows that are not sealed yet, counted up to 100,000
     free  free bytes on the database's disk; None on a database server
     """
 
@@ -96,13 +94,12 @@ class StoreState(Overview):
     """State of the process that receives deliveries, for metrics.
 
     queue  number of arrived deliveries that are not committed yet
-    read  number of deliveries that were read. The keys are source and verdict
+    read  number of read deliveries, by source and verdict
     kept  bytes of read deliveries that are still in the inbox
-    faults  number of successive batches of deliveries that could not be written
-    left  last checkpoint that was published, as its number of leaves and its time; None if there is
-          none
-    backup  time of the last recorded backup; None if there is none
-    refuses  sentence that says why nothing can be written now; None if writing works
+    faults  number of successive batches that could not be written
+    left  number of leaves and time of the last published checkpoint, if any
+    backup  time of the last recorded backup, if any
+    refuses  sentence that says why nothing can be written now, if so
     """
 
     queue: int
@@ -184,12 +181,11 @@ async def refusal(context: AppContext) -> str | None:
 async def reader_behind(
     context: AppContext, *, limit_s: int, elsewhere: Instant | None = None
 ) -> str | None:
-    """Return a sentence if the oldest delivery has been unread for too long, or if no reader
-    process was seen for too long. Return None if all is well.
+    """Return a sentence if deliveries stay unread for too long, or no reader process is seen.
 
     limit_s  number of seconds that is too long
-    elsewhere  time at which this service began to wait for a reader process that somebody else
-               starts; None if this service starts the reader process
+    elsewhere  time since which this service waits for somebody else's reader process; None if it
+               starts its own
     """
     now = context.clock.now()
     oldest = (await context.inbox.backlog()).oldest

@@ -140,9 +140,9 @@ class ArrivalRates:
 
     daily  average number of deliveries in a day, over the last `days` days
     days  number of days in the average, at most seven
-    busiest_day  number of deliveries on the busiest day; 0 if none came
+    busiest_day  number of deliveries on the busiest day
     day  busiest day, as a number of days since 1970
-    busiest_minute  number of deliveries in the busiest minute; 0 if none came
+    busiest_minute  number of deliveries in the busiest minute
     minute  busiest minute, as a number of minutes since 1970
     """
 
@@ -228,7 +228,7 @@ class AlarmMessage:
     way  channel: `post` or `mail`
     seen_at  time at which a receiver process last saw the alarm
     over_at  time at which the alarm ended; None while it lasts
-    told_at  time at which the notice of its start was sent; None before that
+    told_at  time at which the notice of its start was sent, or None
     tries  number of failed tries to send the due notice
     due_at  time of the next try; during a try, the end of the sender's claim
     """

@@ -1,10 +1,8 @@
-"""The note that a listening service stores about itself. The command `doctor` uses it to find the
-service and its settings.
+"""The note that a listening service stores about itself, so that `doctor` finds it.
 
-    serve ──note_service──▶ meta ──noted_service──▶ doctor ──GET /readyz──▶ serve
+serve ──note_service──▶ meta ──noted_service──▶ doctor ──GET /readyz──▶ serve
 
-Each setting is noted as a digest made with the phone key, which is in a separate file. The database
-and its backups therefore reveal no secret.
+Each setting is noted as a keyed digest, so that the database reveals no secret.
 """
 
 import json

@@ -1,12 +1,7 @@
-"""Watchdog that looks regularly for problems that cost money and that nothing else reports.
+"""Watchdog for problems that cost money and that nothing else reports.
 
-The watchdog looks for a slow reader process, deliveries set aside, silence, unreadable deliveries,
-payments without an order, a wrong clock, a shop that accepts no notifications, held orders, events
-about money that no profile knows, failed or waiting scheduled work, unfinished erasures, and
-checkpoints that too few witnesses sign.
-
-To add an alarm, write a function with `_watch`. Readiness, metrics, feed and log report all alarms.
-The module `alarm_messages` notifies people.
+To add an alarm, write a function with `_watch`. Readiness, metrics, feed and log report all alarms;
+`alarm_messages` notifies people.
 """
 
 import asyncio
@@ -68,10 +63,9 @@ NAMED: Final = 3
 class Watched(NamedTuple):
     """Input of the watchdog's checks.
 
-    ages  deliveries that this process refused for their age; None if it receives no deliveries
-    unallocated  payments without an order; None if they are not counted yet
-    ends  list to which each check adds the time at which a present condition will become an alarm;
-          None to store no times
+    ages  deliveries that this process refused for their age; None if it receives none
+    unallocated  payments without an order; None if not counted yet
+    ends  list to which each check adds the time at which a condition becomes an alarm, or None
     """
 
     context: AppContext
@@ -515,10 +509,10 @@ FIGURES: Final = {f"{watch.name}_alarm": watch.figure for watch in WATCHES} | {
 
 
 class Watchdog:
-    """Watchdog with the results of its last round of checks, for readiness, metrics and the feed.
+    """Watchdog with the results of its last round, for readiness, metrics and the feed.
 
-    alarms  raised alarms. The keys are the names of the watched conditions
-    findings  number of orders that have each watched finding. The keys are findings
+    alarms  raised alarms, by name of the watched condition
+    findings  number of orders with each watched finding
     sources  state of each source, with the reason why deliveries are refused
     unallocated  payments without an order
     """

@@ -19,7 +19,7 @@ class NoticeChoice:
     pace  `at_once` or `daily`
     way  `mail` or `post`
     address  recipient of mails; None for a signed POST
-    position  number of the last audit entry of which the operator was notified
+    position  last audit entry of which the operator was notified
     due_at  time of the next check; during a try, the end of the sender's claim
     tries  number of failed tries since the last success
     """

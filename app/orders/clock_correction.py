@@ -1,17 +1,14 @@
 """Correct dates that a fast clock gave to stored rows, once the clock is right again.
 
-    1 notice    that stored rows are dated later than now, by more than machines' clocks differ
-    2 wait      until all deliveries dated later than now are read, because they are redated, too
-    3 compare   with the providers' dates: if these are later than now as well, this clock is slow
-    4 redate    each delivery, record, revision and attached file that is dated later than now, by
-                adding a record with the corrected instant
-    5 fold      orders again that have redated evidence or were published as of a later instant
-    6 end       sessions, invitations and proposals that would last too long because of a late date
-    7 note      in the audit trail and for `doctor`, between which instants the clock was fast
+1 notice    that stored rows are dated later than now, by more than machines' clocks differ
+2 wait      until all deliveries dated later than now are read
+3 compare   with the providers' dates: if these are later than now as well, this clock is slow
+4 redate    each such row, by adding a record with the corrected instant
+5 fold      again the orders with redated evidence
+6 end       sessions, invitations and proposals that would last too long
+7 note      in the audit trail and for `doctor` when the clock was fast
 
-The clock itself is set by others. Stored instants do not change, with one exception. The arrival of
-a refused delivery becomes the instant of the correction, because a refused delivery proves nothing.
-Records of the kind `redated` are sealed like all other records.
+Stored instants do not change, except the arrivals of refused deliveries.
 """
 
 from enum import Enum
@@ -59,8 +56,7 @@ class ClockState(Enum):
 
     RIGHT    every row that was dated later than now has been redated
     UNREAD   some unread deliveries are dated later than now
-    BEHIND   this clock seems slow. Either the providers' dates are later than now, too, or there
-             are none and this process did not see the clock being set back
+    BEHIND   this clock seems slow, because the providers' dates are later than now, too
     """
 
     RIGHT = "right"
@@ -101,12 +97,9 @@ class ClockWatch:
         self._latest, self._elapsed = now, elapsed
 
     async def look(self) -> None:
-        """Correct the dates that a fast clock gave, and mark the orders as due that a fast clock
-        postponed.
+        """Correct the dates that a fast clock gave, and mark the postponed orders as due.
 
-        Call this method in every round; most calls do nothing. The first call and calls after the
-        clock was set back do the work. If other machines write to the database, the work is also
-        done at regular intervals.
+        Call this method in every round; most calls do nothing.
         """
         context = self._context
         self.note()

@@ -67,10 +67,10 @@ _BEFORE: Final = (
 class DatedAhead(NamedTuple):
     """Delivery, record, revision or audit entry of an order that is dated later than now.
 
-    thing   id of the delivery or record; or `revision:` or `deed:`, followed by a number
+    thing   id of the delivery or record; or `revision:` or `deed:` and a number
     stored  instant in the stored row
     order   order of the row; NO_ORDER if the row has none
-    at      instant that counts; it differs from `stored` if the row was redated before
+    at      instant that counts; differs from `stored` if the row was redated before
     """
 
     thing: str

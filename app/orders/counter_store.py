@@ -1,9 +1,7 @@
-"""Counters of orders for each outcome and each finding. The transaction that writes ledgers also
-updates the counters.
+"""Counters of orders for each outcome and each finding.
 
-The numbers are requested all the time, and counting would read the row of every order. Each counter
-is a row of `counters`, such as `outcome succeeded` or `finding overpaid`. Like the ledgers,
-counters are a cache: `refold --all` counts again, and `db check` compares.
+The transaction that writes ledgers also updates the counters, because counting would read every
+order. `refold --all` counts again, and `db check` compares.
 """
 
 from collections import Counter
@@ -42,15 +40,13 @@ def tally(
     after: Iterable[LedgerWords],
     revisions: int,
 ) -> int:
-    """Update the counters after ledgers were replaced, and reserve numbers for new revisions in the
-    feed. Return the first reserved number.
+    """Update the counters after ledgers were replaced, and return the first of the reserved
+    revision numbers.
 
     before, after  outcome and findings of the replaced ledgers, and of their replacements
     revisions      number of new revisions
 
-    The counters stay locked until the transaction ends, and every other publication waits. The
-    feed's numbers therefore follow the order of commits. Call this function late in a transaction,
-    to keep the wait short.
+    Other publications wait until the transaction ends, so call this late in it.
     """
     change = Counter(name for words in after for name in words_of(*words))
     change.subtract(name for words in before for name in words_of(*words))

@@ -1,16 +1,13 @@
-"""Customers' phone numbers, read from the stored deliveries of an order whenever they are needed.
+"""Customers' phone numbers, read from an order's stored deliveries when needed.
 
-The numbers are read to mask them, or to show them to a permitted person who gives a reason. For
-several orders, another person must approve:
+The numbers of several orders need a second person:
 
-    1 choose   orders by name, or the newest that match a list's filters; no more than MOST_ORDERS
-    2 propose  to see the numbers, with a purpose and a reason; no number is read yet
-    3 agree    another operator approves or rejects the proposal (`app.access.proposals`)
-    4 look     at the numbers, which only the proposer may do, until OPEN_FOR after the approval;
-               each order gets an audit entry
+1 choose   orders by name, or the newest that match a list's filters
+2 propose  to see the numbers, with a purpose and a reason
+3 agree    another operator approves or rejects (`app.access.proposals`)
+4 look     only the proposer, until OPEN_FOR after the approval; each order gets an audit entry
 
-Only step 4 returns numbers. They are read again at each look, so that an erased customer is not
-shown. The numbers are not in the proposal, the audit trail or the log.
+Numbers are never in the proposal, the audit trail or the log.
 """
 
 import json

@@ -72,8 +72,8 @@ async def list_deliveries(
     before    id; only deliveries with lower ids are returned
     kind      the provider's name of the event type
     order     only deliveries whose event is in this order's ledger
-    no_order  whether only deliveries whose event is in no order's ledger are returned
-    refused   whether refused deliveries are included; a filter on events excludes them
+    no_order  only deliveries whose event is in no order's ledger
+    refused   whether refused deliveries are included
 
     Raises UsageError if the data of `order` is restricted.
     """

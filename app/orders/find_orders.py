@@ -1,11 +1,9 @@
-"""Find the order that a customer asks about, by anything that the customer knows about the order.
+"""Find the order that a customer asks about, by anything that the customer knows about it.
 
 1 understand   what the text can mean (`sought.py`)
-2 permit       the search, if it is for a person: it needs a role, is rate limited and audited
+2 permit       a search for a person: it needs a role, is rate limited and audited
 3 search       by each meaning in turn, the most certain first, until enough orders are found
 4 explain      each order as of now, with its customer's phone number masked
-
-A search changes nothing.
 """
 
 from collections.abc import AsyncIterator, Collection, Iterable
@@ -93,8 +91,8 @@ class FoundOrders:
     looked_for   a sentence for each searched meaning of the text
     hits         a document for each found order, the most certain first
     unallocated  a document for each found payment without an order
-    more         whether some orders are left out because there were too many
-    notes        sentences on further things that a person should know
+    more         whether orders are left out because there were too many
+    notes        further sentences for the person
     looked_in    searched places, shown if nothing is found
     """
 
@@ -124,10 +122,9 @@ async def find_orders(
     """Search for orders by a text. Raise UsageError if the text can have no meaning.
 
     refused  whether refused deliveries may be mentioned if nothing is found
-    by       the operator who searches; None for the token's owner or the operator from the
-             environment
+    by       the operator who searches; None for the token's owner or the environment's operator
 
-    Orders with restricted data are not found. A search by such an order's own reference says why.
+    Orders with restricted data are not found.
     """
     sought = understood(text, countries=context.countries, zone=context.calendar_zone)  # 1
     found = FoundOrders(looked_for=[])

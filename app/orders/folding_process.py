@@ -1,20 +1,13 @@
-"""Run a second process that folds orders and seals evidence while one process alone cannot keep up.
+"""Run a second process that folds orders and seals evidence while one process cannot keep up.
 
-One process reads the inbox, folds and seals under one interpreter lock. On two cores, half of the
-processor time is therefore idle while deliveries wait. If more than BEHIND deliveries wait, the
-receiver starts a second process. The second process folds and seals, and the first process only
-reads. The second process ends when little is left to do. A service that keeps up therefore needs
-memory for only two processes.
+If more than BEHIND deliveries wait, the receiver starts this process, so that both cores work. It
+ends when little is left to do.
 
-    receiver                      folding process              reading process (`child_processes`)
-    starts it where many wait ──▶ makes its connections
-    passes on that it is ready ◀─ is ready                     leaves folding to it
-    "something was read"      ──▶ folds, seals, and says "+" after each round
-    passes on that it is over ◀── ends, or is killed           folds and seals again
-
-Results do not depend on which process folds an order. Both processes take the orders that are
-marked as due. A process drops its result for an order that the other process has published in the
-meantime.
+receiver                      folding process              reading process (`child_processes`)
+starts it where many wait ──▶ makes its connections
+passes on that it is ready ◀─ is ready                     leaves folding to it
+"something was read"      ──▶ folds, seals, and says "+" after each round
+passes on that it is over ◀── ends, or is killed           folds and seals again
 """
 
 import asyncio
@@ -75,8 +68,8 @@ class FoldingProcess(PeriodicTask):
         """Prepare the task without starting a child process.
 
         waiting   returns the number of accepted deliveries that are not read yet
-        leave     called with True when the child begins to fold and seal, and with False when the
-                  child ends. The reading process folds and seals only while no child does
+        leave     called with True when the child begins to fold and seal, and with False when it
+                  ends
         failed    called with the reason when the database's disk has failed
         settings  settings that are passed to the child
         """

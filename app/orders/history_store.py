@@ -215,14 +215,11 @@ def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dic
 
 
 def _with_touching(history: History, pool: list[Delivery], naming: list[Record]) -> History:
-    """Return the history together with the deliveries that share a payment, session or event with
-    it. Two deliveries can also be linked by a third delivery that names no order.
+    """Return the history with the deliveries that share a payment, session or event with it.
 
-    A delivery of another order usually adds no further deliveries. It adds those that it is linked
-    with in the following cases, because all linked orders must then reach the same conclusion:
-
-    - a person or the shop assigned a payment or session that was found
-    - other events decide to which order or shop a payment belongs
+    A delivery of another order adds further deliveries only if a person or the shop assigned what
+    was found, or if other events decide to which order or shop a payment belongs. All linked orders
+    must then reach the same conclusion.
     """
     known = {delivery.event.key for delivery in history.deliveries}
     marks = _marks_of_records(history.records)

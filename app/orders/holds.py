@@ -1,15 +1,11 @@
 """Holds: orders that must not be fulfilled until a person releases them.
 
-    1 know      when an order was last published, and by which rules
-    2 compare   the published result with the result that the present rules give for the evidence
-                of that time
-    3 hold      the order by a `held` record, in the transaction that publishes its next ledger
-    4 release   the order by a person's `released` record; it is then published like any other
+1 know      when an order was last published, and by which rules
+2 compare   the published result with the present rules' result for the evidence of that time
+3 hold      the order by a `held` record, in the transaction that publishes its next ledger
+4 release   the order by a person's `released` record
 
-The rules are the engine's version and the merchant's settings. New rules may change what old
-evidence means. An order is held if it was published as not fulfillable, but would have been
-fulfillable by the present rules. An order that becomes fulfillable by later evidence is not held.
-The module `service_holds` records the holds for unreadable messages and accepted gaps.
+An order is held if only new rules, not later evidence, would make it fulfillable.
 """
 
 from collections.abc import Collection, Iterable, Sequence

@@ -1,10 +1,7 @@
-"""Rows of the ledger cache and of the revisions. One transaction writes them and marks when the
-orders are due again.
+"""Rows of the ledger cache and of the revisions.
 
-If evidence arrives while an order is folded, the order stays due, and the next round folds the
-order again. Revisions get their numbers in the transaction that writes them, so the feed has no
-gaps and follows the order of commits. The numbers are taken last, so that other publications wait
-only briefly.
+If evidence arrives while an order is folded, the order stays due. Revisions get their numbers last
+in the transaction, so the feed has no gaps and follows the order of commits.
 """
 
 import json
@@ -152,14 +149,11 @@ def last_published(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """Computed ledger of an order, ready to be published: its cached row, and the revision if there
-    is one.
+    """Computed ledger of an order, ready to be published.
 
     rules   rules by which the ledger was computed
     window  facts about the order's slow payments
-    known   whether anything is known about the order; otherwise the order is in no list
-
-    The ledger itself is left out, so that a rebuild has only one in memory at a time.
+    known   whether anything is known about the order; otherwise it is in no list
     """
 
     order: str

@@ -1,8 +1,7 @@
 """Lists of orders for each outcome and each finding, sorted by the orders' last revision.
 
-Without these lists, a search for the newest orders with a rare finding would read all revisions.
-The publishing transaction updates the lists. Like the ledgers, the lists are a cache: `refold
---all` builds them again, and `db check` compares.
+The publishing transaction updates them, so that the newest orders with a rare finding are found
+quickly. `refold --all` builds them again.
 """
 
 from collections import Counter

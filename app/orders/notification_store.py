@@ -1,14 +1,8 @@
-"""Outbox of notifications to the shop. The transaction that publishes a revision also writes its
-notification.
+"""Outbox of notifications to the shop, written by the transaction that publishes a revision.
 
-Each row is a notification of one revision. Among the waiting notifications of an order, only the
-first may be taken, so that the shop gets the revisions in their order. A process that takes a row
-sets its due time to the end of a short lease. If the process dies, the row is due again at that
-time.
-
-A destination that fails has a row, too. The destination is away once notifications of several
-orders have failed. Its row then has the instant of the next probe. The process that probes moves
-this instant, so that only one process sends a probe. `notify_shop` sends the notifications.
+Only the first waiting notification of an order may be taken, so that the shop gets revisions in
+order. A process that takes a row leases it briefly. A destination is away once notifications of
+several orders have failed; one process at a time then sends a probe.
 """
 
 from collections.abc import Iterable, Sequence
@@ -118,10 +112,9 @@ class Away:
 
     since     instant of the first of these failures
     failures  number of failed tries since then; simultaneous failures count once
-    probe_at  time at which the next try may be made
+    probe_at  time of the next try
     problem   code for the reason of the last failure
-    only      number of the only notification that failed, else None. This notification may itself
-              be the cause, so all others are sent as usual
+    only      number of the only failed notification, if there is one; all others are sent as usual
     """
 
     since: Instant
@@ -182,14 +175,12 @@ async def take_notifications(
     lease: Duration,
     whenever_due: bool = False,
 ) -> list[Notification]:
-    """Take up to `limit` due notifications for this process to send. Each order gets at most one.
+    """Take up to `limit` due notifications for this process to send, at most one for each order.
 
-    whenever_due  whether notifications that are not due are included, for a probe. The newest
-                  untried notification then comes first, because the shop may refuse older ones for
-                  their content
+    whenever_due  whether to include notifications that are not due, for a probe
 
-    Untried notifications come first, then the notifications that waited longest since their last
-    try. Retries get a quarter of the places, so that neither kind delays the other for long.
+    Untried notifications come first, then retries by waiting time. Retries get a quarter of the
+    places.
     """
     due = _HEADS.where(_ROWS.due_at <= (_END if whenever_due else now))
     fresh = due.where(_ROWS.tries == 0)
@@ -217,9 +208,6 @@ async def call_up_notifications(
     """Make notifications and probes due now if a fast clock has delayed them.
 
     beyond  latest time for which a correct clock can have planned a first try or a probe
-
-    A probe or an untried notification counts as delayed if it is due after `beyond`. A notification
-    that was tried before counts as delayed only if it would wait longer than the longest pause.
     """
     await connection.execute(
         sa.text(

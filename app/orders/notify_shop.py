@@ -1,18 +1,10 @@
-"""Notify the shop of every published revision. Notifications are signed, in order for each order,
-and sent at least once.
+"""Notify the shop of every published revision, signed, in order for each order, at least once.
 
-    (1) take what is due  (2) sign and POST each, side by side  (3) store the results
+(1) take what is due  (2) sign and POST each, side by side  (3) store the results
 
-Between (1) and (3) other processes skip the taken notifications. If this process dies then, the
-notifications are due again and are sent with the same ids. No transaction is open while the process
-waits for the shop.
-
-A shop is away once notifications of two orders have failed and none was accepted in between. Then
-one process at a time sends a single notification as a probe, after short pauses. An accepted probe
-releases all waiting notifications. A single refused notification may itself be the cause: it is
-retried with growing pauses, and delays only its own order.
-
-`notification_store` stores the notifications.
+Notifications that were interrupted between (1) and (3) are sent again with the same ids. A shop is
+away once notifications of two orders have failed in succession: then one process at a time sends a
+probe. A single refused notification is retried with growing pauses, and delays only its own order.
 """
 
 import asyncio
@@ -296,9 +288,8 @@ def pause_after(
 
     busy  whether the shop answered that it had too many requests
 
-    The pause grows with each try. The shop may ask for a longer pause (Retry-After, in seconds). Up
-    to a sixteenth is added, depending on the notification's number, so that not all notifications
-    are retried together.
+    The pause grows with each try, and by up to a sixteenth so that retries spread. The shop can ask
+    for a longer pause (Retry-After, in seconds).
     """
     longest = LONGEST_PROBE_PAUSE if busy else LONGEST_PAUSE
     pause: Duration = min(FIRST_PAUSE * 4 ** min(tries, 10), longest)

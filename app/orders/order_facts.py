@@ -91,10 +91,10 @@ class OrderFacts:
     """Facts that the shop states about an order.
 
     placed_at, canceled_at, fulfilled_at
-                 times that the shop states; None for a time that it does not state
+                 times that the shop states, or None
     money        the whole price
-    tenders      parts of the price that are not paid through a provider, such as a gift card; None
-                 to leave the stated parts unchanged
+    tenders      parts of the price that are not paid through a provider; None to leave them
+                 unchanged
     free         whether the order costs nothing; only with a price of zero
     """
 
@@ -162,13 +162,10 @@ def news(
 ) -> list[Record]:
     """Return records for the stated facts that are not recorded yet.
 
-    lost_at  time at which the database last lost statements of the shop; None if it never did. The
-             shop may state that an order is not canceled or not fulfilled. A record of this
-             statement from before `lost_at` may be out of date, so a repeated statement is recorded
-             again
+    lost_at  time at which the database last lost statements of the shop; denials from before are
+             recorded again
 
-    Raises TendersDoNotFit if the tenders, which are not paid through a provider, exceed the price
-    or have another currency.
+    Raises TendersDoNotFit if the tenders exceed the price or have another currency.
     """
     fresh = _priced(known, facts, now=now, author=author)
     moments: tuple[tuple[Moment, RecordKind, RecordKind], ...] = (

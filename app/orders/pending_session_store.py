@@ -1,11 +1,8 @@
 """Requests for payment sessions that got no answer, and the process that asks again.
 
-A request is stored in the transaction that commits its idempotency key, and deleted in the
-transaction that records the answer. If a process dies, the next process therefore finds the open
-requests. The process that asks holds the request, so that only one process asks at a time.
-
-A request contains the customer's data, so it is stored only as long as it may be sent again. The
-sending is done elsewhere.
+The transaction that commits a request's idempotency key also stores the request, so that no open
+request is lost. A request contains the customer's data, so it is stored only as long as it may be
+sent again.
 """
 
 from collections.abc import Sequence
@@ -26,7 +23,7 @@ class PendingSession:
 
     request     the body, byte for byte as first sent
     due_at      latest time at which the request is sent again
-    held_until  end of the time in which only the holding process may send the request
+    held_until  end of the holding process's claim
     tries       number of rounds that ended without an answer
     in_vain     number of rounds in which the service was reachable, but gave no answer
     """

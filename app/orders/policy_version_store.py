@@ -1,16 +1,12 @@
-"""Rows of the policy, which are the rules by which ledgers are computed, and of other changes that
-make many orders due at once.
+"""Rows of the policy, by which ledgers are computed, and of other changes that make many orders
+due.
 
-The policy is in one row of `meta`. The short name of its rules is stored beside each order's last
-fold. The row has one of these forms:
+The policy is one row of `meta`:
 
-    v1 {…}       since this text was stored, every order was folded by this policy, or is still due
-    to v1 {…}    orders are being set due for this policy; after an interruption, this starts over
-    several      a process has folded some orders by another policy than the stored one
-    (no row)     the policy is unknown: a new database, or a rebuild that was interrupted
-
-The row is written after the orders were marked as due, in one transaction, so that locks are taken
-in one order.
+v1 {…}       every order was folded by this policy, or is due
+to v1 {…}    orders are being set due for this policy; after an interruption, this starts over
+several      a process has folded some orders by another policy
+(no row)     the policy is unknown: a new database, or an interrupted rebuild
 """
 
 import hashlib

@@ -1,13 +1,10 @@
-"""Preview of an upgrade: its migrations, and how its rules change earlier orders. Nothing is
-written.
+"""Preview of an upgrade: its migrations, and how its rules change earlier orders.
 
-    1 migrations   that are due
-    2 outcomes     that would change, and for how many orders. Each order is judged by the
-                   evidence that was known at its last publication
-    3 holds        of orders that would become fulfillable only because of this version's rules
+1 migrations   that are due
+2 outcomes     that would change for the evidence known at an order's last publication
+3 holds        of orders that only this version's rules would make fulfillable
 
-The preview shows no changes that only the passing of time causes, and ignores evidence that arrived
-after the last publication.
+Nothing is written.
 """
 
 from collections import Counter
@@ -37,10 +34,10 @@ class Preview:
 
     before      version of the database before the upgrade; None for an empty database
     after       version of the database after the upgrade
-    migrations  version and title of each migration that is due
-    outcomes    number of changed orders, by (outcome before, outcome after)
+    migrations  version and title of each due migration
+    outcomes    number of changed orders, by outcome before and after
     held        each order that would be held, as JSON values
-    seen        number of orders that were read, and number of orders that cannot be folded
+    seen        number of orders read, and of orders that cannot be folded
     """
 
     before: str | None

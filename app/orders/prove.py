@@ -1,10 +1,8 @@
-"""Test with stored evidence that an order's ledger does not depend on the sequence and the groups
-in which its deliveries and records are joined.
+"""Test with stored evidence that an order's ledger does not depend on the order of its evidence.
 
-Each trial shuffles an order's deliveries and records, splits them into overlapping parts, joins the
-parts by union, and computes the ledger. The ledger's document must be equal, byte for byte. Two
-further laws are tested. A redelivery may change only counts, and both ways to compute a ledger as
-of an earlier instant must agree. The tests do not show whether the rules are right.
+Each trial shuffles an order's deliveries and records, joins overlapping parts, and computes the
+ledger, which must be equal byte for byte. A redelivery may change only counts. Whether the rules
+are right is not tested.
 """
 
 import asyncio
