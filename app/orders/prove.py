@@ -127,9 +127,8 @@ def prove(
 ) -> Iterator[list[CounterExample]]:
     """Yield, for each trial of one history, the counterexamples that the trial found.
 
-    A trial takes each event's first delivery and one random later delivery, so its time does not
-    depend on the number of deliveries. The result of a trial must have the same outcome,
-    fulfillability and substance as the ledger of the whole history.
+    A trial takes each event's first delivery and one random later delivery. Its ledger must agree
+    with the whole history's in outcome, fulfillability and substance.
     """
     events = by_event(history.deliveries)
     known = [d.received_at for d in history.deliveries] + [r.recorded_at for r in history.records]

@@ -130,12 +130,9 @@ async def jumps(connection: AsyncConnection) -> list[tuple[int, int]]:
 
 
 async def place_to_read_from(connection: AsyncConnection) -> int:
-    """Return the cursor from which a reader must continue if the reader's own cursor is beyond the
-    end of the feed.
+    """Return the cursor from which a reader must continue after reading beyond the feed's end.
 
-    The cursor is the start of the numbers after the last restore, because the reader may lack all
-    these revisions. If no restore was recorded, the cursor is 0, because the reader may lack any
-    revision.
+    The cursor is the start of the numbers after the last restore, or 0 if no restore was recorded.
     """
     found = await jumps(connection)
     return found[-1][1] - 1 if found else 0

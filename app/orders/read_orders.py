@@ -275,16 +275,14 @@ def nothing_known(
     gaps: Sequence[Gap] = (),
     aside: tuple[NotItsOwn, str] | None = None,
 ) -> NotFoundError:
-    """Return the error for an order of which nothing was known at an instant. The error's text
-    names what may be missing.
+    """Return the error for an order of which nothing was known at an instant.
 
-    behind_s  age in seconds of unread deliveries that may be about the order
+    behind_s  age in seconds of unread deliveries that can be about the order
     message   an unreadable message that names the order
-    refusing  a source whose deliveries are all rejected, and the time of the first rejection
-    not_kept  number of the last day's unsigned requests that exceeded a limit and were not stored
+    refusing  a source whose deliveries are all rejected, and since when
+    not_kept  number of the last day's unsigned requests above a limit
     gaps      accepted gaps before the instant
-    aside     reason and id of a payment that names the order but does not belong to it, as
-              `of_another_shop` returns them
+    aside     reason and id of a payment that names the order but does not belong to it
     """
     if message is not None:
         return NotFoundError(

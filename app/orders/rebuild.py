@@ -1,12 +1,11 @@
 """Rebuild every ledger from the stored history, by ranges of orders, in several processes.
 
-    1 cut      all orders into ranges with about the same number of events, in key order
-    2 fold     a range: its histories, the last publications of its orders, their current ledgers
-    3 publish  what differs, in the order of the ranges, in one process
+1 cut      all orders into ranges with about the same number of events, in key order
+2 fold     a range: its histories, the last publications of its orders, their current ledgers
+3 publish  what differs, in the order of the ranges, in one process
 
-Revisions get the numbers that they would get if one process did all the work. A process that folds
-only reads. If such a process dies, the rebuild ends, and everything that was published before is
-complete. The next rebuild or start does the rest.
+A folding process only reads. If it dies, the rebuild ends, and the next rebuild or start does the
+rest.
 """
 
 import asyncio
@@ -66,13 +65,12 @@ class Rebuilt(NamedTuple):
 async def refold_all(
     context: AppContext, *, progress: Callable[[int], None] = silent, jobs: int = 1
 ) -> int:
-    """Rebuild every order's ledger, in constant memory. Return the number of rebuilt ledgers.
+    """Rebuild every order's ledger, and return the number of rebuilt ledgers.
 
     progress  called with the number of orders folded since its last call
     jobs      number of processes that fold; with 1, this process does everything
 
-    A revision is published if the rebuilt ledger differs from the last publication. Raises
-    UnreachableError if another process died.
+    Raises UnreachableError if another process died.
     """
     now = await publishable(context)
     async with context.database.writing() as connection:

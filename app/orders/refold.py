@@ -1,8 +1,7 @@
 """Compute the ledgers of orders that are due, and publish what changed.
 
-New evidence makes an order due at once; a deadline makes it due later. Each new evidence also
-raises a counter of the order. If the counter changes during a fold, the order stays due, so that no
-evidence is missed. The module `worker` decides when this code runs.
+Evidence makes an order due at once; a deadline makes it due later. If evidence arrives during a
+fold, the order stays due. The module `worker` decides when this code runs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -155,14 +154,12 @@ ends."""
 
 
 async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = None) -> int:
-    """Compute the ledgers of up to `limit` due orders and publish them. Return the number of due
-    orders.
+    """Fold and publish up to `limit` due orders. Return the number of due orders.
 
-    pace  divides the work into several transactions; None for a single transaction
+    pace  divides the work into several transactions; None for one
 
-    Orders that share evidence with a due order are folded with it. A result is discarded if another
-    process has published the order in the meantime. An order waits if it has evidence later than
-    the instant that `publishable` returns.
+    Orders that share evidence with a due order are folded, too. A result is dropped if another
+    process has published the order.
     """
     now, policy = await publishable(context), policy_text(context.policy)
     due = await _taken(context, now=now, limit=limit)

@@ -365,9 +365,9 @@ async def orders_of_payout(connection: AsyncConnection, name: str, *, limit: int
 class ImportedLine:
     """Line of an order book or statement that concerns an order.
 
-    order   the order's reference as written in the line; None if the line names no order
+    order   the order's reference as written in the line, if any
     source  source of the statement; empty for a line of an order book
-    what    status in an order book, or kind of movement in a statement; empty if not stated
+    what    status in an order book, or kind of movement in a statement; may be empty
     """
 
     order: str | None

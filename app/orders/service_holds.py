@@ -1,18 +1,11 @@
-"""Holds that the service records automatically: for unreadable messages, and for accepted gaps.
+"""Holds that the service records automatically: for unreadable messages and accepted gaps.
 
-    1 judge   which holds begin or end
-    2 record  the changes, in the transaction that publishes the order's next ledger
+1 judge   which holds begin or end
+2 record  the changes, in the transaction that publishes the order's next ledger
 
-An unreadable message that names an order or its payment may say that money went back. The order is
-held until a person releases it.
-
-In an accepted gap, news of returned money or shipped orders may be lost. An order is held if it had
-received money by then, still has some, and is not fulfilled. The hold ends when the providers have
-answered about each of its payments, when the shop states fulfillment, or when a person releases the
-order.
-
-Until the worker has recorded a hold or release, readers treat it as recorded. The module `holds`
-records the holds because of new rules.
+An unreadable message can say that money went back. In an accepted gap, news of returned money or
+shipped orders can be lost; that hold ends when the providers have answered about each payment, or
+the shop states fulfillment. A person can release both.
 """
 
 from collections.abc import Mapping, Sequence

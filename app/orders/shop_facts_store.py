@@ -1,13 +1,7 @@
-"""Times at which the shop canceled and fulfilled orders, by the shop's statements so far.
+"""Times at which the shop canceled and fulfilled orders, by the shop's statements.
 
-A time is null if the shop has stated none. A time is "unknown" if a statement may be lost and the
-shop has not repeated it.
-
-Statements between a backup and its restore, or in a gap, are lost. An order without statements may
-therefore have been canceled or fulfilled, and an earlier denial may be out of date. An order is not
-affected if all its dates are later than the loss.
-
-`order_facts` records the statements.
+A time is null if the shop has stated none, and "unknown" if a statement may be lost: statements
+since a backup are lost after its restore.
 """
 
 from collections.abc import Collection, Sequence

@@ -111,21 +111,17 @@ _MONEY_AFTER: Final = re.compile(r"(?<![\w.,])\d(?:[\d.,]*\d)? ?[A-Z]{3}\b", re.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
-    """Possible meanings of a search text. A member is empty or None if the text cannot have its
-    meaning.
+    """Possible meanings of a search text; empty or None where a meaning is impossible.
 
     names                references or ids, or the beginning or end of an order's reference
     phones               phone numbers as E.164 digits
     email, person, card  identifiers in the form that `identifiers` returns
-    amounts              the amount in minor units. Each key is a number of decimals that the
-                         amount's currency may have
+    amounts              the amount in minor units, by the currency's number of decimals
     currencies           possible currencies of the amount; empty for any
     days                 begin and end of each possible day
     zone                 time zone of the days
-    national             whether the text looks like a phone number without a country code, and no
-                         source's settings state the country
-    message              whether the text is a pasted SMS. Its amount is searched for only if its
-                         receipt is not found
+    national             whether the text looks like a phone number without a known country code
+    message              whether the text is a pasted SMS
     """
 
     names: tuple[str, ...] = ()

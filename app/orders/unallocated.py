@@ -1,11 +1,10 @@
 """Unallocated payments: verified money that belongs to no order until a person acts on it.
 
-    1 look     stored events without an order, by payment (`unallocated_store`)
-    2 fold     each payment like an order's attempt, and apply people's last decisions about it
-    3 answer   a page, one payment, or counts and sums
+1 look     stored events without an order, by payment (`unallocated_store`)
+2 fold     each payment like an order's attempt, and apply people's last decisions about it
+3 answer   a page, one payment, or counts and sums
 
-Unsigned and unconfirmed messages never make an unallocated payment. Other modules assign and
-dismiss payments.
+Unsigned and unconfirmed messages never make an unallocated payment.
 """
 
 from collections import Counter
@@ -135,34 +134,32 @@ READ_FOR_PHONE: Final = 3
 class Unallocated:
     """Payment that belongs to no order, or that a person assigned or dismissed.
 
-    id           `source:reference`; the id never changes
-    reference    reference of the payment; if unknown, of its session; else the id of its event
+    id           `source:reference`, permanent
+    reference    reference of the payment, else of its session, else the id of its event
     payment, session
                  the references that the payment's events name
     outcome      outcome of the customer's attempt to pay
     captured, refunded
                  amounts in the currency of the first movement; None if no money moved
-    held         amount that is left; None if no money moved, or if an amount is unclear
+    held         amount that is left; None if unclear
     amount_unclear
                  whether events disagree on an amount, or state none
     disputed     whether a dispute is open
     standalone   whether there is only a refund, whose payment is unknown
-    went_back    whether some of the payment's money went back, or a dispute is open
+    went_back    whether some of the money went back, or a dispute is open
     entries      each movement of known amount, by date
     occurred_at  the first date that the provider gives
     received_at  the first arrival
     changed_at   the last arrival, or the last decision of a person
     standing     `signed`, `fetched` or `answered`
     why          reason why the payment belongs to no order
-    dismissed    record of a person's dismissal of the payment, while the dismissal is valid
+    dismissed    record of a person's valid dismissal of the payment
     assigned_to  the order to which a person assigned the payment
-    suggested    orders that the payment's events name, but to which the payment may not be linked
-    named        orders that the payment's events name, or that the shop named for the payment;
-                 empty for an unallocated payment
-    aside        `other` if the payment belongs to another shop, `unknown` if its shop is unknown;
-                 None if the payment is ours
+    suggested    orders that the payment's events name, without a link
+    named        orders that the events or the shop name; empty for an unallocated payment
+    aside        `other` for another shop's payment, `unknown` for an unknown shop's, else None
     last_act     id of the last record by which a person assigned or dismissed the payment
-    deliveries   ids of the deliveries that brought the payment's events, in order of arrival
+    deliveries   ids of the events' deliveries, in order of arrival
     events       ids of the payment's events
     """
 
@@ -577,11 +574,10 @@ class UnallocatedTotals:
     count      number of payments with money that nobody has decided about
     held       amount that is left of these payments, by currency
     unclear    number of these payments whose amount is not clear
-    oldest_at  time at which the oldest of these payments arrived; None if there are none
+    oldest_at  arrival of the oldest of these payments, if any
     more       whether there are more payments than were counted
-    not_ours   number of payments of other shops on the same accounts; they need no decision. Only a
-               limited number of events is counted
-    back_of_unknown  ids of payments whose money went back and whose shop is not known
+    not_ours   number of payments of other shops on the same accounts; no decision is needed
+    back_of_unknown  ids of payments of unknown shops whose money went back
     """
 
     count: int = 0

@@ -91,10 +91,9 @@ _KEYS: Final = (
     "FROM {standalone} WHERE {alone} AND {counts} AND {of_source}"
     ") AS found GROUP BY source, reference HAVING min(number) > ? ORDER BY 3 LIMIT ?"
 )
-"""SQL for payments without an order. The result includes these payments although they are stored
-under an order:
+"""SQL for payments without an order, and for payments that are stored under an order:
 
-- payments that may belong to another shop, which the caller leaves out
+- payments that can belong to another shop, which the caller leaves out
 - renewals
 - payments whose assignment was withdrawn
 - refunds without a payment

@@ -1,19 +1,15 @@
-"""Back up the database while it is served, and restore a backup in its place.
+"""Back up an SQLite database while it is served, and restore a backup in its place.
 
-This is for SQLite only. For PostgreSQL, use its own tools, which are better than a command of ours.
 The steps of a restore:
 
-    1 lock     lock the database, so that nobody serves or writes it
-    2 copy     copy the backup to a file beside the database; check that the copy is sound, and
-               that it belongs to this environment
-    3 open     open the copy, check that the migrations make every object of its schema, and
-               upgrade the schema
-    4 erase    erase again what was erased since the backup (`replay_after_restore`)
-    5 prepare  prepare the restored database for its first start (`follow_on`)
-    6 switch   rename the present database, and give its name to the copy
+1 lock     the database, so that nobody serves or writes it
+2 copy     the backup to a file beside the database, and check the copy
+3 open     the copy, and upgrade its schema
+4 erase    erase again what was erased since the backup (`replay_after_restore`)
+5 prepare  the restored database for its first start (`follow_on`)
+6 switch   rename the present database, and give its name to the copy
 
-Nothing is changed before the last step. `db restored` runs steps 3 to 5 on a database that
-PostgreSQL's own tools have restored.
+Nothing is changed before the last step. `db restored` runs steps 3 to 5 on PostgreSQL.
 """
 
 import asyncio
@@ -170,9 +166,8 @@ class People:
 class FollowedLog:
     """Transparency log after a restore.
 
-    leaves   number of leaves in the backup's log; 0 if no log has begun
-    cut      number of leaves in the replaced log, if its last leaf is not in the backup's log;
-             otherwise 0
+    leaves   number of leaves in the backup's log
+    cut      number of leaves in the replaced log, if the backup's log lacks its last leaf; else 0
     renamed  the log's new origin; None if the log keeps its origin
     sure     False if the replaced log could not be read
     """
@@ -209,8 +204,7 @@ class Followed:
 
     head   number of the last revision in the backup
     first  number of the next revision
-    may    people who may sign in again because of the restore; all people, if the replaced database
-           could not be read
+    may    people who can sign in again because of the restore; everybody if unknown
     gone   people who could sign in before and are not in the backup; None if unknown
     log    how the log continues
     """
@@ -296,8 +290,8 @@ async def restore(
 ) -> Restored:
     """Put `backup` in the database's place. The former database is kept beside it.
 
-    erase_again  function that carries out the journal of erasures in the copy
-    accepts      reason for accepting the loss of later data; None if it is not accepted
+    erase_again  carries out the journal of erasures in the copy
+    accepts      reason for accepting the loss of later data, if it is accepted
 
     Raise ConfigurationError if a service runs or a gap is not accepted, NotFoundError if there is
     no backup, UsageError if the database may not be replaced, and StoreUnavailable for a damaged or
@@ -370,16 +364,15 @@ async def follow_on(
 ) -> Followed:
     """Prepare a restored database for its first start, in one transaction.
 
-    1 numbers   revisions continue beyond every number ever published; the shop's statements since
-                the backup are recorded as lost
+    1 numbers   revisions continue beyond every number ever published
     2 sessions  every session and invitation ends; people sign in again
     3 people    operators and tokens are compared with those in the replaced database
     4 log       the log gets a new origin if it lacks the last leaf of the replaced log
     5 server    the server and its timeline are recorded, so that `doctor` accepts the restore
     6 audit     an entry in the trail says what was done, and by whom
 
-    replaced  facts of the replaced database; None if it could not be read
-    files     names for the trail: the backup (`file`), and the former database if kept (`kept`)
+    replaced  facts of the replaced database, if readable
+    files     names for the trail: the backup (`file`), and the former database (`kept`)
     """
     async with database.writing() as connection:
         given = 0 if replaced is None else replaced.head
@@ -436,11 +429,10 @@ async def _log(
 async def adopt_inbox(
     settings: Settings, *, clock: Clock, accepts: str | None
 ) -> tuple[int, FoundGap | None]:
-    """Make the database continue with the inbox file in its folder. Return the number of unread
+    """Let the database continue with the inbox file in its folder. Return the number of unread
     records, and the gap if there is one.
 
-    Stored deliveries are skipped. The remains of a lost file are kept. No process may serve the
-    database meanwhile.
+    No process may serve the database meanwhile.
 
     accepts  reason for accepting a gap, or None
 

@@ -1,17 +1,14 @@
 """Copy an SQLite database while it is served. A copy is checked before it gets its name.
 
-    1 lock    the temporary file beside the target, so that two copies cannot mix
-    2 copy    one snapshot, page by page, by SQLite's own backup; writers go on meanwhile
-    3 add     accepted deliveries that the snapshot lacks because they were not read yet. They come
-              from a snapshot of the inbox that is taken before step 2. A delivery that is in both
-              snapshots is read only once
-    4 sync    the copy to the disk, and drop its pages from the page cache
-    5 check   the copy as the disk has it: its structure, its indexes, its stamp, its counts
-    6 name    the copy, and sync its folder
+1 lock    the temporary file beside the target, so that two copies cannot mix
+2 copy    one snapshot by SQLite's own backup; writers go on meanwhile
+3 add     the inbox's accepted deliveries that the snapshot lacks
+4 sync    the copy to the disk, and drop its pages from the page cache
+5 check   the copy as the disk has it: its structure, its indexes, its stamp, its counts
+6 name    the copy, and sync its folder
 
-The source is read in one transaction, on a connection that cannot write or checkpoint. Otherwise
-every commit would make the backup begin again. Meanwhile the write-ahead log grows with every
-write.
+The source is read in one transaction, because otherwise every commit would make the backup begin
+again. The write-ahead log grows meanwhile.
 """
 
 import fcntl
@@ -88,7 +85,7 @@ class Contents:
     version        version of the schema
     size           size of the file in bytes
     counts         number of rows by table
-    last_revision  last number in the outcome feed; 0 if nothing was published
+    last_revision  last number in the outcome feed; 0 without a publication
     last_arrival   when the latest delivery was received, or None
     """
 
@@ -199,11 +196,10 @@ def reading(path: Path) -> sqlite3.Connection:
 
 
 def _locked(part: Path) -> int:
-    """Create the temporary file for this user only, lock it, and return its descriptor. The
-    descriptor must stay open until SQLite has closed the file. A leftover file is used again.
+    """Create the temporary file for this user only, lock it, and return its descriptor.
 
-    Raise UsageError if another process is writing the file. Also raise it if a leftover file has a
-    hard link or belongs to another user, who could read the file.
+    Keep the descriptor open until SQLite has closed the file. Raise UsageError if another process
+    is writing the file, or if another user could read a leftover file.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
@@ -359,8 +355,7 @@ def laid_beside(
 ) -> Iterator[tuple[Path, Contents]]:
     """Copy the backup into the database's folder. Yield the copy and its contents.
 
-    At the end of the `with` block the copy is deleted, unless `in_place` was called. Copying blocks
-    the calling thread for a long time.
+    The copy is deleted at the end unless `in_place` was called. Blocks the calling thread for long.
 
     environment  the stamp that the backup must have; None for any
 

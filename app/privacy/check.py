@@ -1,24 +1,17 @@
-"""Check that the stored data agree with each other. There is a deep and a quick check.
+"""Check that the stored data agree with each other, in a deep or a quick check.
 
-    1 the file    SQLite's own check passes, and the schema is as the migrations make it; all other
-                  checks need a database that can be read
-    2 bodies      have the digest and size with which their delivery was acknowledged; so do
-                  attached files
-    3 the log     has a leaf for every row, except rows that wait for one, and a row for every leaf
-    4 acts        of people agree with the audit trail, and no imported line was changed
-    5 counts      of events agree with the deliveries; lists and counters agree with the ledgers,
-                  and due marks with the orders; the feed's numbers have no fault
-    6 derived     verdicts, events, links, contests and customers' numbers follow from the bodies,
-                  as in `reindex`; ledgers, publications, due marks and ledger lines follow from
-                  the histories, as in `refold --all`
-    7 erasures    have a readable journal, which is this database's and was carried out in it
+1 the file    SQLite's own check passes, and the schema is as the migrations make it
+2 bodies      have the digest and size with which their delivery was acknowledged; so do attached
+              files
+3 the log     has a leaf for every row, and a row for every leaf
+4 acts        of people agree with the audit trail, and no imported line was changed
+5 counts      events agree with deliveries; lists, counters and due marks with ledgers and orders
+6 derived     verdicts, events, links and customers' numbers follow from the bodies, as in
+              `reindex`; ledgers and publications from the histories, as in `refold --all`
+7 erasures    have a readable journal, which is this database's and was carried out in it
 
-A deep check covers all of this. The quick check does step 6 for a sample of deliveries, cannot find
-excess rows in the index, and only counts the entries of the file's indexes.
-
-The check runs on one snapshot while the service runs. Due orders are not compared, because their
-ledgers are known to be outdated. If orders were folded by another policy, this is reported as one
-problem.
+The quick check does step 6 for a sample of deliveries, and only counts index entries. Due orders
+are not compared.
 """
 
 import asyncio
@@ -277,13 +270,12 @@ a wrong row with a probability of 95 %."""
 
 @dataclass(slots=True, kw_only=True)
 class CheckReport:
-    """Result of a check: what was checked, the number of problems in `found`, and the first
-    problems.
+    """Result of a check: what was checked, the number of problems in `found`, and the first ones.
 
     deep     whether bodies were read and orders folded again
-    seed     number that chose the sample of deliveries; None if all were read again
+    seed     number that chose the sample of deliveries; None without a sample
     sampled  number of deliveries in the sample
-    unread   why no body was read again; None if bodies were read
+    unread   why no body was read again, or None
     """
 
     deep: bool = False
@@ -328,10 +320,10 @@ async def check_database(
 ) -> CheckReport:
     """Check the stored data. Raise ConfigurationError if a deep check lacks a delivery's source.
 
-    deep      number of processes that read every body and fold every order; None checks a sample
+    deep      number of processes that read every body and fold every order; None for a sample
     seed      number that chooses the sample; None for a new one
-    progress  function to call with the number of rows since its last call
-    ahead     function to call once with the approximate number of rows, before the first row
+    progress  called with the number of rows since its last call
+    ahead     called once with the approximate number of rows, before the first row
     """
     return await _Check(context, deep, seed, progress, ahead, CheckReport(deep=bool(deep))).run()
 

@@ -1,12 +1,7 @@
 """Compare derived rows with rows that are built again, for a check that changes nothing.
 
-The index is built in a scratch database by the code of `reindex`, without bodies. For a sample,
-stored links and contests are copied first, because deliveries outside the sample may have made
-them.
-
-If several orders claim the same evidence, the evidence is stored under the order that came first.
-The orders' histories do not depend on this. The comparison therefore treats the orders of one
-contest as equal.
+The index is built in a scratch database by the code of `reindex`. If several orders claim the same
+evidence, the comparison treats them as equal, because the first claimant stores it.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence

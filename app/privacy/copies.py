@@ -1,8 +1,6 @@
 """Record copies of stored data, such as backups, which an erasure does not reach.
 
-The time of the last backup is in the database, for alarms. The audit trail names backups, and every
-export about an order or a person. The trail does not name log lines and period reports, because
-they have only references. It does not name copies that other tools made, either.
+The audit trail names backups, and every export about an order or a person.
 """
 
 from collections.abc import Collection
@@ -73,7 +71,7 @@ class TakenCopy:
     name   the backup's file, or the order or person whose data were copied
     at     when the copy was taken
     who    who took the copy
-    until  instant at which the shop's own rule deletes the copy; None if unknown
+    until  when the shop's own rule deletes the copy, if known
     """
 
     what: str

@@ -1,22 +1,15 @@
 """Erase a customer's personal data, and keep the evidence of the money.
 
-    1 find    data about a phone number, an email address or an order: by digests, and by a search
-              of every column, as the column's mark in `app/database/marks.py` says
-    2 judge   each order, refused delivery and delivery without an order: what may be erased, and
-              what must stay
-    3 note    in the journal the ids of the data to be erased, so that a later restore of an older
-              backup erases the data again; in the trail, who asked and why. Orders with newer
-              evidence are left out
-    4 erase   one line of the journal after another, in short transactions while the service runs
-    5 report  what every column still holds, with the legal ground, and empty the database's log, so
-              that the bytes are gone, too
+1 find    data about a phone number, an email address or an order, by digests and by a search of
+          every column
+2 judge   each order and delivery: what may be erased, and what must stay
+3 note    the ids in the journal, so that a restored backup is erased again; in the trail, who asked
+          and why
+4 erase   one line of the journal after another, in short transactions
+5 report  what every column still holds, with the legal ground, and empty the database's log
 
-The machine's owner erases at once. Other operators propose an erasure. The approver types the
-number or address again, because no proposal stores it.
-
-Digests, ids, dates, amounts, references, verdicts and ledgers stay. The sealed log therefore still
-verifies, and a redelivery is still a duplicate. An erasure that was killed after step 3 is
-completed later.
+Digests, ids, dates, amounts, references, verdicts and ledgers stay, so the sealed log still
+verifies. An erasure that was killed after step 3 is completed later.
 """
 
 import shlex
@@ -73,14 +66,13 @@ async def erase(
     progress: Callable[[int], None] = silent,
     agree: proposals.Agree | None = None,
 ) -> Erasure:
-    """Erase the data about the subject of the request. With `dry_run`, only report what would be
-    erased.
+    """Erase the data about the subject of the request. With `dry_run`, only report.
 
-    agree  function that stores an approval in the transaction that records the erasure
+    agree  stores an approval in the transaction that records the erasure
 
     Raise ConfigurationError for an unusable journal, NotFoundError if nothing is stored about the
-    subject, and UsageError for bad arguments or a missing permission. Also raise UsageError if
-    files of other orders would be erased, but `asked` does not include them.
+    subject, and UsageError for bad arguments, a missing permission, or other orders' files that
+    `asked` does not include.
     """
     journal = await fitting_journal(context)
     asking = await who_may(context, by=asked.by, action="erased")

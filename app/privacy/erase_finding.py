@@ -46,7 +46,7 @@ class JudgedDeliveries:
     unread  erasable deliveries that could not be read
     gone    erasable deliveries whose bodies and headers are already gone
     kept    deliveries that must be kept, each with the reason
-    latest  when the newest erasable delivery arrived
+    latest  arrival of the newest erasable delivery
     """
 
     kind: Kind = "delivery"
@@ -89,28 +89,26 @@ more orders does not belong to one person. It may be a test number."""
 class Erasure:
     """Data that may be erased, the data that stays, and whether the erasure is done.
 
-    identifiers  phone numbers as E.164 digits, or an email address after EMAIL_KIND
+    identifiers  phone numbers as E.164 digits, or EMAIL_KIND and an email address
     orders       orders whose bodies, headers and phone digests are erased
-    deliveries   deliveries that contain the number and have no order or could not be read
+    deliveries   deliveries with the number that have no order or could not be read
     unreadable   those of `deliveries` that could not be read
-    gone_before  deliveries without an order and without bodies, which a backup may have
-    wholes       deliveries in requests where another delivery's part, but not their own, contains
-                 the number
+    gone_before  deliveries without order and body, which a backup can have
+    wholes       deliveries in a request of which only another delivery's part has the number
     brought      deliveries of each order, even without bodies
     notes        stored digests of phone numbers, by which this data is found
-    reasons      reasons of events to be emptied, as (event row, a delivery that brought the event)
+    reasons      events to be emptied of their reason, each with a delivery of the event
     staying      orders that are kept for now, with their deliveries
     quoting      revisions that quote an erased reason; they stay
-    holding      rows that contain a number, by place; after the erasure, rows that still contain it
+    holding      rows that contain a number, by place
     going        rows to empty or delete, by table
-    waiting      rows to empty or delete later, of orders that are kept for now
+    waiting      rows of kept orders to empty or delete later, by table
     aside        number of rows of set-aside deliveries that stay, by place
     kept         data that stays, and why
-    accounts     instant until which accounting records of each erased order are kept
+    accounts     until when accounting records of each erased order are kept
     copies       earlier copies that the erasure does not reach
     tidied       whether the erased data is gone from the database's log
-    latest       when the newest erased data arrived. The erasure is dated no earlier, so that a
-                 restore erases the data even after a clock was set back
+    latest       arrival of the newest erased data; the erasure is dated no earlier
     """
 
     subject: str
@@ -599,8 +597,7 @@ class ErasureFinder:
     async def _kept_wholes(
         self, connection: Connection, brought: Mapping[str, Sequence[str]], *, going: Iterable[str]
     ) -> dict[str, erase_rules.KeptData]:
-        """Return the reason to keep the body of a request, for each order or delivery in `brought`
-        that has such a body.
+        """Return the reason to keep a request's body, for each order or delivery that needs one.
 
         A body must be kept if it contains an unreadable delivery that will not be erased.
 

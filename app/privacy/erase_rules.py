@@ -1,8 +1,7 @@
-"""Decide which data of an order may be deleted on request, and which data must stay and why.
+"""Decide which data of an order may be deleted on request, and which must stay and why.
 
-If a person must settle an order, the order may be erased only after finance has accepted its break.
-The books then state where the money went. If the order has no break, it must have a line in the
-order book. Otherwise, the reconciliation could not compare the order with anything.
+An order that a person must settle may be erased only after finance has accepted its break, so that
+the books state where the money went.
 """
 
 from collections.abc import Mapping, Sequence
@@ -80,7 +79,7 @@ class KeptData:
     detail  fact about the reason, or empty
     do      act by which a person can remove the reason, or empty
     until   end of the period, or None
-    kind    kind of data to restrict, such as `order`; None if nothing can be restricted
+    kind    kind of data to restrict, such as `order`, if any
     """
 
     what: str

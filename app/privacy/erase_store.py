@@ -323,14 +323,13 @@ async def rows_that_hold(
     among: Rows | None = None,
     progress: Callable[[int], None] = silent,
 ) -> dict[str, set[Key]]:
-    """Return the rows that contain one of these numbers, in any notation. The keys are
-    `table.column`.
+    """Return the rows that contain one of these numbers, in any notation, by `table.column`.
 
-    Every column of text or bytes is searched. Its mark (`app/database/marks.py`) determines how.
+    Every column of text or bytes is searched; its mark (`app/database/marks.py`) determines how.
 
-    phones    phone numbers as E.164 digits, or email addresses after EMAIL_KIND
-    among     result of an earlier search, to search only its rows; None for all rows
-    progress  function to call with the number of rows since its last call
+    phones    phone numbers as E.164 digits, or EMAIL_KIND and an email address
+    among     result of an earlier search, to search only its rows
+    progress  called with the number of rows since its last call
     """
     found: dict[str, set[Key]] = {}
     if not phones:

@@ -1,15 +1,10 @@
-"""Write the journal of erasures, a file that lists, by id, the rows and orders that erasures have
-emptied.
+"""Write the journal of erasures, which lists by id the rows and orders that were emptied.
 
-    NUMBER INSTANT KIND RULE IDS CHECK
+NUMBER INSTANT KIND RULE IDS CHECK
 
-A backup does not show what was erased after it was made. The journal shows this, and is itself in
-no backup. A line is about one KIND of row, with at most MAX_IDS ids and MAX_LINE_BYTES bytes. Ids
-that a person chose, such as an order's reference, are keyed digests (HMAC-SHA-256, 128 bits), so
-the file names nobody. The file grows by some 40 bytes for each row, and nothing is removed from it.
-
-The check covers the line and the line before it. It reveals a line that was changed, left out or
-inserted. Line 0 names the journal.
+No backup contains the journal, so that a restored backup can be erased again. A line is about one
+KIND of row. Ids that a person chose are keyed digests (HMAC-SHA-256, 128 bits), so the file names
+nobody. The check covers the line and the line before it, so a changed or missing line is found.
 """
 
 import fcntl
@@ -59,23 +54,21 @@ Kind = Literal[
 ]
 """Kinds of rows that the ids of a line name.
 
-journal      no rows. Line 0 has this kind, and gives the journal its random name
+journal      no rows; line 0 gives the journal its random name
 deliveries   deliveries that had been read
 unreadable   deliveries that could not be read
 wholes       deliveries that kept their own data, while the body of their request was emptied
 reasons      deliveries whose event had its reason emptied
-orders       orders, as digests. Their phone notes, session requests, attachments and keys were
-             emptied
+orders       orders, as digests; phone notes, session requests, attachments and keys were emptied
 attachments  attached files
 rejections   refused deliveries
 book_lines   versions of lines of an order book, as digests
-bank_lines   versions of bank lines, as digests. Each has a code that says which of its four texts
-             were emptied
+bank_lines   versions of bank lines, as digests, with a code for the emptied texts
 recipients   phone notes on recipients of payments in statements, as digests
 bookmarks    operators' bookmarks, as digests
 
-A kind that begins with `kept_` empties nothing. It lists restricted data: the id or digest, the
-code of the reason, and the end of the restriction, or `-` if that is unknown.
+A kind that begins with `kept_` lists restricted data instead: the digest, the reason's code, and
+the end of the restriction or `-`.
 """
 
 Rule = Literal["begun", "asked"]
