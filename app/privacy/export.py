@@ -1,16 +1,12 @@
 """Export a copy of a person's data for the person, as a ZIP that opens without network.
 
-    1 find    rows of the person's orders, and every row that contains the person's number or
-              address, in every column that has a mark (`app/database/marks.py`)
-    2 mask    what these rows say about other people and about staff (`export_masking`)
-    3 note    in the trail who took the copy, how the person's identity was checked, and a pseudonym
-    4 place   rows by table, with the table's meaning, source, retention period and legal ground
-    5 pack    one file for each table, the attached files, and two indexes: `index.json` for
-              programs, and `index.html` for people
+1 find    rows of the person's orders, and every row that contains the person's number or address
+2 mask    what these rows say about other people and about staff (`export_masking`)
+3 note    in the trail who took the copy, and how the person's identity was checked
+4 place   rows by table, with the table's meaning, source, retention period and legal ground
+5 pack    a file for each table, the attached files, `index.json` and `index.html`
 
-The copy includes data that an erasure has to keep. The machine's owner takes a copy at once. Other
-operators propose it. After another operator's approval, the proposer types the number again,
-because no proposal stores it.
+The copy includes data that an erasure has to keep.
 """
 
 import hashlib

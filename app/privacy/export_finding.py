@@ -1,11 +1,9 @@
 """Find a person's data for the person's copy, by the marks on the columns.
 
-    1 asked    find rows that contain the number or address in any column
-    2 orders   find the person's orders by digests of numbers and addresses, order books and names
-    3 stated   find other numbers and addresses of this customer in the events of these orders
-    4 own      find rows that name these orders, or their payments, deliveries, breaks or files
-
-The module `export_masking` decides which parts of a row the person may read.
+1 asked    find rows that contain the number or address in any column
+2 orders   find the person's orders by digests of numbers and addresses, order books and names
+3 stated   find other numbers and addresses of this customer in the events of these orders
+4 own      find rows that name these orders, or their payments, deliveries, breaks or files
 """
 
 from collections.abc import Callable
@@ -37,7 +35,7 @@ class Found:
     identifiers      numbers and addresses of the person
     named_by         numbers and addresses in the request
     orders           orders of the person
-    payments         (source, reference) of the person's payments
+    payments         source and reference of each of the person's payments
     own              rows about the person, by table
     named            other rows that name the person, by `table.column`
     names            names of the person, as events state them

@@ -1,11 +1,8 @@
 """Mask other people's data in the copy that a person gets.
 
-The person's own rows are shown completely, except for other people's numbers, addresses and names.
-From any other row, only the parts that name the person are shown. A name counts as another person's
-in two cases: it is beside that person's number or address, or it is in a member for names and
-differs from the person's name. Other names in texts cannot be recognized.
-
-The module `export` decides which rows belong to whom.
+The person's own rows are shown without other people's numbers, addresses and names. Of other rows,
+only the parts that name the person are shown. A name counts as another person's if it stands beside
+that person's number or address, or in a member for names.
 """
 
 import json
@@ -164,12 +161,11 @@ class PersonalCopy:
             yield value
 
     def _is_of_other(self, members: Mapping[str, Any], *, field: str, around: bool) -> bool:
-        """Return whether an object states another person's number or address. If it also states a
-        number or address of this person, return False.
+        """Return whether an object states another person's number or address, and none of this
+        person.
 
         field   name of the member that holds the object
-        around  whether the surrounding object states another person's number or address. If so, an
-                address or name in this object belongs to that person, too
+        around  whether the surrounding object states another person's number or address
         """
         texts = {name: str(e) for name, e in members.items() if isinstance(e, str | int)}
         if any(each.search(text) for each in self._person for text in texts.values()):

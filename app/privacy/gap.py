@@ -1,14 +1,10 @@
-"""Let a person accept a gap, which means that commits or acknowledged deliveries may be lost.
+"""Let a person accept a gap: commits or acknowledged deliveries may be lost.
 
-    1 check    the whole file, because after the loss of a write-ahead log, old and new pages may be
-               mixed in the file
-    2 store    the gap, with the person's reason, and an entry in the trail
-    3 go on    reading the inbox file after its last deleted row, whose number the file states
+1 check    the whole file, because old and new pages may be mixed in it
+2 store    the gap, with the person's reason, and an entry in the trail
+3 go on    reading the inbox file after its last deleted row
 
-`follow_loss` does what every loss of data requires: published numbers continue beyond all numbers
-that may have been used. The shop's statements since the loss count as unknown.
-
-The package `orders/` decides which orders are held because of the gap.
+Every loss of data makes published numbers continue beyond all used ones (`follow_loss`).
 """
 
 from app.access.operators import SERVICE, note_in_trail, owner

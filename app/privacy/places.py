@@ -127,7 +127,7 @@ class ReportedPlace:
     """Result of one erasure in one place.
 
     where  the place: a column, as `table.column`
-    went   number of rows that were erased, or would be in a preview
+    went   number of rows that were erased, or would be
     stays  number of rows that still contain the number, or belong to an order kept for now
     why    why these rows stay, with the legal ground; may be empty
     """
@@ -158,8 +158,7 @@ def reported_places(
     waiting: Mapping[str, Set[Any]],
     beside: Mapping[str, int],
 ) -> list[ReportedPlace]:
-    """Return the result of one erasure for each place that has rows, in the order of the list of
-    places.
+    """Return the result of one erasure for each place that has rows, in the list's order.
 
     holding  keys of the rows that hold the number, by place
     going    keys of the rows that are erased, by table

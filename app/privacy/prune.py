@@ -1,13 +1,11 @@
-"""Delete the bodies and headers of settled orders after their retention period. This happens in
-small transactions, by hand or in the background.
+"""Delete the bodies and headers of settled orders after their retention period.
 
-    1 page     through deliveries that still have bodies or headers, oldest first
-    2 fold     the orders of these deliveries, to find the settled orders
-    3 prune    deliveries of settled orders, unless new evidence arrived in between, and deliveries
-               that concern no order, because nobody settles them
+1 page     through deliveries that still have bodies or headers, oldest first
+2 fold     the orders of these deliveries, to find the settled orders
+3 prune    deliveries of settled orders, and deliveries that concern no order
 
-Digests, ids, dates, amounts, references and verdicts stay. An order is not pruned while any of its
-rows is not sealed in the log.
+Digests, ids, dates, amounts, references and verdicts stay. Data that is not sealed in the log
+stays, too.
 """
 
 import asyncio
@@ -55,11 +53,10 @@ from reconcile.ledger.ledger import Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Retention period of each class of stored deliveries. None means that the class is kept for
-    ever.
+    """Retention period of each class of stored deliveries; None for ever.
 
-    quiet        for bodies and headers, since the last evidence of their order; if they have no
-                 order, since their arrival. It is at least as long as sources may redeliver
+    quiet        for bodies and headers, since the last evidence of their order, or else their
+                 arrival
     phones       for digests of phone numbers, counted like `quiet`
     rejections   for refused deliveries, since their arrival
     book_phones  for phone numbers in order books, since their import
@@ -306,13 +303,13 @@ class PrunablePage:
 
 @dataclass(slots=True, kw_only=True)
 class Pruning:
-    """Result or preview of deleting old data. `settled` lists only the first orders, but the
-    numbers count all orders.
+    """Result or preview of deleting old data. The numbers count all orders; `settled` lists the
+    first.
 
     before      latest instant of an order's last evidence; None if no bodies may be deleted
     classes     days for which each class of data is kept
     orders      number of settled orders
-    deliveries  number of deliveries of settled orders and of deliveries without an order
+    deliveries  number of deliveries to delete
     unrelated   number of these deliveries that concern no order
     size        bytes of these deliveries
     others      number of rows of each other class of data

@@ -1,21 +1,14 @@
 """Carry out the journal of erasures in a database.
 
-    1 fit      check that the journal file belongs to this database, and is no older than the copy
-               in the database (`fit_journal`)
-    2 read     after a restore: unread deliveries of the backup, because a line may name them
-    3 note     the lines in the database, as pending
-    4 empty    the rows that a line names, in one transaction for each line
-    5 end      the line: it is no longer pending, or the reason why it must wait is noted
+1 fit      check that the journal file belongs to this database and is up to date (`fit_journal`)
+2 read     after a restore: unread deliveries of the backup, because a line may name them
+3 note     the lines in the database, as pending
+4 empty    the rows that a line names, in one transaction for each line
+5 end      the line, or note the reason why it must wait
 
-Nothing is judged again, and missing rows count as done. Data after a line's instant stay, even if a
-number was used again after a restore.
-
-A line waits if it names a delivery that was read before the erasure, but is still unread in the
-restored backup. If that delivery were erased unread, its payment would be lost. Rows that were
-deleted for another reason are in no line.
-
-Without the journal a restore stops, unless a person gives a reason to continue. The restore then
-uses the copy of the journal in the backup.
+Nothing is judged again, and missing rows count as done. A line waits while a delivery that it names
+is unread, because its payment would be lost. Without the journal a restore stops, unless a person
+gives a reason.
 """
 
 from collections import Counter
@@ -551,10 +544,10 @@ class Without:
 async def replay_after_restore(again: ErasureReplay, *, without: Without | None) -> Replayed:
     """Carry out the whole journal in a restored database before anybody serves it.
 
-    without  permission to replace a missing or unusable journal by a new one, or None
+    without  permission to replace a missing or unusable journal, or None
 
-    Raise ConfigurationError if the journal is missing or unusable and no permission was given.
-    Raise UsageError if the permission has no reason, or if the person may not give it.
+    Raise ConfigurationError for a missing or unusable journal without permission, and UsageError
+    for a permission without reason or right.
     """
     context = again.context
     path = context.settings.erasure_journal_path

@@ -41,8 +41,8 @@ class RequestLine:
     """One request to check.
 
     secrets  alternative secrets; None if the line has no secret
-    named  pairs of a name and a secret. The names are ids of keys, or names of the parts of one key
-    tolerance  allowed age of the timestamp; None to use the profile's tolerance
+    named  pairs of a name and a secret: ids of keys, or parts of one key
+    tolerance  allowed age of the timestamp; None for the profile's
     ageless  whether a request of any age is accepted
     """
 

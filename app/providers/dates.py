@@ -1,9 +1,8 @@
-"""Parser of dates as providers write them, such as the date of an event or of a signature.
+"""Parser of dates as providers write them.
 
-Each entry of DATES takes the value, the field's name for error messages, and the profile's offset
-for dates without a zone. Digits beyond the microsecond are cut off. A request's timestamp must
-consist of ASCII digits. Other numbers, such as `1.5`, `+1`, `1_0`, full-width digits and NaN, are
-refused.
+Each entry of DATES takes the value, the field's name for messages, and the profile's offset for
+dates without a zone. Digits beyond the microsecond are cut off. A request's timestamp must consist
+of ASCII digits.
 """
 
 import re

@@ -1,12 +1,10 @@
-"""The signature doctor, which finds out why a request was refused. The doctor tries the corrections
-of known mistakes. If a corrected request passes, the doctor names the mistake.
+"""The signature doctor, which finds out why a request was refused.
 
-    request, source as configured ──trials──▶ what would have passed ──▶ diagnoses
+request, source as configured ──trials──▶ what would have passed ──▶ diagnoses
 
-The request stays refused. Each trial changes one thing: the secret, its encoding, the profile, the
-spelling of the body, the address, or the unit of the time. The request's age is judged separately,
-so the doctor also finds a wrong secret if the request is old. The sentences name sources, profiles
-and our own numbers, but never a secret or text of the request.
+Each trial corrects one known mistake: the secret, its encoding, the profile, the spelling of the
+body, the address, or the unit of the time. The request stays refused. Sentences never contain a
+secret or text of the request.
 """
 
 import json

@@ -104,10 +104,10 @@ class Layout:
 class SignatureFormat:
     """One way to write signatures in a header's value.
 
-    needs  names of the parts of `Layout` that this way requires
-    entries  function that finds the signatures in a header's value, and returns them without
-             decoding. If the layout has a label, only signatures with this label are returned
-    write  function that returns the header's value for an encoded signature
+    needs  parts of `Layout` that this way requires
+    entries  finds the signatures in a header's value, undecoded, with the layout's label if it has
+             one
+    write  returns the header's value for an encoded signature
     """
 
     needs: frozenset[str]

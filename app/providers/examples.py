@@ -1,14 +1,10 @@
 """Documented example events of providers, and invented events of the same shape.
 
-    examples/<profile>.jsonl ──find──▶ example ──shape: order, amount, date, ids──▶ signed request
+examples/<profile>.jsonl ──find──▶ example ──shape: order, amount, date, ids──▶ signed request
 
-Each line of such a file is a JSON object. The object has `name`, `event` (the kind of event, as the
-profile reads it) and `body` (an object or a text). The object has `headers`, `url` and `method` if
-they matter. `source` is the page or test that shows the shape.
-
-The module must know which values of an example state the order, the amount and the date. Therefore
-each value is changed once, and the profile reads the event again. If the order is then different,
-the changed value states the order, and so on. Other modules send the request.
+A line is a JSON object with `name`, `event`, `body`, `source` (the page or test that shows the
+shape), and `headers`, `url` and `method` if needed. To learn which values state the order, amount
+and date, each value is changed once and the event is read again.
 """
 
 import copy
@@ -90,14 +86,13 @@ def examples_of(profile: str) -> list[Example]:
 def find_example(profile: str, event: str) -> Example:
     """Return the only example that a text identifies.
 
-    The text may be one of the following, which are tried in this order:
+    The text is tried as:
 
     - the example's name
     - the provider's or the profile's word for the event
-    - the provider's own name of the event, or the part of one of these words before a colon
+    - the part of such a word before a colon
 
-    Raise NotFoundError with a list of all examples if none fits, or UsageError with a list if
-    several fit.
+    Raise NotFoundError or UsageError with a list if none or several fit.
     """
     known = examples_of(profile)
     for found in (

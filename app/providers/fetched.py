@@ -1,11 +1,9 @@
 """A provider's answers to our questions about its events: how they are stored and read.
 
-    asked event + question + answer ──keep_answer──▶ bytes, stored like a delivery
-    bytes ──AnswerReader.read──▶ an event whose standing is `fetched` or `answered`
+asked event + question + answer ──keep_answer──▶ bytes, stored like a delivery
+bytes ──AnswerReader.read──▶ an event whose standing is `fetched` or `answered`
 
-The two standings mean that the event comes from the provider's answer. The stored bytes include the
-references of the event that was asked about, because the answer may not repeat them. The answer can
-therefore be read again from these bytes alone. Other modules send the questions.
+The stored bytes include the references of the asked event, because the answer may not repeat them.
 """
 
 from collections.abc import Collection, Mapping

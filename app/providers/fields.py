@@ -1,9 +1,8 @@
 """Locations of an event's fields, and the values that the fields may have.
 
 A location is written `KIND:NAME`, such as `json:data.order.reference` or `header:webhook-id`.
-LOCATIONS has one entry for each kind. A composite is a text with locations in braces. JSON null
-counts as absent. Error sentences name the location, which is the profile's own text. Error
-sentences never quote the value found there.
+LOCATIONS has one entry for each kind. JSON null counts as absent. Error sentences never quote the
+value found there.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ from app.providers import paths, request, template
 class EventData:
     """One event of a verified delivery, from which fields are read.
 
-    document  JSON of the event, or of the whole body if the profile does not say where the events
-              are
+    document  JSON of the event, or of the whole body if the profile gives no path
     root  JSON of the whole body
     body  the whole body, decrypted if necessary
     digest  SHA-256 of the event's own bytes, 64 hex digits

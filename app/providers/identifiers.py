@@ -1,9 +1,7 @@
-"""Identifiers of customers and payments in a normal form, so that equal identifiers have equal
-digests.
+"""Identifiers of customers and payments in a normal form, so that equal ones have equal digests.
 
-An identifier begins with its kind and a colon, such as `card:4242`. Only the identifier of a phone
-number has no kind, and consists of digits. The functions accept any JSON value, and return None for
-a value that is no identifier of their kind. Other modules compute the digests.
+An identifier begins with its kind, such as `card:4242`; a phone number is only digits. The
+functions return None for a value that is no identifier of their kind.
 """
 
 import re
@@ -82,11 +80,7 @@ than eight."""
 
 
 def phone_digits(value: Any, country: str | None) -> str | None:
-    """Return a phone number's E.164 digits, country code first; None if the number is incomplete or
-    masked.
-
-    The value may be a number or a text with a plus sign, `00`, blanks, dashes or brackets. A
-    national number with a leading zero is accepted if the country is given.
+    """Return a phone number's E.164 digits, country code first; None if incomplete or masked.
 
     country  calling code, such as `254`, of numbers that begin with a single zero
     """

@@ -1,9 +1,7 @@
-"""Interface of the modules in `named/`. Each module does for one provider what a profile file
-cannot describe.
+"""Interface of the modules in `named/`: what a profile file cannot describe.
 
-A module may have a `SCHEME`, for `mac = "named:NAME"` with options in `[signature.options]`. It may
-have `PARTICULARS`, for `code = "NAME"`. A module is loaded only when a profile names it. Most
-sources need none, and loading all would slow every start.
+A module can have a `SCHEME`, for `mac = "named:NAME"`, and `PARTICULARS`, for `code = "NAME"`. A
+module is loaded only when a profile names it.
 """
 
 from abc import ABC, abstractmethod
@@ -164,15 +162,14 @@ names."""
 class NamedScheme:
     """A signature scheme of `named/`: the function that compiles it, and its fixed properties.
 
-    make  function that compiles the scheme
-    beside  parts of the request that the signature always covers besides the body: `query`, or
-            `address` for the scheme and host that the provider calls
+    make  compiles the scheme
+    beside  parts that the signature covers besides the body: `query`, or `address` for scheme and
+            host
     wraps  whether the body wraps or encrypts the document
     public_keys  whether the secrets are public keys
     mark  prefix of each shared secret
     encoding  encoding of a shared secret, as a key of SECRET_ENCODINGS
-    binding  name of the secret that identifies the account and is signed with every delivery; None
-             if each secret is a key
+    binding  name of the signed secret that identifies the account; None if each secret is a key
     """
 
     make: Factory
@@ -208,22 +205,16 @@ class StatedMovement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Particulars:
-    """Functions that one provider's events need besides their profile. A function that is not
-    needed is None.
+    """Functions that one provider's events need besides their profile; None if not needed.
 
-    other_form  takes the template of the signed content, and returns another template that the
-                provider sometimes uses. Both templates cover the same parts of the request
-    greeting  takes the JSON object of a verified request, and returns the text to echo before
-              events are delivered. The text has 1 to 255 printable ASCII characters. Any other
-              value means that the request is a delivery
-    capturing  takes an event and its data. Returns the payment method if the provider may capture
-               the payment without sending a further event. The source must list the method in
-               CAPTURES. The method is not signed, so it counts only if the request has one of the
-               source's credentials `webhook`
-    split  takes an event, its bytes and its data, and returns the events in it, each with its own
-           bytes
-    movements  takes a fetched answer with the claim `succeeded`, and returns the refunds and
-               chargebacks in the answer
+    other_form  returns another template of the signed content that the provider sometimes uses
+    greeting  takes a verified request's JSON object, and returns the text to echo: 1 to 255
+              printable ASCII characters; any other value means that the request is a delivery
+    capturing  takes an event and its data, and returns the method of a payment that the provider
+               may capture without a further event; the source must list the method in CAPTURES
+    split  takes an event, its bytes and its data, and returns the events in it, each with its bytes
+    movements  takes a fetched answer with the claim `succeeded`, and returns its refunds and
+               chargebacks
     """
 
     other_form: Callable[[str], str] | None = None

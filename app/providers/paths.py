@@ -1,10 +1,8 @@
-"""Paths into JSON, such as `data.items[0].id`, `Item[Name=Amount].Value`, `data["a.b"]` and
-`events[*].id`.
+"""Paths into JSON, such as `data.items[0].id`, `Item[Name=Amount].Value` and `events[*].id`.
 
 A step is a name, an index or a search. A search finds the object in a list that has a member with
-the given text. Applied to a single object, a search is a condition. For example,
-`data.object[object=charge].id` is only the id of a charge. A text that ends in `*` matches every
-text with this beginning.
+the given text; on a single object, it is a condition. A text that ends in `*` matches every text
+with this beginning.
 """
 
 import json

@@ -116,12 +116,11 @@ PROBE_LIMIT_S: Final = 10.0
 class Probe:
     """Result of probing one address.
 
-    problem  code of the reason for a missing answer; None if an answer came
-    date  time in the answer's Date header, to the second; None if absent
+    problem  code of the reason for a missing answer, or None
+    date  time in the answer's Date header, to the second, or None
     tls  version of TLS; None without TLS, or if the handshake failed
-    tls_problem  reason why the handshake failed, in the TLS library's words; None if it did not
-                 fail
-    certificate_ends  expiry of the certificate; None if it was not seen
+    tls_problem  reason why the handshake failed, in the TLS library's words, or None
+    certificate_ends  expiry of the certificate, if it was seen
     """
 
     url: str

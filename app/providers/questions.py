@@ -1,9 +1,7 @@
-"""Questions to a provider about one of its events. A question is a request to a host that the
-profile fixes.
+"""Questions to a provider about one of its events, each a request to a host that the profile fixes.
 
-Only references are taken from an event, never an address. The references are percent-encoded into
-the path or the query. Credentials are sent in headers and bodies, because addresses are stored.
-Other modules send the questions.
+Only references are taken from an event, never an address. Credentials are sent in headers and
+bodies, because addresses are stored.
 """
 
 import base64

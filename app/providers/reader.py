@@ -1,9 +1,6 @@
-"""Reader of the events in a verified body. The reader uses the locations that a profile states,
-compiled once.
+"""Reader of the events in a verified body, by the locations that a profile states.
 
-The reader does not check whether the request is genuine. Events contain only keyed digests of the
-customer's phone number, email address and name. A phone number is returned only when a person looks
-at one delivery.
+Events contain only keyed digests of the customer's phone number, email address and name.
 """
 
 import hmac
@@ -189,9 +186,8 @@ class ShopMembers:
     """Fields in which a source's events state their account and their shop.
 
     where  locations of the account
-    accounts  our accounts. If this is empty and `connected` is false, the account is not checked.
-              If this is empty and `connected` is true, every account that an event names belongs to
-              another shop
+    accounts  our accounts; if empty, the account is not checked, or with `connected` every named
+              account is another shop's
     connected  whether events of the account that owns the key name no account
     only  fields that the shop itself sets, each with our values
     """
@@ -433,12 +429,10 @@ class EventReader:
     def transaction(
         self, body: bytes, incoming: request.Incoming, *, digest: str
     ) -> dict[str, str]:
-        """Return the facts that one event of a body states about its payment. The keys are the
-        facts' names.
+        """Return the facts that one event of a body states about its payment, by name.
 
-        The facts are the members of the profile's section [transaction], and the customer's
-        `email`, `name` and `card` (last four digits). A fact that cannot be read is left out. Raise
-        Unreadable if the body cannot be read.
+        They are the members of the profile's section [transaction], and the customer's `email`,
+        `name` and `card` (last four digits). Raise Unreadable if the body cannot be read.
 
         digest  digest of the event to read; needed in a body with several events
         """

@@ -1,8 +1,7 @@
 """A received request with the parts that a signature may cover, and the refusal of a request.
 
-Each part is decoded from the raw bytes when it is needed. If the signature covers members of the
-body's JSON, the body is parsed before verification. The parser is strict: an invalid body counts as
-a body without members. Other modules verify signatures.
+If the signature covers members of the body's JSON, a strict parser reads the body before
+verification. An invalid body counts as a body without members.
 """
 
 from __future__ import annotations

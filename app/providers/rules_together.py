@@ -37,7 +37,7 @@ class SignatureCoverage:
     signed  template of the signed content; None if a verifier in `named/` covers the body
     items  path of the events in the body; None if the body is the event
     per_item  whether each event has its own signature
-    beside  parts that a verifier in `named/` covers besides the body: `query`, `header:NAME`
+    beside  further parts that a verifier in `named/` covers: `query`, `header:NAME`
     """
 
     def __init__(

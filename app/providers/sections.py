@@ -26,16 +26,15 @@ Claims = Annotated[tuple[tuple[str, ClaimKind], ...], Free(rules.claims)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetupRule:
-    """Section [setup]: facts that a person needs to connect the provider. A fact is empty if the
-    provider does not document it.
+    """Section [setup]: facts for connecting the provider; empty where undocumented.
 
     where  the provider's page on which the address is registered
     secret  what the source's secret is, and where the provider shows it
     events  exact names of the events to subscribe to
-    fields  field in which the shop must send the order's reference when it starts a payment
+    fields  field in which the shop must send the order's reference
     traps  known mistakes, one sentence each
     silence  likely reason if no events arrive
-    credentials  name and meaning of each credential that is needed to ask the provider
+    credentials  name and meaning of each credential for asking the provider
     """
 
     where: Annotated[str | None, rules.note] = None
@@ -82,8 +81,7 @@ class SignatureRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountRule:
-    """Section [account]: where an event names its account. The section is needed if the key alone
-    does not determine the account.
+    """Section [account]: where an event names its account, if the key does not determine it.
 
     where  member of the event that names the provider's account or entity
     connected  whether events of the account that owns the key name no account
@@ -99,9 +97,9 @@ class AccountRule:
 class SecretRule:
     """Section [secret]: how a secret is written in the configuration, and how long it must be.
 
-    key_id  place in the request that names the secret which was used; None if any secret may match
-    never_begins  prefixes of the provider's other credentials. If a secret begins with one of these
-                  prefixes, somebody has configured the wrong credential
+    key_id  place in the request that names the used secret; None if any secret may match
+    never_begins  prefixes of the provider's other credentials, which somebody could configure by
+                  mistake
     """
 
     encoding: Annotated[str, one_of(encodings.SECRET_ENCODINGS)] = ""
@@ -137,7 +135,7 @@ class AcknowledgementRule:
     """Section [acknowledgement]: the answer after which the provider does not redeliver.
 
     status  HTTP status, 200 to 299
-    redelivery_days  number of days after which the provider has certainly stopped redelivering
+    redelivery_days  days after which the provider has certainly stopped redelivering
     body  constant text of media type `type`; None for our own JSON
     fields  members of a JSON object that is sent instead of `body`, each a location or a constant
     """

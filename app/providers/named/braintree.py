@@ -1,11 +1,8 @@
 """Braintree: a form with XML in base64, signed for each public key.
 
 Source: braintree_python, `webhook_notification_gateway.py`. `bt_signature` contains pairs
-`public_key|hex`, joined by `&`. Each hex text is an HMAC-SHA1 whose key is the SHA-1 of the private
-key. The HMAC covers `bt_payload`, as it was sent or with a newline after it.
-
-The age of a request is not checked. The time in the payload is the event's own, and Braintree
-repeats a delivery for a day.
+`public_key|hex`, joined by `&`: HMAC-SHA1 of `bt_payload`, with the SHA-1 of the private key as
+key. The age of a request is not checked, because Braintree repeats a delivery for a day.
 """
 
 import json

@@ -1,10 +1,9 @@
 """HMAC over a time, a list of header names, the headers' values and the body, as Coinbase CDP
 signs.
 
-Source: docs.cdp.coinbase.com, "Verify signatures" (the webhooks of Hook0). The header has the form
+Source: docs.cdp.coinbase.com, "Verify signatures". The header has the form
 `t=1728394718,h=content-type x-event-id,v1=<hex>`. v1 is the HMAC-SHA256 of `{t}.{h}.{values joined
-by .}.{body}`. The older signature v0 does not cover the headers, so that anyone could change them.
-It is therefore refused.
+by .}.{body}`. The older v0 does not cover the headers, and is refused.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,10 +1,8 @@
-"""OPPWA (Peach Payments and other gateways of this platform): the body is encrypted with
-AES-256-GCM.
+"""OPPWA (Peach Payments and other gateways): the body is encrypted with AES-256-GCM.
 
-Source: the platform's page "Webhooks: integration and decryption". The key is 64 hex digits. The
-initialization vector and the tag are headers in hex. The body is hex, either alone or as the only
-member `encryptedBody` of a JSON object. Decryption proves the sender, because only the two sides
-have the key. The signature covers no timestamp.
+Source: the platform's page "Webhooks: integration and decryption". The key is 64 hex digits.
+Headers have the initialization vector and the tag in hex. The body is hex, alone or as the member
+`encryptedBody` of a JSON object. No time is signed.
 """
 
 import hmac

@@ -1,15 +1,11 @@
-"""PayPal: an RSA signature over `{id}|{time}|{webhook id}|{CRC-32 of the body}`. The request names
-the certificate's URL.
+"""PayPal: an RSA signature over `{id}|{time}|{webhook id}|{CRC-32 of the body}`.
 
 Source: PayPal-Python-SDK, `paypalrestsdk/notifications.py`, and PayPal's page "Integrate webhooks".
-No certificate is fetched while a request waits. The operator configures each certificate under its
-URL. If a URL is unknown, the refusal says what to add. A certificate must name *.paypal.com and be
-valid when it is used. The text of a certificate may contain further certificates, each of which has
-issued the one before.
+The operator configures each certificate under its URL; nothing is fetched while a request waits. A
+certificate must name *.paypal.com and be valid.
 
-The signature covers only a CRC-32 of the body. By changing four bytes, anybody can give another
-body the same CRC-32. An event that moves money therefore counts only after it was fetched from
-PayPal.
+Anybody can give another body the same CRC-32. So an event that moves money counts only after it was
+fetched from PayPal.
 """
 
 import zlib

@@ -1,9 +1,8 @@
-"""Plaid: a JSON Web Token in ES256 that contains the body's digest. The token names its key by id.
+"""Plaid: a JSON Web Token in ES256 that contains the body's digest, and names its key by id.
 
-Source: plaid.com/docs, "Verify webhooks". Each key is the JWK that Plaid's
-/webhook_verification_key/get returns for its id. Nothing is fetched while a request waits. If an id
-is unknown, the refusal says what to add. Every other algorithm, including `none`, is refused before
-a key is looked up.
+Source: plaid.com/docs, "Verify webhooks". Each key is the JWK of Plaid's
+/webhook_verification_key/get. Nothing is fetched while a request waits; for an unknown id, the
+refusal says what to add. Every other algorithm, including `none`, is refused.
 """
 
 import json

@@ -1,8 +1,7 @@
 """HTTP Message Signatures (RFC 9421) over a Content-Digest (RFC 9530), as pawaPay signs.
 
-The RFC leaves the clock, the keys and the required components to each application (section 3.2.1).
-A request is accepted only if the signature covers a digest of the body, and this digest matches the
-body. If a request has several labelled signatures, one acceptable signature is enough.
+The RFC leaves clock, keys and required components to each application (3.2.1). A request is
+accepted if one signature covers a digest that matches the body.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -294,8 +293,8 @@ def rfc9421(source: str, options: Mapping[str, object], secrets: Secrets) -> Rfc
 
     The options are `required` (default `content-digest`), `algorithms` (default all), `ecdsa`
     (`raw`, `der` or `either`; default `raw`), `tag` (default any), `past_s` and `future_s` (default
-    300). The name of each named secret is its keyid. A secret is a public key in PEM or as a JWK,
-    or a shared secret as `hmac:` and base64.
+    300). A named secret's name is its keyid. A secret is a public key in PEM or as a JWK, or a
+    shared secret as `hmac:` and base64.
     """
     setup = Setup(source, options, secrets)
     required = setup.texts("required", (CONTENT_DIGEST,))

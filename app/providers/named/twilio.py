@@ -1,11 +1,8 @@
-"""Twilio: HMAC over the full URL and the sorted form, or over a URL that contains the body's
-digest.
+"""Twilio: HMAC over the full URL and the sorted form, or over a URL with the body's digest.
 
-Source: twilio-python, `twilio.request_validator`, and Twilio's page "Webhooks security". The listed
-secrets are auth tokens (HMAC-SHA1). The named secrets are shared keys, named by their ids
-(HMAC-SHA256). A request names a shared key in the header X-Twilio-Webhooks-Signature-Settings,
-which is not signed. Each algorithm has its own keys, so this header cannot choose a weaker
-algorithm for a key. Twilio signs no time.
+Source: twilio-python, `twilio.request_validator`, and Twilio's page "Webhooks security". Listed
+secrets are auth tokens (HMAC-SHA1); named secrets are shared keys by id (HMAC-SHA256). The unsigned
+header that names a key cannot choose a weaker algorithm for it. No time is signed.
 """
 
 import re
