@@ -151,16 +151,15 @@ class AcknowledgementRule:
 class EventRule:
     """Section [event]: the locations of an event's own fields.
 
-    items  path of the events in the body. The path contains `[*]` if there may be several
+    items  path of the events in the body, with `[*]` if there can be several
     zone  offset from UTC for dates that state none
-    capture  id of the capture that a success reports, if a payment may have several
+    capture  id of the reported capture, if a payment can have several
     respond_by  deadline for the shop's answer to a dispute, written like `occurred_at`
-    further_ids  ids that people find on a receipt, such as a charge's. All ids that are present are
-                 used
+    further_ids  ids that people find on a receipt, such as a charge's
     agreement  subscription or billing agreement that a payment renews
     suggested  order that the event only suggests, read if `order` is absent
-    own_reference  kinds of events in which `order` is not the order, but the merchant's reference
-                   of the refund or payout; may end in `*`
+    own_reference  kinds of events in which `order` is the merchant's reference of the refund or
+                   payout; may end in `*`
     standalone  kinds of refunds and payouts that belong to no payment; may end in `*`
     """
 
@@ -205,7 +204,7 @@ class CustomerRule:
 class TransactionRule:
     """Section [transaction]: the locations of facts that the shop needs to answer a dispute.
 
-    The facts are not stored separately. They are read from the stored body when they are needed.
+    The facts are read from the stored body when they are needed.
 
     network  card network that processed the payment
     reason_code  the network's code for the reason of a dispute
@@ -274,16 +273,15 @@ class AmountsRule:
     """Section [amounts]: the unit of amounts, and the locations of each amount and its currency.
 
     refunded_total  sum of all refunds of the payment up to the event
-    won  part of `refund` that a won dispute returns to the shop; the rest was lost
-    base  part of `payment` that pays the price; the customer pays the rest in addition to the price
-    tip … shipping  parts of `payment` that exceed the price; a part counts only up to the amount by
-    which `payment` exceeds the price
+    won  part of `refund` that a won dispute returns to the shop
+    base  part of `payment` that pays the price
+    tip … shipping  parts of `payment` beyond the price
     discount  discount that the shop gave at the provider
     financed_discount  discount that the provider gave and pays to the shop
-    presented  `payment` as the customer saw it, if that was in another currency
-    parts_currency  currency of `base` … `presented`, if it may differ from `payment_currency`
-    decimals  currencies whose minor unit at the provider differs from ISO 4217, each with its
-              number of decimals
+    presented  `payment` in the customer's currency, if that was another
+    parts_currency  currency of `base` … `presented`, if it can differ from `payment_currency`
+    decimals  currencies whose minor unit at the provider differs from ISO 4217, with their numbers
+              of decimals
     """
 
     unit: Annotated[str, one_of(amounts.AMOUNT_UNITS)] = ""
@@ -315,22 +313,20 @@ _BUSINESS_DAYS = Free(rules.days_of(40))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowRule:
-    """Section [slow]: payment methods that take days, and the time by which the provider should
-    know the result.
+    """Section [slow]: payment methods that take days, and when the provider should know the result.
 
-    If the profile has `confirm`, the locations are in the provider's answer, because an unconfirmed
-    event must not extend a deadline.
+    With `confirm`, the locations are in the provider's answer, because an unconfirmed event must
+    not extend a deadline.
 
-    claims  words of [claims] for a slow payment that was started and has no result yet
+    claims  words of [claims] for a slow payment that has no result yet
     method  location of the provider's word for the method
-    since  date at which the window begins, if this is not the event's own date
-    expires  date until which a voucher can be paid. An event that states this date is slow
+    since  date at which the window begins, if not the event's own date
+    expires  date until which a voucher can be paid; an event that states it is slow
     dates  format of `since` and `expires`
-    windows  methods with their windows in business days. A method that is not slow has 0. A method
-             that is not listed gets the longest window
-    vouchers  voucher methods with the number of business days to wait after the voucher's expiry
-    revocable  methods with the number of calendar days in which the customer can revoke a captured
-               payment
+    windows  window of each method in business days; 0 if not slow; an unlisted method gets the
+             longest
+    vouchers  voucher methods with the business days to wait after the voucher's expiry
+    revocable  methods with the calendar days in which the customer can revoke a captured payment
     """
 
     claims: Annotated[tuple[str, ...], listed(rules.words)] = ()
@@ -351,26 +347,21 @@ _CLIENT_CREDENTIALS = "grant_type=client_credentials"
 class FetchBackRule:
     """Section [fetch_back]: how the provider itself is asked about an event.
 
-    url, sandbox_url  addresses with a fixed host. The path and query may contain {id} {order}
-                      {session} {payment} {capture} {movement}. The question goes to the first
-                      address whose references are all in the event
+    url, sandbox_url  addresses with a fixed host; path and query can contain {id} {order} {session}
+                      {payment} {capture} {movement}; the first address whose references are in the
+                      event is used
     credential  name of the credential in the source's configuration; None without `auth`
     headers  further headers of every request; {credential:NAME} is replaced by a credential
     token_method, token_body  method and body of the request for the access token of `oauth`
-    account  location of the answer's account; empty if the credentials determine the account
-    kind … currency  locations in the answer. `amount` may be left out only if the question contains
-    the amount
-    occurred_at  date of an answer that is the event itself, written like the event's own date
-    dated_as_event  whether the answer gets the date of the event that was asked about
-    environment  location of the environment, in the words of section [environment]. An answer of
-                 the other environment is refused
+    account  location of the answer's account; empty if the credentials determine it
+    kind … currency  locations in the answer; `amount` may be absent if the question contains it
+    occurred_at  date of an answer that is the event itself
+    dated_as_event  whether the answer gets the date of the asked event
+    environment  location of the environment; an answer of the other one is refused
     refund  amount of a refund or dispute, if it differs from `amount`
-    claims  claims that the answer's words stand for; empty to use the profile's [claims]
-    again  kinds of answers that are final but may still change. After such an answer, the provider
-           is asked once more
-    states_captured, states_refunded, states_charged_back  locations of sums that the answer states
-                                                           as of its time. A later answer may state
-                                                           smaller sums
+    claims  claims that the answer's words stand for; empty for the profile's [claims]
+    again  kinds of final answers that can still change; the provider is asked once more
+    states_captured, states_refunded, states_charged_back  locations of sums as of the answer's time
     zero_if_absent  sums of `refunded` and `charged_back` that are zero if the answer lacks them
     """
 

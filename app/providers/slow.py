@@ -1,10 +1,7 @@
-"""Slow payment methods of a profile: which payments are slow, and by when the provider should know
-the result.
+"""Slow payment methods of a profile: which payments are slow, and when a result is due.
 
-A bank debit takes days, and a voucher is paid when the customer finds the time. The window is
-counted in business days from the event's date, or from a later date that it states. An unexpected
-method or date does not make an event unreadable. Such a method or date counts as absent, and the
-profile's longest window applies.
+The window is counted in business days from the event's date, or from a later date that it states.
+An unexpected method or date counts as absent, and the longest window applies.
 """
 
 from typing import Any, Final, NamedTuple

@@ -135,40 +135,30 @@ UNSHOWN: Final = "(secret)"
 
 
 class Source:
-    """A source's name, profile and secrets, compiled once. Secrets are listed newest first, or
-    named by key id.
+    """A source's name, profile and secrets, compiled once. Secrets are newest first, or named by
+    key id.
 
     asks  whether the provider is asked about events before they count
-    answers_with_event  whether the provider's answer is the event itself, which never changes
+    answers_with_event  whether the provider's answer is the event itself
     acknowledgement_status  HTTP status that the provider expects
     methods  HTTP methods of the source's deliveries
     private_headers  headers whose value is the secret itself
-    unsigned  whether the provider signs nothing, so that anyone may send events
-    signs_address  whether the signature covers the address, so that `address` is needed
+    unsigned  whether the provider signs nothing, so that anyone can send events
+    signs_address  whether the signature covers the address
     private_query  whether the query contains the secret itself
-    address  scheme and host under which the provider knows us. Scheme and host are put before every
-             `url` that is only a path
-    strict  whether secrets must be as long as the profile says and have no blanks around them;
-            False for published examples of secrets
-    phone_key  key for digests of customers' phone numbers; None to make no digests
-    accounts  accounts whose events count. The profile must say where an event names its account. An
-              event of another account does not count. If all merchants share the key, the delivery
-              is refused. If the key belongs to one account, the event is treated as an event of
-              another shop
+    address  scheme and host under which the provider knows us
+    strict  whether secrets must have the profile's length; False for published examples
+    phone_key  key for digests of customers' phone numbers, if any
+    accounts  accounts whose events count; others' are refused, or treated as another shop's
     only  locations by which our shop is recognized, each with its values
-    own_orders  whether the source's orders are kept apart from all other orders; see
-                `fields.order_named`
-    links  whether an event that names an order links its payment to the order; otherwise the order
-           is only suggested
+    own_orders  whether the source's orders are kept apart from all other orders
+    links  whether an event's order is linked to its payment, and not only suggested
     ends  expiry of each secret that was replaced
     captures  payment methods that are captured without a further event
-    webhook  `user:password` pairs that the provider may send in addition to its signature. Without
-             a pair, a payment's unsigned method does not count
-    addresses  last parts of the paths to which deliveries are sent, newest first, each with its
-               expiry; empty if the source's name is the last part
+    webhook  `user:password` pairs that the provider can send besides its signature
+    addresses  last parts of the deliveries' paths, newest first, each with its expiry
 
-    Creating a source raises ConfigurationError if there is no secret, or if a secret is blank,
-    malformed or too short.
+    Raises ConfigurationError if there is no secret, or a blank, malformed or short one.
     """
 
     def __init__(

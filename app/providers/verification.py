@@ -1,12 +1,7 @@
-"""Verification of signatures over the bytes as received, in numbered steps, and signing of
-requests.
+"""Verification of signatures over the bytes as received, in numbered steps, and signing.
 
 The profile is compiled once, before the first request. The body is parsed only if the profile signs
-members of it. The parser is strict: an invalid body has no members.
-
-To sign a body, the module builds the request that the provider would send, and signs it with the
-newest key. If the signature covers further headers or query fields, each of these gets the event's
-id as its value. The cryptography is in `schemes`.
+members of it. The cryptography is in `schemes`.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,4 @@
-"""Storing a batch of arrived deliveries in one transaction, with verdicts, links to orders, and
-orders due for a fold.
-
-Each step reads or writes for the whole batch at once:
+"""Storing a batch of arrived deliveries in one transaction, with verdicts, links and due orders.
 
 1. load the known event ids and links
 2. decide the verdict on each arrival
@@ -9,12 +6,8 @@ Each step reads or writes for the whole batch at once:
 4. write all rows
 5. mark the orders as due for a fold
 
-A process holds the lock LINKING until its commit, so only one process at a time can store a batch.
-On PostgreSQL, a process writes the deliveries before it takes the lock, so that it holds the lock
-for a shorter time. If another process has stored one of the events in the meantime, the deliveries
-are written again with the right verdicts.
-
-Other modules have read the requests before.
+The lock LINKING lets one process at a time store a batch. On PostgreSQL, a process writes the
+deliveries before it takes the lock, to hold it briefly.
 """
 
 from collections import Counter
@@ -63,15 +56,13 @@ class Arrival(NamedTuple):
 
     headers  headers without credentials, as lines `name: value` in Latin-1
     event  event in the body; None if the body could not be read
-    problem  sentence that says why the body could not be read; None if it could
-    whole  the whole body, if the request had several events and `body` is one of them
+    problem  why the body could not be read, or None
+    whole  the whole body, if `body` is one of several events in it
     asked_about  whether the provider is asked about an unconfirmed event
     customer  keyed digests by which the event's customer is found, as in `Reading`
-    values  values in an unreadable body, any of which may name an order; empty if anyone could have
-            sent the body
-    peer  kind of the sender's address, only for the log; empty if unknown
-    lane  number of the group to which the sender's network belongs. Questions to the provider are
-          shared out fairly between these groups
+    values  values in an unreadable signed body that can name an order
+    peer  kind of the sender's address, for the log; may be empty
+    lane  number of the sender's network group; groups take turns in questions to the provider
     """
 
     delivery_id: str
@@ -213,12 +204,10 @@ def append_ready(
 def append_ahead(
     connection: PlainConnection, ready: Sequence[Ready], *, memory: LinkMemory
 ) -> Links:
-    """Store what was read from rows of the inbox as deliveries, but leave the rows in the inbox.
-    `append_ready` later deletes the rows, and marks orders as due for a fold.
+    """Store deliveries that were read from inbox rows, but leave the rows in the inbox.
 
-    This is for databases that store deliveries on several nodes. In such a database, a commit may
-    be visible on one node before it is visible on the others. An order must not be due before its
-    deliveries are visible everywhere.
+    `append_ready` later deletes the rows, and marks orders as due. On several nodes, deliveries
+    must be visible everywhere before their order is due.
     """
     take_lock(connection, LINKING)  # a reader that took over a claim then sees its rows
     arrivals = _unknown(connection, [arrival for each in ready for arrival in each.arrivals])
@@ -604,11 +593,10 @@ def write_index(connection: PlainConnection, linking: Linking, fresh: Sequence[N
 
 
 def mark_due(connection: PlainConnection, due: dict[str, Instant]) -> None:
-    """Mark orders as due for a fold because of new evidence. A fold that is already running does
-    not know this evidence, and does not clear the marks.
+    """Mark orders as due for a fold because of new evidence.
 
-    An order that is already due keeps its earlier time. All transactions mark orders in the
-    sequence of the orders' keys, so that no two transactions deadlock.
+    A running fold does not clear these marks. An order that is already due keeps its earlier time.
+    Orders are marked in key order, so that no two transactions deadlock.
     """
     if due:
         insert_rows(

@@ -1,9 +1,7 @@
-"""Functions that wait until accepted deliveries are read, and that find the age of the oldest
-unread delivery.
+"""Wait until accepted deliveries are read, and find the age of the oldest unread delivery.
 
-A request about one order waits up to two seconds for the deliveries that were accepted before the
-request. A delivery that is not read by then counts as unread. Lists and pages do not wait. Actions
-that cannot be undone are refused while deliveries are unread.
+A request about one order waits up to two seconds for deliveries accepted before it. Actions that
+cannot be undone are refused while deliveries are unread.
 """
 
 import asyncio

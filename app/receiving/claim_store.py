@@ -1,18 +1,13 @@
 """Claims on inbox rows, so that no two reader processes read the same row.
 
-    look   find rows and suspects that are free        in a snapshot
-    claim  mark them in a transaction of its own       then read them, outside of any transaction
-    ...    append deletes the rows still claimed       inbox_store.take_out
-    back   release what was not read, at a normal end
+look   find free rows                              in a snapshot
+claim  mark them in a transaction of its own       then read them, outside of any transaction
+...    append deletes the rows still claimed       inbox_store.take_out
+back   release what was not read, at a normal end
 
-A suspect is a record that is read alone after failed readings. A claim is a mark in the row.
-Storing deletes only rows with the mark of the reader that stores. If a claim expires before its
-reader has stored the row, this reader stores nothing, so that nothing is stored twice.
-
-For other readers, a claim expires when they have seen it unchanged for 45 seconds. A claim expires
-at once if its process has ended on this machine. If a reader was stopped for some time, it starts
-to count from the beginning, because the whole machine may have been stopped. Claims depend neither
-on the time of day nor on connections.
+If a claim expires before its reader has stored the row, this reader stores nothing. A claim expires
+when others have seen it unchanged for 45 seconds, or when its process has ended on this machine.
+Clocks and connections do not matter.
 """
 
 from collections.abc import Sequence

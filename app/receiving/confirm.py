@@ -1,9 +1,8 @@
 """Task that asks providers about events that no signature covers, and stores the answers.
 
-    due confirmation ──ask──▶ answer ──store as a delivery──▶ event, `fetched` ──▶ settled or later
+due confirmation ──ask──▶ answer ──store as a delivery──▶ event, `fetched` ──▶ settled or later
 
-The meaning of an answer is decided later, when it is folded like any other delivery. Until there is
-an answer, the order's ledger stays `pending`, and states why.
+Until there is an answer, the order's ledger stays `pending`, and states why.
 """
 
 import asyncio

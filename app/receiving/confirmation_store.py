@@ -1,15 +1,8 @@
-"""Events that are unconfirmed, and the times at which to ask their providers next.
+"""Unconfirmed events, and the times at which to ask their providers next.
 
-An unconfirmed event has no effect until the provider confirms it. Each unconfirmed event has a row,
-which is written again if the event arrives again. Some events only say that something has changed,
-so that a repeated event may mean another change. A caller reserves the row for a while before
-asking. A final answer deletes the row, unless the event has arrived again in the meantime.
-
-Events with a reference that is known from the shop or from a checkout session come first. Then come
-the events that were asked about least often, alternating between groups of senders. If the process
-that reserved a row dies, or if a fast clock postponed the row too far, the row becomes due again.
-
-Other modules ask the providers.
+A caller reserves an event for a while before asking; a final answer deletes its row, unless the
+event has arrived again. Events with a reference that is known from the shop come first, then those
+that were asked about least often.
 """
 
 import zlib
@@ -93,14 +86,10 @@ class ToAsk(NamedTuple):
 
 
 def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> None:
-    """Make these events due for a question now. If an event already waits, its pauses start again
-    from the shortest.
+    """Make these events due for a question now, with the shortest pauses.
 
-    Senders are divided into groups, and an event gets the next position in its group. Events with
-    low positions are asked about first, whatever their group. The new position is at least that of
-    the first event that waits. A sender of many events therefore does not delay the events of other
-    senders. Each known reference has its own group, whose number is above the numbers of the
-    senders' groups.
+    Events are queued by group of senders, and the groups take turns, so that a sender of many
+    events does not delay others. Each known reference is a group of its own.
     """
     if not events:
         return
@@ -205,15 +194,11 @@ async def any_due(connection: AsyncConnection, asking: Asking) -> bool:
 async def take_due(
     connection: AsyncConnection, asking: Asking, *, limit: int
 ) -> list[Confirmation]:
-    """Take up to `limit` due events, so that the caller can ask about them. Each becomes due again
-    when the reservation ends.
+    """Take up to `limit` due events, so that the caller can ask about them.
 
-    Events with a known reference come first. Then come the events that were asked about least
-    often, alternating between groups of senders.
-
-    Only one question about a payment runs at a time, because simultaneous answers could contradict
-    each other. Processes of one source therefore take events one after another, and skip payments
-    about which a question is running.
+    Each becomes due again when the reservation ends. Events with a known reference come first, then
+    those that were asked about least often. Only one question about a payment runs at a time,
+    because two answers could contradict each other.
     """
     await run(connection, take_lock_of, ASKING, asking.source)
     held = sa.and_(_MARKS.taken_until > asking.now, _MARKS.taken_until <= asking.now + asking.lease)

@@ -1,9 +1,7 @@
 """Limits on the number of open connections, and on the time that each may take.
 
-A connection costs memory and a file descriptor before a byte of it is verified. The number of
-connections is therefore limited, both in total and for each address. Stalled connections are
-closed. They are checked once a second, because a timer for each request would slow every delivery.
-The module `guard` parses the requests.
+A connection costs memory before a byte of it is verified, so connections are limited in total and
+for each address. Stalled connections are closed by a check once a second.
 """
 
 import ipaddress
@@ -23,9 +21,8 @@ a second."""
 class GateLimits:
     """Limits of connections. The description of each setting gives the reason.
 
-    receive_deadline_s  maximum seconds for a whole request, from its first byte or from the opening
-                        of the connection
-    send_deadline_s  maximum seconds for the client to read bytes that wait in this process's memory
+    receive_deadline_s  maximum seconds for a whole request
+    send_deadline_s  maximum seconds for the client to read waiting bytes
     connections  maximum number of open connections
     per_address  maximum number of open connections from one address that is not a proxy
     max_head_bytes  maximum bytes of a request without its body

@@ -1,21 +1,11 @@
 """Links from payments and sessions to orders, and the events that wait for a link.
 
-An event that names no order belongs to the order of its payment or session. If there is no link
-yet, the event waits as an orphan. The transaction that creates the link then adopts the orphan,
-which means that it assigns the orphan to the order. The first link of a reference never changes. If
-a second order names the reference, the two orders are contested: each of the two histories also
-includes the other order's events with this reference.
+An event that names no order waits until its payment or session is linked to one. The first link of
+a reference never changes. If a second order names the reference, both orders are contested: each
+history includes the other's events with this reference.
 
-If a payment belongs to another shop, its events name an order of this other shop. These events are
-treated as if they named no order.
-
-An event about returned money creates no link. The order that the event names is only stored beside
-the references. If the payment is later linked to another order, both orders are contested.
-
-An unconfirmed event may come from anyone. Such an event is assigned to its order, but does not
-link, adopt or contest anything.
-
-The fold decides later which order an event counts for in the end.
+No link comes from events about returned money, unconfirmed events, or another shop's payments. The
+fold decides which order an event counts for in the end.
 """
 
 from collections.abc import Iterable, Sequence
@@ -90,8 +80,8 @@ class LinkMemory:
 class Linking:
     """Links that one transaction has found or created, and the events that they affect.
 
-    orders  orders of the new events that have one. The keys are the events' keys
-    torn  events whose stored bodies may belong to several orders, as pairs of source and event id
+    orders  orders of the new events, by the events' keys
+    torn  source and event id of each event whose bodies can belong to several orders
     loose  keys of unconfirmed events that name their order
     orphans  whether any stored event waits for its order
     """

@@ -79,11 +79,10 @@ class LogFilter:
 class RawDelivery:
     """Bytes of a stored delivery, from which the delivery can be read again.
 
-    body  body of the delivery; None if the body was pruned. In this case, the member `kept` has the
-          event that was read from the body
-    whole  the whole body, if the request had several events; else None
-    lone  whether the whole body was deleted, and only the bytes of this event are stored. The
-          member `kept` has the event, if the event could be read
+    body  body of the delivery; None if pruned, and `kept` has the event
+    whole  the whole body, if the request had several events
+    lone  whether only this event's bytes of the body are stored
+    kept  the event as it was read, if nothing else shows it
     """
 
     delivery_id: str
@@ -160,15 +159,10 @@ async def list_log(
     before: str | None = None,
     since: str | None = None,
 ) -> list[LogEntry]:
-    """Return the latest arrived deliveries that match the conditions, newest first, at most
-    `limit`.
+    """Return the latest arrived deliveries that match the conditions, newest first.
 
-    before  return only arrivals before this id; None for the newest
-    since  return only arrivals with this id or a later id; None for no limit. If no index covers
-           the conditions, every event from this id on is read
-
-    Accepted and rejected deliveries are read by two queries. A single query would have to read and
-    sort all of them.
+    before  only arrivals before this id; None for the newest
+    since  only arrivals with this id or a later one
     """
     asks_event = wanted.order is not None or wanted.has_no_index
     accepted = wanted.verdict is None or wanted.verdict in ACCEPTED

@@ -1,9 +1,7 @@
-"""Due marks: for each order, when it must be folded next, and how much evidence about it has
-arrived.
+"""Due marks: for each order, when it must be folded next.
 
-An order is due at a time because of new evidence or a deadline, or it is not due. The mark has a
-generation number, which increases whenever evidence arrives. A fold of older evidence does not
-clear the mark, because the number differs. Other modules fold the orders.
+A mark has a number that increases whenever evidence arrives. So a fold of older evidence does not
+clear the mark.
 """
 
 from collections.abc import Iterable, Sequence

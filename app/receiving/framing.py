@@ -1,8 +1,8 @@
 """Content of an inbox row: requests as received, one after another in frames.
 
-Each frame has the sizes of head and body, then the head in JSON, then the body. For a delivery, a
-head is `[id, at, source, headers, url, peer, lane]`. For a rejected request, it is `[id, at,
-source, headers, verdict, digest, size, problem, count]`.
+Each frame has the sizes of head and body, the head in JSON, and the body. A delivery's head is
+`[id, at, source, headers, url, peer, lane]`. A rejected request's is `[id, at, source, headers,
+verdict, digest, size, problem, count]`.
 """
 
 import json
@@ -26,9 +26,8 @@ class Received(NamedTuple):
 
     headers  headers without credentials, as lines `name: value`
     url  path and query without secrets
-    peer  kind of the sender's address, such as `public`; empty if unknown
-    lane  number of the group to which the sender's network belongs. Questions to the provider are
-          shared out fairly between these groups
+    peer  kind of the sender's address, such as `public`; may be empty
+    lane  number of the sender's network group; groups take turns in questions to the provider
     """
 
     delivery_id: str

@@ -1,11 +1,8 @@
-"""HTTP connection of the receiver. To uvicorn's connection, the module adds deadlines, a limit on
-the size of a request's head, and strict rules for the end of a request.
+"""HTTP connection of the receiver: uvicorn's, with deadlines, a limit on the head, and strict
+framing.
 
-If two programs could read a request in two ways, the request is refused, and its connection is
-closed. Otherwise the bytes after the request might be taken for a second request (RFC 9112,
-sections 3.2, 6.1 and 11.2). The parser refuses most of these requests, and this module refuses the
-rest. Requests that were complete before an ambiguous head still get their answers. Ambiguity inside
-a body aborts the connection at once.
+If two programs could read a request in two ways, it is refused and its connection closed, because
+the following bytes might be taken for a second request (RFC 9112, 3.2, 6.1 and 11.2).
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The stored form of a delivery's headers: lines `name: value`.
+"""The stored form of a delivery's headers: lines `name: value` in Latin-1, without credentials.
 
-The lines are in Latin-1, which preserves every byte. Values that contain credentials are left out.
-The first lines may state the request's method and address, if a signature may cover these or if a
-reader needs them. Their names cannot be names of headers.
+The first lines can state the request's method and address, under names that no header has.
 """
 
 import re

@@ -123,12 +123,11 @@ class Inbox(inbox_store.InboxRows):
     async def append(
         self, ready: Sequence[append_store.Ready]
     ) -> list[tuple[append_store.Arrival, append_store.StoredVerdict]]:
-        """Store what was read from inbox rows and delete these rows, in one transaction. Return the
-        stored deliveries with their verdicts.
+        """Store what was read from inbox rows and delete these rows, in one transaction.
 
-        Rows that another reader has taken in the meantime are skipped. Deliveries that are already
-        stored are skipped, too. Raise StoreUnavailable if the database cannot be written now, and
-        StorePoisoned if the database can never be written again.
+        Return the stored deliveries with their verdicts, without those that are already stored or
+        taken by another reader. Raise StoreUnavailable if the database cannot be written now, and
+        StorePoisoned if never again.
         """
         try:
             if self.database.spread:
@@ -344,10 +343,8 @@ class Inbox(inbox_store.InboxRows):
     async def loss(self) -> FoundGap | None:
         """Return the loss of the inbox file; None if the file is intact.
 
-        If a service has recorded a loss, return this loss. Otherwise examine the file. The file
-        counts as lost if it is missing or damaged, or if it lacks rows that were read from it. If
-        no delivery was lost with the file, the returned gap states no deliveries. Only the holder
-        of the serving lock may call this.
+        The file counts as lost if it is missing or damaged, or lacks rows that were read from it.
+        Only the holder of the serving lock may call this.
         """
         file, state = self.file, await self.database.on_snapshot(inbox_loss_store.left)
         if state.lost is not None or file is None or state.known is None:

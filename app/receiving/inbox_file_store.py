@@ -1,9 +1,7 @@
 """The inbox of an SQLite database: a file beside the database, with one writer.
 
-The file is created, checked and synced like the database, before any delivery is acknowledged. The
-database stores the file's id together with the position up to which it has read, so that no other
-file is mistaken for it. A file that was emptied or restored counts as lost, because new rows in the
-file would get the numbers of earlier rows. The loss of the file is handled in `inbox_loss_store`.
+The database stores the file's id and the position up to which it has read, so that no other file is
+mistaken for it. A file that was emptied or restored counts as lost (`inbox_loss_store`).
 """
 
 import hashlib
@@ -147,7 +145,7 @@ class InboxFile:
         id.
 
         environment  environment with which the database is marked
-        known  id of the inbox file that the database has read from; None if there is none
+        known  id of the inbox file that the database has read from, if any
 
         Only the holder of the serving lock may call this. Raise ConfigurationError if the file
         belongs to another database.

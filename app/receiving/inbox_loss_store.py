@@ -1,13 +1,9 @@
 """The loss of an SQLite database's inbox file: which rows it contained, and which can be saved.
 
-    1 notice  a running service sees that the file is gone, replaced or truncated, and stops. Or a
-              starting service finds that the file is gone, damaged or incomplete
-    2 save    readable unread rows are moved into the database's inbox table for the next reader. A
-              service that stops reads them from the pages in its memory
-    3 report  how many deliveries may be lost, and when they arrived. The number is exact if a note
-              states it, and an upper limit otherwise
-    4 resume  at once if nothing is lost, or else after a person has accepted the gap. The damaged
-              file is renamed
+1 notice  that the file is gone, damaged, replaced or truncated
+2 save    readable unread rows, in the database's inbox table
+3 report  how many deliveries may be lost, and when they arrived
+4 resume  at once if nothing is lost, or else after a person has accepted the gap
 
 Rows that were read are in the database, so they cannot be lost with the file.
 """
@@ -89,8 +85,8 @@ def _this_boot() -> str:
 def note_of(identity: str, last: int) -> bytes:
     """Return the bytes of the note about the inbox file's last row number.
 
-    The receiver writes the note to its lock file with each commit. The number is therefore known
-    even if the receiver is killed and the file's write-ahead log is lost.
+    The receiver writes the note with each commit, so the number is known even if the file's
+    write-ahead log is lost.
 
     identity  id of the inbox file
     last  number of the last row
@@ -128,13 +124,11 @@ def noted_in(content: bytes, identity: str) -> Noted | None:
 class Left(NamedTuple):
     """State of the inbox, as last stored in the database.
 
-    known  id of the file that the database has read from; None if there is none
+    known  id of the file that the database has read from, if any
     position  number of the last row that the database has read
-    closed  number of the last row when the file was closed properly; None if it was not
-    lost  loss of the file that a service has recorded; None if there was none
-    since  time up to which every delivery was read; None if unknown. It is the arrival of the
-           newest delivery that was read, or the later time at which the file was opened without
-           unread rows
+    closed  number of the last row when the file was closed properly, or None
+    lost  loss of the file that a service has recorded, if any
+    since  time up to which every delivery was read, if known
     """
 
     known: str | None

@@ -1,9 +1,7 @@
-"""Group commit: many requests share an inbox row, and none is answered before the row is durable.
+"""Group commit: many requests share an inbox row, and none is answered before it is durable.
 
-A request submits its delivery and waits. One task writes all submitted items in one transaction,
-and then answers their requests. The next batch collects in the meantime, so batches grow with the
-load. Under load, commits are spaced slightly, because each costs as much processor time as
-receiving two or three deliveries. The rows are written by `inbox_writer_store`.
+One task writes all submitted items in one transaction, and then answers their requests. Batches
+grow with the load.
 """
 
 import asyncio

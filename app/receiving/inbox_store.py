@@ -1,25 +1,16 @@
 """The inbox: accepted deliveries that are not read yet.
 
-    receiver ──keep──▶ one row for each commit ──next rows──▶ reader ──take out, append──▶ order
+receiver ──keep──▶ one row for each commit ──next rows──▶ reader ──take out, append──▶ order
 
-A row is durable before its senders are answered. The transaction that stores the row's content in
-the database's other tables also deletes the row. Nothing is therefore lost or stored twice, even if
-a process dies.
+The transaction that stores a row's content also deletes the row, so nothing is lost or stored
+twice.
 
-On PostgreSQL, the inbox is a table of the database. If there are several receivers, rows are not
-committed in the order of their numbers. Each reader therefore first claims rows (`claim_store`).
-The reader later deletes the rows that it has read, except those that another reader has claimed in
-the meantime.
+On PostgreSQL, the inbox is a table, and readers claim rows (`claim_store`). On SQLite, it is a file
+(`inbox_file_store`) with one writer. Rows are deleted only when the reader's position is in the
+database's file itself.
 
-On SQLite, the inbox is a separate file (`inbox_file_store`), so that no import, fold or backup
-delays a sender. The receiver is its only writer, so row numbers increase with each commit. The
-database stores the reader's position, and rows up to this position count as read. Read rows are
-deleted only when the position is in the database's file itself, so that no delivery is lost with
-the database's write-ahead log. A backup stores the unread rows in the inbox table of its copy.
-
-If readers died while they read a row, or if the database rejected its content, the row is split
-into suspects. A suspect is a single record, which is claimed and read alone. A suspect that has
-failed three times is set aside.
+A row at which readers failed is split into records that are read alone. After three failures, a
+record is set aside.
 """
 
 from collections.abc import Sequence
@@ -93,7 +84,7 @@ class Unread(NamedTuple):
     holds  number of records in the row
     items  content of the row; None if its bytes are damaged
     in_file  whether the row is in the inbox file and not in the table
-    taken_by  id of the claim on the row; None if it is unclaimed
+    taken_by  id of the claim on the row, if any
     tries  number of claims on the row that have expired
     """
 
@@ -108,12 +99,11 @@ class Unread(NamedTuple):
 
 
 class Suspect(NamedTuple):
-    """One record of the inbox that is read alone, because reading it together with other records
-    has failed.
+    """One record of the inbox that is read alone, because reading it with others has failed.
 
     tries  number of failed readings
-    orders  known orders that the record mentions. They are held while the record is set aside
-    taken_by  id of the claim under which the record is read; None if it is unclaimed
+    orders  known orders that the record mentions; held while it is set aside
+    taken_by  id of the claim under which the record is read, if any
     """
 
     seq: int
