@@ -1,9 +1,7 @@
-"""Encode values as canonical JSON, so that equal values always give equal bytes.
+"""Encode values as canonical JSON (RFC 8785), so that equal values give equal bytes.
 
-Numbers are integers, and money is a decimal string. Floats are refused.
-
-The output follows RFC 8785 (JCS): sorted keys, no blanks, UTF-8. RFC 8785 sorts keys by UTF-16 code
-units, and Python sorts by code points. Both sequences are equal here, because all keys are ASCII.
+Numbers are integers, and money is a decimal string. Floats are refused. Keys are ASCII, so Python's
+order equals the RFC's order by UTF-16 code units.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """Types for the members of JSON documents, with their JSON Schema keywords.
 
-Each document is a TypedDict next to the function that builds it, for example `OrderDocument`. A
-text annotation on a member is the member's description. A `Keywords` annotation states what the
-type alone cannot express. The API builds the JSON Schema from these types.
+Each document is a TypedDict next to the function that builds it. A text annotation is a member's
+description; a `Keywords` annotation states what the type cannot express. The API builds its JSON
+Schema from these types.
 """
 
 from types import NoneType, UnionType

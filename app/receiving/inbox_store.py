@@ -224,12 +224,10 @@ def cover(connection: PlainConnection) -> None:
 
 
 def take_out(connection: PlainConnection, rows: Sequence[Unread]) -> list[Unread]:
-    """Delete these rows from the inbox, in the transaction that stores their content. Return the
-    rows that were still there.
+    """Delete these rows in the transaction that stores their content. Return the rows deleted.
 
-    All rows must have the same claim, or no claim. A row that another reader has claimed in the
-    meantime is not deleted. A reader that now tries to claim one of these rows waits for the
-    commit.
+    All rows must have the same claim, or no claim. A row that another reader has claimed is not
+    deleted.
     """
     in_file = [row for row in rows if row.in_file]
     table = [row for row in rows if not row.in_file]
@@ -397,12 +395,10 @@ _ARRIVED_BY: Final = "SELECT max(received_at) FROM deliveries WHERE received_at 
 def gap_since_backup(
     connection: PlainConnection, file: FileFacts | None, *, last: int | None, now: Instant
 ) -> FoundGap | None:
-    """Return the gap of commits that are missing since a backup replaced the database; None if none
-    is missing.
+    """Return the gap of commits missing since a backup replaced the database, if there is one.
 
-    file  what the present inbox file stores about itself; None if there is none
-    last  time of the replaced database's last commit; None if unreadable. The gap then extends to
-          `now`, because the value in the file may be outdated
+    file  facts of the present inbox file, if there is one
+    last  time of the replaced database's last commit; if unreadable, the gap extends to `now`
     """
     has = Instant(counter(connection, LAST_COMMIT))
     if file is not None and fact(connection, IDENTITY) == file.identity:

@@ -1,13 +1,10 @@
-"""The receiver's side of the inbox, which writes rows, and on SQLite deletes rows that were read.
+"""The receiver's side of the inbox, which writes rows, and on SQLite deletes read ones.
 
-The writer regularly checks how far the database has read, and deletes only rows that were read. A
-row is deleted only when its content is in the database's file itself, and not only in the
-database's write-ahead log. When the database has been quiet for some seconds, a checkpoint moves
-the content into the file. After a reader has crashed, nothing is deleted until the next reader has
-checked the disk.
+A row is deleted only when its content is in the database's file itself, not only in its write-ahead
+log. After a reader has crashed, nothing is deleted until the next reader has checked the disk.
 
-The writer also records in the inbox file the time of the newest commit of the database that it has
-seen. If the database later has an older time, it has lost commits. Other modules read the rows.
+The writer records in the inbox file the time of the database's newest commit. A database with an
+older time has lost commits.
 """
 
 import asyncio

@@ -31,13 +31,12 @@ class JournalState:
 
     path  file of the journal; None if no setting names one
     begun  whether this database has a journal
-    problem  reason why the journal cannot be used, and what to do; None if it can be used
+    problem  why the journal cannot be used, and what to do, or None
     pending  number of lines that are not carried out in this database yet
     waits  reasons why these lines wait, and what to do
     torn  whether the last line was cut short
-    restricted  number of items, such as orders or deliveries, that an erasure could not delete yet,
-                so that access to their data is restricted
-    next_end  time at which the next restriction ends; None if unknown
+    restricted  number of items that an erasure could not delete yet, and that are restricted
+    next_end  end of the next restriction, if known
     """
 
     path: Path | None

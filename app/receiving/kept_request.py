@@ -46,9 +46,8 @@ async def refuse_too_many(
 ) -> None:
     """Raise UsageError if a person would see more phone numbers within an hour than allowed.
 
-    A body, or a bundle with all personal data, counts as one number. Numbers seen under an approved
-    proposal do not count. The owner of the machine has no limit, because the owner can read the
-    database directly.
+    A body or a full bundle counts as one number. Approved proposals and the machine's owner are
+    exempt.
 
     more  number of phone numbers that the person is about to see
     """
@@ -68,14 +67,12 @@ async def refuse_too_many(
 
 
 async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: str | None) -> Kept:
-    """Return the request of a delivery, so that it can be sent to another address. The audit trail
-    records the person and the address.
+    """Return the request of a delivery, so that it can be sent again. The audit trail records this.
 
     to  address to which the person sends the request
 
-    Raise NotFoundError if there is no such delivery. Raise UsageError if the delivery's body is
-    restricted or not stored completely. Raise UsageError also if the person may not see the body,
-    or has seen too many bodies and phone numbers.
+    Raise NotFoundError for an unknown delivery. Raise UsageError if its body is restricted or
+    incomplete, or if the person may not see it or has seen too many.
     """
     async with context.database.reading() as connection:
         await refuse_restricted(connection, delivery=delivery_id)

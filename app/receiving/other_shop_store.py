@@ -1,11 +1,8 @@
-"""Holds on orders whose payment may belong to another shop on the same provider account.
+"""Holds on orders whose payment can belong to another shop on the same provider account.
 
-Suppose that a payment exceeds the price of an order, and only the order number links it to the
-order. The number may then belong to another shop's order. This is likely if the account also brings
-payments for orders that nobody placed here. The order is then held until a person releases it.
-
-The inbox's reader decides this once, when it reads the payment, with the data stored then. The
-reader does so only in a live environment, and only if orders must be placed with a price.
+An order is held if only the order number links a payment above the price to it, and the account
+also brings payments for unknown orders. The inbox's reader decides this once, in a live
+environment, if orders must be placed with a price.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,7 @@
-"""Learning how many pieces of work fit into a short transaction, from the durations of earlier
-transactions.
+"""Learn how many pieces of work fit into a short transaction, from earlier transactions.
 
-Only one transaction at a time can write to an SQLite database. Deliveries and API calls must wait
-for this transaction, even in other processes. The time that a row takes depends on the row, the
-disk and the load. Work on many pieces is therefore limited by time, not by the number of rows.
+Only one transaction at a time can write to an SQLite database, so work on many pieces is limited by
+time.
 """
 
 from collections.abc import AsyncIterator

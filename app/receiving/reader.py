@@ -1,23 +1,16 @@
 """The path of a delivery from the inbox to its order, in the background.
 
-    1 take     rows of the inbox, the oldest first; on PostgreSQL claim
-               them first, because there are several readers           receiving/claim_store.py
-    2 read     each delivery by its source's present profile           receiving/verify.py
-    3 append   events, links and due marks, and delete the rows from
-               the inbox, in one transaction                           receiving/append_store.py
+1 take     rows of the inbox, the oldest first; on PostgreSQL claim
+           them first, because there are several readers           receiving/claim_store.py
+2 read     each delivery by its source's present profile           receiving/verify.py
+3 append   events, links and due marks, and delete the rows from
+           the inbox, in one transaction                           receiving/append_store.py
 
-Repeating these steps is harmless, because a row stays in the inbox until its commit. A delivery
-that cannot be read is stored as `unreadable`. No accepted delivery is dropped.
+A row stays in the inbox until its commit. A delivery that cannot be read is stored as `unreadable`.
 
-If two readers have died while they read a row, or if the database rejects the row's content, the
-row's records become suspects. Each suspect is read alone, under its own claim. A suspect that has
-failed three times is set aside, stored and reported, and the known orders that it mentions are
-held.
-
-On PostgreSQL, claims show that a reader has died. SQLite has no claims, because only one reader
-runs, and it does not write to the inbox file. Instead each reader increments a counter when it
-starts, and resets the counter when it stores something. The next reader therefore sees whether the
-previous reader died.
+If two readers have died with a row, or the database rejects its content, each of its records is
+read alone. After three failures a record is set aside and reported, and the orders that it mentions
+are held.
 """
 
 import asyncio
@@ -84,11 +77,10 @@ BEAT_S: Final = 5.0
 class Holding(NamedTuple):
     """Functions that hold and release the orders of a delivery that cannot be read.
 
-    orders_of  function that returns the orders which arrivals mention
-    hold  function that sets the delivery aside and holds these orders
-    release  function that releases these orders once the delivery was read, unless another delivery
-             set aside mentions them
-    release_left  function that releases orders which a dead reader left held
+    orders_of  returns the orders that arrivals mention
+    hold  sets the delivery aside and holds these orders
+    release  releases these orders once the delivery was read, unless another one mentions them
+    release_left  releases orders that a dead reader left held
     """
 
     orders_of: Callable[[AppContext, Sequence[Arrival]], Awaitable[list[str]]]

@@ -1,16 +1,15 @@
 """The path of a delivery from the socket to a durable row of the inbox.
 
-    1 source
-    2 size
-    3 signature
-    4 age
-    5 account and environment
-    6 inbox             the row is committed together with many others
-    7 acknowledgement
+1 source
+2 size
+3 signature
+4 age
+5 account and environment
+6 inbox             the row is committed together with many others
+7 acknowledgement
 
-Each step either continues or ends with a verdict. A rejection is stored with its reason, and with
-its bytes up to a limit. A signed request that cannot be read is stored completely and acknowledged.
-Events are read later, by the inbox's reader.
+Each step either continues or ends with a verdict. A signed request that cannot be read is stored
+and acknowledged.
 """
 
 from collections.abc import Mapping
@@ -66,11 +65,10 @@ class ReceiverAnswer(NamedTuple):
 
 
 class Unstored:
-    """Log of the reasons for 503 answers. A reason is logged at once, then once a minute, and once
-    more when the problem is over.
+    """Log of the reasons for 503 answers: at once, then once a minute, and once at the end.
 
-    The problem is over when no delivery was refused for five seconds, which is how long senders are
-    asked to wait. Scattered refusals, as from a full queue, therefore count as one problem.
+    The problem is over when no delivery was refused for five seconds, the time that senders are
+    asked to wait.
     """
 
     def __init__(self) -> None:
@@ -103,10 +101,8 @@ class Receiver:
 
     rejected_body_bytes  maximum bytes of a rejected body that are stored
     rejection_rate  limits on storing rejections
-    unsigned  limits on unsigned requests, each of which is stored and leads to a question to its
-              provider
-    ages  counts of deliveries rejected for their age. A source's count is reset when one of its
-          deliveries is accepted
+    unsigned  limits on unsigned requests
+    ages  deliveries rejected for their age since the source's last accepted one
     """
 
     sources: Mapping[str, Source]

@@ -1,11 +1,8 @@
-"""Alarm about a wrong clock, and limits on storing rejections. The alarm is raised if genuine
-deliveries are rejected for their age, and none is accepted.
+"""Alarm about a wrong clock, and limits on storing rejections.
 
-The age is checked after the signature, so the sender knows the secret. A wrong age then means that
-the two clocks differ, or that an old request was sent again.
-
-The receiver remembers its verdicts in memory, in the order in which it made them. Stored times
-could not show this order, because the clock may be wrong and each receiver has its own clock.
+The age is checked after the signature, so the sender is genuine: either the clocks differ, or an
+old request was sent again. The alarm needs several such rejections and no accepted delivery.
+Verdicts are remembered in memory, because stored times cannot be trusted here.
 """
 
 import ipaddress

@@ -1,14 +1,8 @@
-"""Verify stored rejections again after a secret, a profile or the clock was corrected. Each is
-verified as of its arrival.
+"""Verify stored rejections again after a secret, a profile or the clock was corrected.
 
-The clock that dated an arrival may have been wrong. A rejection is therefore verified for all times
-at which it may really have arrived. These times begin shortly before the stored arrival. If
-the clock is known to have been ahead at the stored arrival, the times begin where this period
-begins. They end now. A rejection is genuine if its request is valid at one of these times.
-Accepting a replayed request is harmless, because a repeated event has no second effect.
-
-A genuine rejection becomes a delivery with its own id and arrival, in the transaction that deletes
-the rejection. All other rejections stay.
+A rejection is genuine if its request is valid at any time at which it can really have arrived,
+because the clock may have been ahead. It then becomes a delivery with its own id and arrival. All
+other rejections stay.
 """
 
 import asyncio
@@ -200,12 +194,11 @@ async def _judge_page(
 def _judged(
     context: AppContext, rejection: Rejection, spans: Sequence[tuple[Instant, Instant]]
 ) -> verify.RefusedDelivery | list[Arrival] | None:
-    """Verify a rejected request again with the present sources and rules, as of its arrival. Return
-    its deliveries if it is genuine, otherwise the refusal. Return None if only a part of its body
-    was stored.
+    """Verify a rejected request again, as of its arrival. Return its deliveries, or the refusal.
 
-    spans  periods in which the clock was ahead. The stored arrival of a request from such a period
-           may be later than the true arrival
+    Return None if only a part of its body was stored.
+
+    spans  periods in which the clock was ahead
     """
     source, environment = context.sources.get(rejection.source), context.database.environment or ""
     if source is None:

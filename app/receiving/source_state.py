@@ -60,12 +60,11 @@ class SourceStateDocument(TypedDict):
 class SourceState:
     """State of one source.
 
-    since  first rejection (for the state `refusing`), first examined delivery (`not_placed`,
-           `not_ours`) or last accepted delivery (`quiet`); None for any other state
-    last  arrival of the last delivery that could be read; None if there is none
-    do  instruction for people; None if nothing must be done
-    explanation  finding of the signature doctor, which explains rejections; None if it was not
-                 asked
+    since  first rejection (`refusing`), first examined delivery (`not_placed`, `not_ours`) or last
+           accepted delivery (`quiet`); else None
+    last  arrival of the last delivery that could be read, if any
+    do  instruction for people, if something must be done
+    explanation  finding of the signature doctor, if it was asked
     """
 
     source: str
@@ -134,8 +133,8 @@ def judged(
 
     came  counts of the source's deliveries and rejections
     latest  latest deliveries of the source, newest first
-    behind  age in seconds of the oldest unread delivery of any source; 0 if all are read
-    not_kept  number of requests in the last day that exceeded the limit of an unsigned source
+    behind  age in seconds of the oldest unread delivery of any source; 0 without one
+    not_kept  number of the last day's requests above the limit of an unsigned source
     gaps  accepted gaps that overlap the last day
     """
     state, since, sentence, do = _judged(profile, came, latest, now=now)

@@ -40,12 +40,11 @@ class Accepted(NamedTuple):
 class SourceArrivals:
     """Deliveries that have arrived from one source, summed up.
 
-    last_accepted_at  time at which a delivery was last accepted; None if there is none
-    last_read_at  time at which a readable delivery last arrived; None if there is none
-    refusing_since  time of the first rejection after the last accepted delivery; None if there is
-                    none
+    last_accepted_at  time at which a delivery was last accepted, if any
+    last_read_at  time at which a readable delivery last arrived, if any
+    refusing_since  first rejection after the last accepted delivery, if any
     refused_since_then  number of rejections after the last accepted delivery
-    refused_by_verdict  number of these rejections. The keys are verdicts
+    refused_by_verdict  number of these rejections, by verdict
     """
 
     last_accepted_at: Instant | None = None

@@ -1,10 +1,8 @@
-"""Messages from a provider that could not be read. The values in a message are stored, so that the
-message can be found by its values.
+"""Messages from a provider that could not be read, with the values by which they are found.
 
-A row stays until the message was read or a person has judged it. A message may be about an order if
-it contains the reference of the order, or of a payment, session, refund or capture of the order. A
-message without readable values may be about any order that has no capture. The module
-`unread_values` finds the values.
+A row stays until the message was read or a person has judged it. A message can be about an order if
+it contains a reference of the order, its payment, session, refund or capture. Without readable
+values, it can be about any order without a capture.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,10 +1,8 @@
 """Limits of the receiver on requests that nobody signs.
 
-Anyone can send these requests. Each is stored and leads to a question to its provider. A callback
-may name a session or payment that is known from the shop or a checkout. Such a callback has an
-allowance of its own, so that a flood does not crowd it out. Requests that exceed both allowances
-are answered with 429 and counted. A request that was not stored may be about an order. As long as
-this is possible, no answer about the order may say that no payment came.
+A callback that names a known session or payment has an allowance of its own, so that a flood does
+not crowd it out. Further requests are answered with 429 and counted. While a refused request can be
+about an order, no answer may say that no payment came.
 """
 
 from collections import OrderedDict

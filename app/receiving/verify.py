@@ -1,9 +1,7 @@
-"""Verification of the signature, age, account and environment of a delivery, and the reading of
-stored deliveries. These are steps 3 to 5 of a delivery's path (`receive.py`).
+"""Verification of a delivery's signature, age, account and environment, and its later reading.
 
-The receiver uses this module only to decide whether to reject a request. The content of an accepted
-request is read later, from the stored bytes. Stored rejections are verified again here, too.
-Nothing is stored here.
+These are steps 3 to 5 of a delivery's path (`receive.py`). The receiver only decides here whether
+to reject a request; accepted requests are read later from the stored bytes.
 """
 
 import hashlib
@@ -60,10 +58,9 @@ def _not_ours(reading: Belonging | Reading | None, *, environment: str) -> Refus
 
 
 def read_delivery(source: Source | None, received: Received, *, environment: str) -> list[Arrival]:
-    """Return an arrival for each event of an accepted request, in the order of the events. If an
-    event cannot be read, its arrival states the reason.
+    """Return an arrival for each event of an accepted request, in the order of the events.
 
-    A request that no longer fits the profile or the sources becomes unreadable, but is never
+    If an event cannot be read, its arrival states the reason. An accepted request is never
     rejected.
 
     source  configured source of the request; None if it is no longer configured

@@ -1,9 +1,8 @@
 """Forward requests from a tunnel or a provider, unchanged, to another address.
 
-    request of limited size ─▶ optional recording ─▶ forwarding ─▶ answer to the sender
+request of limited size ─▶ optional recording ─▶ forwarding ─▶ answer to the sender
 
-Nothing is verified, stored or repeated. The sender gets the answer of the other address, 502 if it
-could not be reached, or 504 if the answer took too long.
+Nothing is verified, stored or repeated. The sender gets the other address's answer, 502 or 504.
 """
 
 from collections.abc import Callable

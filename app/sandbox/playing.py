@@ -1,8 +1,6 @@
-"""Play scripts of events: send the events of each step at its time, newly signed. Then compare the
-ledgers with the expected ledgers.
+"""Play scripts of events, newly signed, and compare the ledgers with the expected ones.
 
-Time spans are divided by `speed`, and dates in events are shifted accordingly. The shop's records
-are sent to the API, which needs a token. Without a token, only the events are played.
+Time spans are divided by `speed`. The shop's records are sent to the API only if there is a token.
 """
 
 import json

@@ -32,8 +32,7 @@ class ScenarioStep:
     """Event in a scenario.
 
     at          time at which the event happens (`occurred_at`), in units after the opening
-    sent        time of the first delivery, in units after the instant that `sent_after` names; None
-                to deliver the event when it happens
+    sent        time of the first delivery, in units after `sent_after`; None for `at`
     sent_after  `opening` or `expiry` of the session
     attempt     number of the customer's attempt to pay, from 1
     amount      rule for the amount
@@ -61,7 +60,7 @@ class Scenario:
     story         text of the customer's page
     steps         events, in the order in which they happen
     refusals      number of 503 answers to the session request before it is accepted
-    drops_answer  whether the server closes the connection of the first request without an answer
+    drops_answer  whether the first request's connection is closed without an answer
     """
 
     ending: str

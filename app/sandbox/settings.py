@@ -26,21 +26,19 @@ earlier."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSettings:
-    """Settings of one sandbox. Wrong settings raise a ConfigurationError that lists all problems.
+    """Settings of one sandbox. Wrong settings raise a ConfigurationError with all problems.
 
     token                   bearer token that opens sessions; must not be a live token
     secrets                 signing secrets, newest first
     webhook_url             address for events: absolute, http or https
-    public_url              address of this sandbox for customers; every `checkout_url` begins with
-                            it
-    seed                    seed from which references, ids and bodies are computed; equal seeds
-                            give equal results
+    public_url              address of this sandbox for customers
+    seed                    seed of references, ids and bodies; equal seeds give equal results
     unit_s                  seconds of a scenario unit
     session_lifetime_units  units from a session's opening to its `expires_at`
     answer_delay_units      units that a session request takes; until then its key gets 409
     retry_schedule_units    units before the 2nd, 3rd, … try of a delivery; the last value repeats
     retry_after_s           seconds in the Retry-After of a 503
-    truth_path              file of the true outcomes; None if only GET /sandbox/truth shows them
+    truth_path              file of the true outcomes, if any
     max_sessions            maximum number of sessions in memory; further requests get 503
     max_concurrent          maximum number of deliveries at a time
     delivery_timeout_s      seconds in which a receiver must answer a delivery

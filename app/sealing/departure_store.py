@@ -163,7 +163,7 @@ class WitnessState:
     next_at      earliest time to ask the witness again
     failures     number of failed requests since the last cosignature
     since        time of the first of these failed requests
-    problem      code for why the last request failed; None if it did not
+    problem      code for why the last request failed, or None
     """
 
     witness: str

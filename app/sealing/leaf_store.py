@@ -1,18 +1,12 @@
 """Build the document of a log leaf, which seals a row, for each kind of row.
 
-A document has the kind, a salt, the time when the row was written, and `parts`: the digest of
-salted commitments to the parts of the row's content. Bodies and headers are represented by their
-SHA-256. So a document holds no readable text, and data can be deleted without changing the log.
-Numbers are whole and below 2**53. Times are in microseconds since 1970.
+A document has the kind, a salt, the time of writing, and `parts`: the digest of salted commitments
+to the row's content. It holds no readable text, so data can be deleted without changing the log. It
+names its order by a commitment (`of`), with its position among the order's leaves (`nth`) and the
+order's previous leaf (`after`), so that a withheld leaf is noticed.
 
-A leaf identifies its order by a commitment (`of`). The leaf also states its position among the
-order's leaves (`nth`) and the number of the order's previous leaf (`after`). So people notice if a
-leaf between two leaves of the order is withheld. A leaf of the kind `reading` records that a
-delivery was later read differently, or assigned to an order.
-
-A document is sealed forever. README.md of `app/evidence` specifies its form. Once 0.1.0 is tagged,
-no member may be added to the documents of existing rows. A new member is allowed in a new kind of
-document, or if the member is omitted for earlier rows.
+A document is sealed forever: once 0.1.0 is tagged, no member may be added to the documents of
+existing rows.
 """
 
 import hashlib
@@ -45,9 +39,9 @@ class Sealable(NamedTuple):
 
     subject  identifier, unique among the rows of all kinds
     members  values that the leaf shows openly
-    order    reference of the order that the leaf names; None if there is none
-    said     parts of the row's content; None for a tree of all orders. For a delivery, this is its
-             event as a row of EVENT_COLUMNS, or None if the delivery is unreadable
+    order    reference of the order that the leaf names, if any
+    said     parts of the row's content; for a delivery, its event as a row of EVENT_COLUMNS, or
+             None
     """
 
     kind: str
@@ -114,9 +108,9 @@ class Kind:
     """One kind of rows that are sealed in the log.
 
     columns   columns of `table`; the first is the key
-    numbered  whether the keys are 1, 2, 3 … in the order of commits. Otherwise they are ids, and
-              writers must mark new rows
-    sealable  function that builds the sealed content from the values of `columns` and `beside`
+    numbered  whether keys are 1, 2, 3 … in the order of commits; otherwise writers must mark new
+              rows
+    sealable  builds the sealed content from the values of `columns` and `beside`
     beside    columns of another table, which are read as well
     joined    SQL that joins this other table
     """

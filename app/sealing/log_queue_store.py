@@ -1,9 +1,7 @@
 """Find rows that have no leaf in the sealed log yet.
 
-Rows with a number are found by their number, because they are numbered in the order of commits.
-Rows with an id are not committed in the order of their ids. So the transaction that writes such
-rows also stores a mark, which lists the rows as unsealed. A sweep over all ids finds rows without a
-mark. Rows that have a leaf already are skipped.
+Numbered rows are found by their number. Rows with an id are marked as unsealed by the transaction
+that writes them, and a sweep over all ids finds rows without a mark.
 """
 
 from collections.abc import Iterable, Sequence
@@ -68,9 +66,9 @@ class Unsealed:
     size      number of leaves in the log when the rows were read
     read      existing leaves of each delivery whose reading may have changed
     marks     numbers of the marks to delete
-    counters  number of the last sealed row of each numbered kind. The keys are the kinds' names
-    swept     id that the sweep of each kind has reached. The keys are the kinds' names
-    full      whether there may be more rows than one round takes
+    counters  number of the last sealed row of each numbered kind, by name
+    swept     id that the sweep of each kind has reached, by name
+    full      whether there can be more rows than one round takes
     """
 
     size: int

@@ -1,9 +1,7 @@
-"""Store the pseudonyms of orders in log leaves: a key, a commitment and the number of leaves for
-each.
+"""Store the pseudonyms of orders in log leaves: a key, a commitment and the number of leaves.
 
-Only a sealer adds or changes rows, in the transaction that adds the leaves. An erasure deletes an
-order's reference and key. The numbers of leaves are not deleted, because they follow from the log
-anyway.
+Only a sealer changes rows, in the transaction that adds the leaves. An erasure deletes an order's
+reference and key.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence

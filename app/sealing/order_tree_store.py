@@ -1,8 +1,7 @@
 """Store the tree of all orders as of each day: its hashes, and the changes since the day before.
 
-The leaf counts and hashes of a tree are stored together with the log's size. So rows of different
-processes, or of a tree that was never completed, do no harm. The tree's row in `order_trees` is
-written last, and is then sealed.
+Hashes are stored with the log's size, so rows of an incomplete tree do no harm. The tree's row in
+`order_trees` is written last, and is then sealed.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence

@@ -1,10 +1,8 @@
 """Run a service on its own database, without a socket.
 
-A receiver runs the HTTP application, the queue that commits deliveries to the inbox, and the tasks
-that watch the application and the queue. A separate process, or in tests this process, reads the
-inbox, folds, seals and notifies. If a part ends by itself, or the database fails, the readiness
-probe fails, the server stops, and the process ends. A service with a failed part must not
-acknowledge deliveries.
+A receiver runs the HTTP application, the queue that commits deliveries, and tasks that watch both.
+Another process reads the inbox, folds, seals and notifies. If a part fails, the process ends,
+because it must not acknowledge deliveries.
 """
 
 from __future__ import annotations

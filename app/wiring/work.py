@@ -1,12 +1,8 @@
 """Run operations in separate processes, each with its own context, like a command.
 
-A process is kept for some minutes for the next operation, and killed if its caller ends or no
-longer waits. A run, import or closing that is killed has changed nothing. An approval may have been
-stored when its process is killed. An erasure is approved before its first row is deleted, and the
-next erasure finishes it.
-
-To add a kind of proposal, define it in the package that carries out the act, and add a line to
-`proposals_of`.
+A process is kept for some minutes for the next operation, and killed if its caller ends. A killed
+run, import or closing has changed nothing. To add a kind of proposal, define it in its package, and
+add a line to `proposals_of`.
 """
 
 import asyncio

@@ -1,21 +1,13 @@
 """Decide which payment attempt of an order each event belongs to, as of one instant.
 
-Events are assigned by the references that they state, never by their order of arrival.
+Events are assigned by the references that they state, never by their order of arrival. An attempt
+is identified by its source and the reference of the payment, else of the session, else of the
+order.
 
-An attempt is identified by its source and a reference. The reference is that of the payment. If the
-payment is unknown, the session's reference is used. If the session is unknown too, the order's
-reference is used.
-
-An event that names no payment joins an existing attempt if only one attempt is possible. Only one
-attempt is possible, for example, if the event's session has only one attempt, or if only one
-attempt has the event's dispute or claim. If no attempt or several attempts are possible, the event
-makes a new attempt. But an event that says nothing new is left out.
-
-A refund's event may name an order but no payment. The refund counts for the order only if other
-evidence proves that the order exists.
-
-Unconfirmed events may come from anyone. So unconfirmed events are assigned last, and never change
-the attempt of a signed or fetched event. Events that the profile ignores belong to no attempt.
+An event that names no payment joins the only possible attempt; if none or several are possible, the
+event makes a new one. A refund that names no payment counts only if other evidence proves that the
+order exists. Unconfirmed events are assigned last, and never change the attempt of a signed or
+fetched event.
 """
 
 from collections.abc import Sequence
@@ -40,12 +32,10 @@ class Heard:
 
     first    when the event first arrived
     count    number of deliveries of the event
-    at       the provider's date, or the first arrival if the provider gave no date
+    at       the provider's date, or else the first arrival
     by       ids of the assignment or of the shop's record that gives the event to an order
-    whose    ids of other events which show that the payment belongs to our shop
-    follows  ids of other evidence that links the event to its order. Empty unless the event names
-             another order, several orders claim the event's payment, or another order has an event
-             with the same id
+    whose    ids of other events that show that the payment belongs to our shop
+    follows  ids of other evidence that links the event to its order, if that can be disputed
     """
 
     event: Event
@@ -103,14 +93,13 @@ class Filed:
 
     prices       records that changed the price, oldest first
     named        records in which the shop said that a session or payment is for this order
-    assigned     records that assign single payments to this order. The keys are record ids
-    holds        records of the holds that are not released. The keys are the holds' reasons
+    assigned     records that assign single payments to this order, by record id
+    holds        records of the holds that are not released, by the holds' reasons
     released_at  when a hold was last released; 0 if none was
     accepted     last record that accepted a finding, for each finding code
-    placed_at    when the order was placed, as the shop last stated; None if the shop never stated
-                 it
-    not_canceled, not_fulfilled  last record that withdrew the cancellation or the fulfillment; None
-                                 if the shop has canceled or fulfilled the order again since
+    placed_at    when the order was placed, as the shop last stated, if it did
+    not_canceled, not_fulfilled  last record that withdrew the cancellation or the fulfillment, if
+                                 it still holds
     """
 
     placed: Record | None = None
@@ -147,11 +136,10 @@ class AttemptEvidence:
     heard        confirmed events of the attempt, sorted by date
     unconfirmed  events of the attempt that nothing has confirmed
     session      first session that an event names
-    links        pairs of a reference and an event. The event shows that the refund or dispute with
-                 this reference belongs to the attempt. A reference of None stands for the session
+    links        references of refunds and disputes, each with the event that shows that it belongs
+                 to the attempt; None stands for the session
     sums         whether an event states a running total of refunds
-    slow         whether an event names a slow payment method, or states how long the payment can be
-                 revoked
+    slow         whether an event names a slow method, or states how long the payment can be revoked
     parts        whether an event names parts of its amount
     states       whether an event states how much of the payment is captured or refunded
     """
@@ -238,12 +226,9 @@ class Case:
 
     heard            events of this order, sorted by date, then id, then digest
     foreign          events that name another order but share a reference or id with this order
-    moved            events of payments that a person or the shop assigned to another order. These
-                     events are no reason to doubt this order's payments
-    renewals         subscription payments whose events are in `moved`, and whose subscription began
-                     with a payment of this order. Each entry is a pair of source and payment
-    not_ours         events of payments that belong to another shop or to an unknown shop. These
-                     events are in no ledger
+    moved            events of payments that a person or the shop assigned to another order
+    renewals         source and payment of each subscription payment in `moved` that began here
+    not_ours         events of payments that belong to another or unknown shop, and to no ledger
     foreign_records  records of other orders whose sessions have events in this order
     """
 
@@ -313,12 +298,10 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
 
 
 def made_by(history: History) -> tuple[str, ...]:
-    """Return the ids of the evidence that proves that the order exists, with the most important id
-    first.
+    """Return the ids of the evidence that proves that the order exists, the most important first.
 
-    An unconfirmed event proves nothing. A refund that names no payment proves nothing by itself.
-    Such a refund counts only if another order's evidence shares a payment, session or event id with
-    the refund. Then the result has the id of that evidence and the id of the refund.
+    An unconfirmed event proves nothing. A refund that names no payment counts only together with
+    another order's evidence that shares a payment, session or event id.
     """
     order = history.order
     alone, making = list[Event](), list[Event]()

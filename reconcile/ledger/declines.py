@@ -1,9 +1,8 @@
-"""Words that explain to a customer why a payment was declined, for each decline code of a provider.
+"""Words that explain to a customer why a payment was declined, for each decline code.
 
-No words help a thief or accuse a customer. A stolen card, suspected fraud, a block list and an
-unknown code are described like a decline without a reason. Stripe (docs.stripe.com/declines/codes)
-and Adyen (docs.adyen.com/development-resources/refusal-reasons) advise this. Only the codes come
-from these providers, not the words.
+No words help a thief or accuse a customer, as Stripe (docs.stripe.com/declines/codes) and Adyen
+(docs.adyen.com/development-resources/refusal-reasons) advise. A stolen card is described like a
+decline without a reason.
 """
 
 import re
