@@ -76,11 +76,8 @@ CUSTOMER_WORDS: Final[dict[str, str]] = {
 }
 """Words for a customer, for each decline code.
 
-Some codes are missing, so that customers do not learn these reasons. Stripe asks shops to present
-`fraudulent`, `lost_card`, `merchant_blacklist`, `pickup_card`, `restricted_card`,
-`security_violation` and `stolen_card` like `generic_decline`. Adyen asks to keep its refusals from
-shoppers, above all `FRAUD`, `Acquirer Fraud`, `Issuer Suspected Fraud`, `Blocked Card` and
-`Restricted Card`.
+Codes that Stripe and Adyen ask shops to keep from customers are missing, such as `stolen_card`,
+`fraudulent` and `FRAUD`.
 """
 
 WITHOUT_REASON: Final = "The customer's bank can say more, and another way to pay may work."

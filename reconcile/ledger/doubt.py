@@ -33,8 +33,7 @@ def doubts_of(
     priced_by: tuple[str, ...],
     unpriced: Sequence[Payment],
 ) -> Doubts:
-    """Return, for each payment, the reasons why the payment is in doubt. The reasons are in the
-    order of the checks.
+    """Return, for each payment, the reasons why it is in doubt, in the order of the checks.
 
     bodies     groups of events that have one id but different bodies
     price      price of the order; None if statements disagree or are missing
@@ -104,13 +103,11 @@ Eight payments have 255 combinations. If there are more payments, each payment i
 
 
 def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Payment], list[str]]:
-    """Compare payments with the order's prices. Return the payments that fit no price, and the ids
-    of the price records that the remaining payments fit.
+    """Return the payments that fit no price, and the ids of the price records that the others fit.
 
-    A payment is checked only if the policy names the payment's source, and if only the order number
-    links the payment to the order. A payment fits if it equals a price that was valid at the
-    payment's date or later. A payment also fits if it is part of a group of payments whose sum
-    equals such a price.
+    Only payments of sources that the policy names, and that only the order number links to the
+    order, are checked. A payment fits a price that was valid at its date or later, alone or in a
+    group with that sum.
     """
     found = [
         each

@@ -52,8 +52,7 @@ Standing = Literal["said", "unconfirmed", "fetched", "answered"]
 said         a signature covers the event
 unconfirmed  the signature covers too little, or does not say whose event it is
 fetched      read from the provider's API to confirm an unconfirmed event
-answered     read from the provider's API, which states no amount, so that the unconfirmed event's
-             amount is used
+answered     like fetched, but the API states no amount, so the unconfirmed event's counts
 """
 
 UNCLEAR_AMOUNT: Final = "amount"
@@ -140,30 +139,27 @@ class Event:
     digest          SHA-256 of the raw body, 64 hex digits
     kind            the provider's name of the event type, such as `payment.succeeded`
     claim           what the kind means for a payment attempt
-    occurred_at     the provider's date; None if the provider gave no date
+    occurred_at     the provider's date, if given
     order, session, payment
                     references of what the event is about
     movement        reference of the refund or dispute
-    capture         reference of the capture, if the provider takes a payment in several parts
+    capture         reference of the capture, if there can be several
     money           amount captured, refunded or disputed; never negative
     order_money     price of the whole order, according to the event
     refunded_total  running total of refunds on the payment
     reason          the provider's code for a failure, such as `insufficient_funds`
-    unclear         the text `amount` if an amount cannot be read exactly; else None
-    method          class of the slow payment method, as the profile calls it; `unknown` if the
-                    event does not name the slow method; None if the method is not slow
-    expected_by     latest time by which the provider should say how a pending slow payment ended;
-                    None if the event has no date to count from
-    revocable_days  number of calendar days after the capture during which the customer can revoke
-                    the payment
-    shop            whose payment it is; None if the source's settings do not ask for the shop
-    suggested       order that the event mentions without linking its payment to the order
+    unclear         the text `amount` if an amount cannot be read exactly, or None
+    method          class of the slow payment method; `unknown` if unnamed; None if not slow
+    expected_by     latest time by which a pending slow payment should have ended, if known
+    revocable_days  calendar days after the capture during which the customer can revoke it
+    shop            whose payment it is; None if the source's settings do not ask
+    suggested       order that the event mentions without linking its payment to it
     agreement       reference of the subscription or billing agreement that the payment renews
     standalone      whether the refund or payout belongs to no payment
     parts           parts of the amount that the provider names
-    states          what a fetched answer states about sums and movements of the payment
-    stated_at       the provider's date of the version of the payment that `states` describes
-    standing        how far the event can be trusted; an unconfirmed event always claims `pending`
+    states          sums and movements of the payment that a fetched answer states
+    stated_at       the provider's date of the payment's version in `states`
+    standing        degree of trust; an unconfirmed event always claims `pending`
     """
 
     source: str

@@ -1,8 +1,7 @@
 """Compute an order's ledger from its history, as of one instant. This is called a fold.
 
-Every ledger is computed here in three steps: arrange, judge and find. Each step uses only the
-results of earlier steps. A ledger depends only on the history, the policy and the instant, never on
-the clock or an earlier ledger.
+Each step, arrange, judge and find, uses only the results of earlier steps. A ledger depends only on
+history, policy and instant, never on the clock or an earlier ledger.
 """
 
 from typing import Final
@@ -136,12 +135,10 @@ def is_window_open(ledger: Ledger) -> bool:
 
 
 def closed_at(ledger: Ledger) -> Instant | None:
-    """Return the date of the order's final outcome; None if the order's outcome is not final.
+    """Return the date of the order's final outcome; None if the outcome is not final.
 
-    The date is that of the first capture. If nothing was captured, the date is the end of the last
-    attempt. If there was no attempt, the date is that of the shop's cancellation. No returned date
-    is later than the instant for which the ledger was computed. Money that goes back later does not
-    change the date.
+    It is the date of the first capture, else of the end of the last attempt, else of the shop's
+    cancellation, and never later than the ledger's instant.
     """
     if ledger.outcome not in FINAL:
         return None

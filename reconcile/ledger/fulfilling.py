@@ -1,11 +1,8 @@
 """Find the reasons why a paid order must not be fulfilled.
 
-The shop may ship if `fulfillable` is true. This means that the outcome is `succeeded` and that no
-reason is found here.
-
-Money is on hold for an open dispute, a pending refund, or an event of unknown kind whose name
-suggests returned money. The amount on hold is never more than the money that is left of the
-payment. If the refund or event belongs to no known payment, the money of all payments is on hold.
+The shop may ship if the outcome is `succeeded` and no reason is found here. Money that may go back
+is on hold: for an open dispute, a pending refund, or an event of unknown kind whose name suggests
+returned money.
 """
 
 from collections.abc import Iterable

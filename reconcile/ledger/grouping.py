@@ -89,9 +89,8 @@ def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason
 def joined(each: Sequence[Facts]) -> Facts:
     """Merge the facts of several findings, so that each name has one value.
 
-    For numbers and deadlines, the largest value is kept. For all other instants, the earliest value
-    is kept, and the latest value is added under the name `last_…`. Different texts are joined, up
-    to ONE_BY_ONE texts. Different amounts of money are left out.
+    Numbers and deadlines keep the largest value, other instants the earliest and, as `last_…`, the
+    latest. Up to ONE_BY_ONE different texts are joined. Different amounts are left out.
     """
     values: dict[str, dict[FactValue, None]] = {}
     for facts in each:

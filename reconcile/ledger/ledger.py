@@ -83,10 +83,9 @@ class Attempt:
     """One attempt of the customer to pay, with its outcome.
 
     ended_at         date of the final event, or the deadline; None while the attempt is open
-    method           class of a slow payment method; None if the provider names none
+    method           class of a slow payment method, if known
     expected_by      when a pending slow payment should have ended
-    revocable_until  instant until which the customer can revoke a captured payment; None if the
-                     profile does not say
+    revocable_until  until when the customer can revoke a captured payment, if known
     """
 
     source: str
@@ -112,7 +111,7 @@ class Movement:
     heard     events that report the movement
     stated    different amounts that these events state, sorted
     rests_on  events of other movements that were used to compute the amount
-    named     the record that states the amount; None if events state it
+    named     the record that states the amount, if no event does
     money     the amount; None unless exactly one amount is stated
     """
 
@@ -162,11 +161,9 @@ class Entry:
 class PaymentWindow(NamedTuple):
     """Time limits of an order's slow payments.
 
-    expected_by      when the last pending slow payment should have ended; None if none is pending
-    method_class     method of the pending slow payment that ends last. If none is pending, the
-                     method of the payment that can be revoked longest
-    revocable_until  instant until which customers can revoke a captured payment; None if no profile
-                     states it
+    expected_by      when the last pending slow payment should have ended, if one is pending
+    method_class     method of that payment, or of the payment that can be revoked longest
+    revocable_until  until when customers can revoke a captured payment, if known
     """
 
     expected_by: Instant | None = None
@@ -200,24 +197,20 @@ class Balance:
 class Ledger:
     """Ledger of one order, as known at `as_of`.
 
-    expected          price of the order; None if nobody stated it, or if statements disagree
+    expected          price of the order; None if not stated, or if statements disagree
     balances          balance of each currency, sorted by currency code
     held              captured amount, less returns and open disputes, in the order's currency; None
                       if no money moved
-    owed              amount to give back, in the order's currency; None if nothing is owed. It is
-                      the surplus, or the whole held amount if the order was canceled. It includes
-                      amounts that pending refunds will return
-    returning         part of `owed` that pending refunds will return; None if there is no such part
-    returning_more    whether a pending refund states no amount. If so, more of `owed` may be on its
-                      way back than `returning` says
+    owed              amount to give back, in the order's currency, with pending refunds: the
+                      surplus, or all of a canceled order; None for nothing
+    returning         part of `owed` that pending refunds will return, if any
+    returning_more    whether a pending refund states no amount
     on_top            part of `held` that was paid on top of the price, for each kind
-    came_on_top       amount that the customer paid on top of the price, for each kind. Some of this
-                      amount may have been returned
-    discount          amount that provider discounts took off the price in `expected`; None if there
-                      were no such discounts
+    came_on_top       amount paid on top of the price, for each kind, returned or not
+    discount          amount that provider discounts took off the price in `expected`, if any
     movements         movements of money from which the entries were made
     reasons           reasons for the outcome, the deciding reason first
-    withheld          reasons not to fulfill a paid order; empty for other orders
+    withheld          reasons not to fulfill a paid order
     next_decision_at  instant before which the ledger cannot change without new evidence
     case              the evidence of the order, grouped by attempt
     """

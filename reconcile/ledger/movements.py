@@ -1,18 +1,14 @@
-"""Compute the movements of money on each payment. A movement counts once, even if several events
-state it.
+"""Compute the movements of money on each payment. A movement counts once, however many events state
+it.
 
-The movements are:
-
-- one capture per attempt, or per capture reference if the profile names one
-- one refund per refund reference, or per event id if there is no reference
-- a further refund, if a running total or a fetched answer states a larger sum than these refunds
-  have
+- one capture per attempt, or per capture reference
+- one refund per refund reference, or per event id without a reference
+- a further refund, if a running total or a fetched answer states a larger sum
 - one reversal
 - the loss of each dispute
 
-If a later answer of the provider withdraws an amount, the withdrawal is a separate, negative
-movement. If events state different amounts for one movement, no amount is entered. Whether an
-amount is right, or in doubt, is judged in `doubt` and `outcome`.
+An amount that the provider withdraws later is a separate, negative movement. If events state
+different amounts for one movement, no amount is entered.
 """
 
 from collections.abc import Iterable, Sequence
@@ -58,11 +54,11 @@ _TRIES: Final[frozenset[ClaimKind]] = frozenset(
 class Dispute:
     """One dispute of one payment, in its latest reported state.
 
-    amount    largest amount that an event states; None if the dispute is about the whole payment
-    lost      part of `amount` that was lost; None if all of `amount` was lost
-    returned  amount that a win gave back after a loss; None if the win gave back all that was lost
+    amount    largest amount that an event states; None for the whole payment
+    lost      part of `amount` that was lost; None for all
+    returned  amount that a win gave back after a loss; None for all
     reopened  whether the dispute is open again after a loss
-    unstated  whether an event states no amount, so that the dispute may cover the whole payment
+    unstated  whether an event states no amount, so that the dispute can cover the whole payment
     """
 
     heard: list[Heard]
@@ -104,9 +100,8 @@ class Payment:
     pending   refunds that are not finished
     failed    events of refunds that failed and did not succeed later
     unread    events of unknown kinds whose names suggest that money went back
-    undos     amounts that the provider's API stated and later stopped stating, as long as no
-              further answer confirms the withdrawal
-    plain     whether the money consists of captures only, as in nearly all payments
+    undos     amounts that the provider's API stopped stating, until a further answer confirms it
+    plain     whether there are only captures, as in nearly all payments
     """
 
     attempt: AttemptEvidence
@@ -281,10 +276,9 @@ def _total(captures: list[Movement]) -> Money | None:
 class Refunds:
     """Refunds of one attempt: done, pending and failed, with their running totals.
 
-    A refund is identified by its reference, or by its event id if there is no reference. A failed
-    refund counts as done if a later event says that the refund succeeded. Otherwise the failed
-    refund's amount is subtracted from each running total that is dated between the refund and the
-    failure. A reversal does not count if it has the reference of a failed refund.
+    A refund is identified by its reference, or else by its event id. A failed refund counts as done
+    if a later event says that it succeeded. Otherwise its amount is subtracted from each running
+    total dated between the refund and the failure.
     """
 
     def __init__(self, attempt: AttemptEvidence, position: Position) -> None:

@@ -1,11 +1,8 @@
-"""Compute the part of a payment that was paid on top of the price, and the discounts given at the
-provider.
+"""Compute the part of a payment that was paid on top of the price, and the provider's discounts.
 
-A provider may state a base: the part of the payment that was charged for the price. Money on top is
-then the rest of the captured amount. If no base is stated, money on top is the sum of the tips,
-fees and other parts that the provider names. Money on top is limited to the amount by which all
-captures exceed the price, so that no order becomes underpaid. Returned money is first subtracted
-from what was paid for the price, then from the money on top.
+If the provider states the part for the price, the rest is on top. Otherwise tips, fees and other
+named parts are on top, but only as far as all captures exceed the price. Returned money is first
+subtracted from what was paid for the price.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,14 +23,13 @@ If several kinds share an amount, the amount is used up by these kinds in this o
 
 @dataclass(slots=True)
 class Counted:
-    """Amounts of one payment that are needed to compare the order's money with its price. All are
-    minor units of one currency.
+    """Amounts of one payment for comparing the order's money with its price, in minor units of one
+    currency.
 
     captured  amount that came
-    kept      amount that came, less returns and open disputes; negative if more went back than came
-    beyond    part of `captured` above the base, for captures whose base the provider states
-    named     sum of the tips, fees and other parts that the provider names, for captures without a
-              stated base. The price may already include these parts
+    kept      amount that came, less returns and open disputes; can be negative
+    beyond    part of `captured` above the base that the provider states
+    named     sum of the named tips, fees and other parts of captures without a stated base
     kinds     sum of the named parts for each kind
     discount  sum of the discounts at the provider that the shop pays for
     financed  sum of the discounts that the provider pays for
@@ -134,11 +130,10 @@ def _counting(shares: Sequence[Counted], price: int | None) -> int:
 
 
 def discounted(shares: Sequence[Counted], price: int, *, percent: int) -> tuple[int, int]:
-    """Return two amounts: the discount that the provider pays, and the discount that the shop pays.
+    """Return the discounts that the provider pays, and those that the shop pays.
 
-    A fully returned payment counts only if there is no other payment. If several payments have a
-    discount, the discounts are added up only if they are needed to cover the price. So an order
-    that was paid twice gets only one discount.
+    Several payments' discounts are added up only if the price needs them, so that an order paid
+    twice gets one discount. A fully returned payment counts only if it is the only one.
 
     percent  largest percentage of the price that the shop's discount may take off
     """

@@ -43,14 +43,11 @@ _LAST_WORD: Final[dict[AttemptOutcome, Outcome]] = {
 class Expectation:
     """Price of the order that providers should collect, with the evidence for the price.
 
-    money     amount due at providers; None if nobody stated it, or if statements differ
+    money     amount due at providers; None if not stated, or if statements differ
     stated    the different amounts, if statements differ
-    tendered  part of the whole price that was paid without a provider, such as by gift card; None
-              if there is no such part
-    discount  part of the whole price that discounts at providers take off; None if there is no
-              discount
-    by_shop   whether the shop itself stated the price, by a record or by a session that it
-              requested here
+    tendered  part of the price that was paid without a provider, such as by gift card, if any
+    discount  part of the price that discounts at providers take off, if any
+    by_shop   whether the shop itself stated the price, by a record or a requested session
     """
 
     money: Money | None
@@ -70,30 +67,23 @@ class Expectation:
 
 @dataclass(slots=True)
 class Judgement:
-    """All conclusions about the money and the outcome of an order. The checks for findings read it.
+    """All conclusions about the money and the outcome of an order, for the findings.
 
     payments       money of the attempts whose evidence mentions money
     captures       movements that brought money
     bodies         groups of events that have one id but different bodies
-    doubts         reasons for doubt about each payment. The keys are the `id()` of the attempt's
-                   evidence
-    currency       currency of the price. If there is no price, the currency of all captures, or
-                   None if they have no common currency
+    doubts         reasons for doubt about each payment, by the `id()` of the attempt's evidence
+    currency       currency of the price, or else of all captures, if they have one
     held           captured amount in `currency`, less returns and open disputes, in minor units
-    shares         amounts of each payment that is not in doubt, in `currency`; empty if no payment
-                   names parts
+    shares         amounts of each payment that is not in doubt; empty if no payment names parts
     came_on_top    amount paid on top of the price on the payments not in doubt
     on_top         part of `came_on_top` that is still held
     percent        largest percentage of the price that a discount at a provider may take off
-    refused        part of the discounts at providers that the shop does not accept; None if it
-                   accepts all
-    lost_in_doubt  money that went back on payments in doubt, as far as it exceeds what was
-                   certainly captured on them
-    counted        amount that is compared with the price: the held amount of the payments not in
-                   doubt, less `on_top` and `lost_in_doubt`
-    surplus        amount by which `counted` exceeds the price; 0 if there is no price or no excess
-    owed           amount to give back: the surplus, or everything held if the shop canceled the
-                   order
+    refused        part of the discounts at providers that the shop does not accept, if any
+    lost_in_doubt  money that went back on payments in doubt, beyond what they certainly captured
+    counted        held amount of the payments not in doubt, less `on_top` and `lost_in_doubt`
+    surplus        amount by which `counted` exceeds the price, or 0
+    owed           amount to give back: the surplus, or everything if the shop canceled
     returning      part of `owed` that pending refunds will return
     withheld       reasons not to fulfill the order, set during the fold
     ship_by        when an unfulfilled order becomes a finding, set during the fold

@@ -166,15 +166,11 @@ def all_cites(evidence: AttemptEvidence) -> tuple[str, ...]:
 
 
 def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant | None:
-    """Return the instant at which to stop waiting for the attempt's final event; None if unknown.
+    """Return the instant at which to stop waiting for the attempt's final event, if known.
 
-    The deadline is the session's expiry plus grace, because the final event takes time to arrive.
-    If the expiry is unknown, the deadline is one payment window plus grace after the session was
-    opened. If the opening is unknown too, the same time is counted from the attempt's first event.
-    If there is no event, the time is counted from the shop's request.
-
-    A pending slow payment extends the deadline to the end of that payment's own time limit, because
-    the customer has acted in time.
+    It is the session's expiry plus grace. Without an expiry, it is one payment window plus grace
+    after the opening, else after the first event, else after the shop's request. A pending slow
+    payment extends it to that payment's own limit.
     """
     heard, grace = evidence.heard, case.policy.grace
     window = case.policy.payment_window + grace

@@ -1,20 +1,12 @@
-"""Assign events to orders by the records of the shop and of persons.
+"""Assign events to orders by the records of the shop and of persons, before the events' own order
+numbers.
 
-A record outranks the order number in the event. The order number in the event counts only if no
-record assigns or names the payment.
+A person's latest assignment outranks everything. Then the shop's records decide: it named the
+payment or its session for an order, or opened a session for it. If they name several orders for one
+payment, none counts.
 
-A person's assignment outranks everything else. If a payment was assigned several times, the latest
-assignment counts. The assignment covers every event that names the payment, and the events of its
-session that name no payment.
-
-If there is no assignment, the shop's records decide: the shop may have named the payment or its
-session for an order, or opened a session for the order. If events connect a session with a payment,
-a record about the session also covers the payment. If the shop's records name several orders for
-one payment, none of these records counts.
-
-Returned money belongs to the order of its payment, even if its event names another order. If events
-name several orders for one payment, and the shop has placed only one of these orders, that order
-counts.
+Returned money belongs to the order of its payment. If events name several orders for one payment,
+and the shop has placed only one of them, that order counts.
 """
 
 from collections.abc import Iterable, Sequence

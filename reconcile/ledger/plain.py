@@ -1,11 +1,7 @@
 """Explain a ledger in plain words, for a customer and for the shop's people.
 
-The `plain` words can be read aloud to a customer. These words say what happened, what is pending
-and what follows, without ids and without a payment service's codes. The `staff` words say what the
-shop's people must do.
-
-The words may change between releases, because no fingerprint covers them. `explain` has sentences
-that cite the evidence.
+`plain` words can be read aloud to a customer, and contain no ids or codes. `staff` words say what
+the shop's people must do. No fingerprint covers either.
 """
 
 from collections.abc import Collection
@@ -189,11 +185,8 @@ def with_plain(
 ) -> PlainLedgerDocument:
     """Add sentences for customers and for the shop's people to a ledger's document.
 
-    The fingerprint stays unchanged.
-
-    behind_s   how long an accepted delivery has been waiting to be read, in seconds; 0 if none
-               waits
-    unheard    evidence that may be about the order but is not in the ledger
+    behind_s   age in seconds of an unread delivery; 0 without one
+    unheard    evidence outside the ledger that can be about the order
     forgotten  whether the shop's statements about shipping may be lost
     """
     pairs = zip(document["findings"], grouped(ledger.findings), strict=True)

@@ -18,25 +18,20 @@ are folded again. Increase the number no more than once a release, and not befor
 class Policy:
     """Deadlines and tolerances for computing a ledger. Durations and instants are microseconds.
 
-    payment_window              time that an attempt may take if the provider gave no expiry
+    payment_window              time that an attempt can take without a stated expiry
     grace                       time added to the window, because the final event takes time to
                                 arrive
     late_after                  delay of arrival beyond which an event is `delivered_late`
-    future_tolerance            maximum time between an event's arrival and a later date of the
-                                event. An event with a still later date is reported as
-                                `dated_in_future`
-    fulfillment_window          how long a placed order may be ready for fulfillment without being
-                                fulfilled; None if the shop does not report when it ships
-    refund_window               how long a refund may be pending before it is overdue at the
-                                provider
-    require_order_record_since  instant from which the shop must state prices itself. An order that
-                                began after this instant may be shipped only if the shop has stated
-                                the order's price. None if a price that events state is enough
-    mismatch_held               sources that are checked for strangers' payments. A payment of such
-                                a source is in doubt if only the order number links it to the order,
-                                and its amount is no price of the order
-    provider_discount_percent   largest percentage of the price, from 0 to 100, that the shop's
-                                discount at the provider may take off
+    future_tolerance            time by which an event's date can be later than its arrival
+    fulfillment_window          how long a placed order can wait for fulfillment; None if the shop
+                                does not report it
+    refund_window               how long a refund can be pending before it is overdue
+    require_order_record_since  orders begun after this instant need a price from the shop; None for
+                                none
+    mismatch_held               sources whose payments are in doubt if only the order number links
+                                them, and their amount is no price of the order
+    provider_discount_percent   largest percentage of the price that the shop's discount may take
+                                off, 0 to 100
     """
 
     payment_window: Duration = 30 * MINUTE

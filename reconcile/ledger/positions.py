@@ -1,13 +1,9 @@
-"""Compute the sums, refunds and chargebacks of a payment from the answers of its provider.
+"""Compute the sums, refunds and chargebacks of a payment from its provider's answers.
 
-Signed events are not used here. If events and answers state different sums, `movements` uses the
-greater sum.
-
-Every answer describes one version of the payment. For each sum, refund and chargeback, the answer
-with the latest version counts. An answer withdraws an amount, for example a refund, if it no longer
-states an amount that earlier answers stated. Until a second answer, at least one hour later,
-confirms the withdrawal, no order becomes fulfillable because of the withdrawal. The reason is that
-the first answer may come from an outdated copy of the provider's data.
+Each answer describes one version of the payment, and the latest version counts. An answer withdraws
+an amount that earlier answers stated. Until a second answer, at least an hour later, confirms this,
+no order becomes fulfillable by it: the first may come from an outdated copy. Signed events are not
+used here.
 """
 
 from collections.abc import Sequence
@@ -129,11 +125,10 @@ class Position:
         )
 
     def steps(self, member: StateMember, currency: str) -> list[Step]:
-        """Return the sums that the answers state, with one step for each version of the payment.
+        """Return the sums that the answers state, one step for each version of the payment.
 
-        If answers about one version state different sums, the largest sum counts. An answer without
-        a version or a payment may be about another payment. The sum in such an answer is only a
-        minimum: steps with a smaller sum are raised to this sum.
+        The largest sum about one version counts. An answer without a version or payment states only
+        a minimum.
         """
         found: dict[tuple[bool, Instant], Step] = {}
         for each, state in self._states:

@@ -33,13 +33,11 @@ order_not_canceled    the shop withdraws the cancellation that it stated before
 order_not_fulfilled   the shop withdraws the fulfillment that it stated before
 session_unknown       the request was sent and no answer came
 reference_named       the shop says that a session or payment belongs to this order
-held                  the order must not be fulfilled until a later `released` with the same reason
+held                  the order must not be fulfilled until a `released` with this reason
 payment_assigned      a person gives a payment to this order, or withdraws it from this order
 payment_dismissed     a person says that a payment belongs to no order
 finding_accepted      a person accepts a finding, which then needs no further action
-redated               corrects the time of a delivery, record or revision that was misdated by a
-                      fast clock. The record's `replaces` names the misdated item, and the record's
-                      `at` is the corrected time
+redated               corrects the time of a delivery, record or revision after a fast clock
 """
 
 HoldReason = Literal[
@@ -91,34 +89,26 @@ class Tender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One fact from the merchant's side. Parentheses name the kinds of records that a meaning
-    applies to.
+    """One fact from the merchant's side. Parentheses name the kinds of records that use a value.
 
     recorded_at  when the record was stored here
-    at           when the fact happened, according to the merchant
-    money        price of the whole order (order_placed, session_requested); expected amount of the
-                 payments of a session (reference_named); amount of a payment that a statement line
-                 proves, if the provider's answer states none (payment_assigned)
+    at           when the fact happened, according to the merchant; the corrected time (redated)
+    money        price of the whole order (order_placed, session_requested); expected amount of a
+                 session's payments (reference_named); proved amount of a payment (payment_assigned)
     source       provider account of the session or payment
-    key          idempotency key of the payment's session (session records); the account that the
-                 money goes to (payment_dismissed)
+    key          idempotency key (session records); the account for the money (payment_dismissed)
     session      the provider's reference of the session
-    payment      the provider's reference of the payment (reference_named, payment_assigned,
-                 payment_dismissed)
-    expires_at   expiry of the session, if the provider gave one; the wrong instant before the
-                 correction (redated)
+    payment      the provider's reference of the payment
+    expires_at   expiry of the session, if stated; the wrong instant (redated)
     reason       the provider's reason for a refusal; `still_asking` (session_unknown); the reason
                  of a hold (held, released); `withdrawn` or None (payment_assigned); a finding code
                  (finding_accepted); a DismissedAs (payment_dismissed)
-    author       who stated the fact, such as `token:shop` or `import:3`; None if unknown
-    replaces     id of the last decision about the payment that the author had seen
-                 (payment_assigned, payment_dismissed); id of the delivery or record with the wrong
-                 instant, or `revision:` and a number (redated)
-    tenders      parts of the price that are not due at a provider, in the currency of the price
-                 (order_placed)
+    author       who stated the fact, such as `token:shop` or `import:3`, if known
+    replaces     id of the last decision that the author had seen (payment_assigned,
+                 payment_dismissed); id of the misdated item (redated)
+    tenders      parts of the price that are not due at a provider (order_placed)
     free         whether the shop says that the order costs nothing (order_placed)
-    dated        whether the shop stated `at` (order_placed); else `at` is when the shop first
-                 reported the order
+    dated        whether the shop stated `at` (order_placed)
     """
 
     record_id: str

@@ -20,10 +20,8 @@ from reconcile.money import Money
 class Position:
     """Content of a published ledger that decides whether a new ledger must be published.
 
-    substance  one line of text; ledgers with equal substance need no revision. The text has the
-               outcome, the money, the attempts, and the codes of most findings. Findings about
-               refunds and disputes are counted. If the amount of an open dispute has changed, the
-               text has the new amount
+    substance  one line with outcome, money, attempts and finding codes; an equal line needs no
+               revision
     """
 
     outcome: Outcome

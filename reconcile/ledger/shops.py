@@ -1,12 +1,8 @@
 """Decide which shop a payment belongs to, if several shops share a provider account.
 
-Payments are judged, not events. All events that name one payment or session belong to one shop.
-Events that name a payment and its session connect the two.
-
-Events about the start or success of the payment decide first. If one of these events states another
-shop, the payment belongs to that shop. Otherwise, if one of them states our shop, the payment is
-ours. If none of them states a shop, all other events of the payment are judged in the same way. If
-no event states a shop, but the source's settings ask for it, the shop is unknown.
+All events that name one payment or its session belong to one shop. Events about the payment's start
+or success decide first, then all others: another shop's name outweighs ours. If the settings ask
+for the shop and no event states one, it is unknown.
 """
 
 from collections import defaultdict

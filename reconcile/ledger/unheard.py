@@ -17,10 +17,9 @@ from reconcile.money import Money, from_major, to_json
 class MessageNotRead:
     """Message that came from its provider and could not be read.
 
-    problem      one sentence on why the message could not be read; it contains no text of the
-                 message
-    names_order  whether the message contains the name of the order or of one of its payments. If
-                 False, the message may be about any order, because none of its values can be read
+    problem      why the message could not be read; no text of the message
+    names_order  whether the message names the order or one of its payments; if False, it can be
+                 about any order
     """
 
     delivery: str
@@ -81,15 +80,14 @@ class LostSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unheard:
-    """Everything that may be about an order and was not read.
+    """Everything that can be about an order and was not read.
 
-    sources   the sources of the order; all sources if the order's sources are not known
+    sources   the sources of the order; all sources if unknown
     messages  unreadable messages, sorted by arrival
-    payments  unallocated payments that may be for this order
-    refused   number of deliveries that these sources refused since the order became known; anyone
-              can send such deliveries
-    not_kept  number of unsigned requests to these sources that exceeded the limit since the order
-              became known; some may be genuine
+    payments  unallocated payments that can be for this order
+    refused   deliveries that these sources refused since the order became known; anyone can send
+              these
+    not_kept  unsigned requests above a limit since the order became known; some can be genuine
     gaps      accepted gaps that overlap the order's time, the first accepted gap first
     """
 

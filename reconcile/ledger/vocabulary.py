@@ -1,14 +1,13 @@
 """Codes and wording of all findings and reasons.
 
-Each finding is a row of `FINDINGS`, and each reason is a row of `REASONS`. A row has these texts:
+Each row of `FINDINGS` and `REASONS` has these texts:
 
-sentence  for people who work with the evidence; cited ids are appended
-plain     for customers, to be read aloud; no ids, no codes of a payment service
-staff     what the shop's people must do; empty if there is nothing to do
+sentence  for people who work with the evidence; cited ids are appended; no full stop
+plain     for customers, to be read aloud; no ids and no codes
+staff     what the shop's people must do; empty for nothing
 summary   meaning of the code for many orders, in a report
 
-`{name}` stands for a fact of that name. A `sentence` ends without a full stop. `plain` and `staff`
-end with a full stop.
+`{name}` stands for a fact of that name.
 """
 
 from typing import Final, Literal, NamedTuple, get_args

@@ -19,11 +19,9 @@ statement agrees, and `reopened` if the next statement differs.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementBalances:
-    """Opening and closing balance of one bank statement, in minor units, with the days that the
-    bank gives.
+    """Opening and closing balance of one bank statement, in minor units, with the bank's days.
 
-    difference  amount by which the entries and the balances differ, if two people accepted a
-                difference
+    difference  difference between entries and balances, if two people accepted it
     of_import   number of the import that brought the statement
     place       place of the statement in its file
     proposal    id of the proposal by which the difference was accepted
