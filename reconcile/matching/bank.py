@@ -1,15 +1,13 @@
 """Match payouts with bank lines, to tell whether a provider's payouts arrived in the bank.
 
 A payout is the sum of the statement lines that name it. A bank line is one booking on a bank
-account; credits are positive. All payouts and bank lines are held in memory, because there are far
-fewer of them than payments.
+account; credits are positive.
 
-    1 join       by hand, by the payout's reference in the line's texts, then by amount and date
-    2 judge      each group of payouts and lines: equal, within tolerance, exchanged, or different
-    3 explain    rows without a partner: they wait, belong to other business, or are a break
+1 join       by hand, by the payout's reference in the line's texts, then by amount and date
+2 judge      each group of payouts and lines: equal, within tolerance, exchanged, or different
+3 explain    rows without a partner: they wait, belong to other business, or are a break
 
-Every payout and every bank line is put into exactly one bucket. The result does not depend on the
-order of the rows.
+Every payout and every bank line is put into exactly one bucket, whatever the order of the rows.
 """
 
 from __future__ import annotations
@@ -408,12 +406,10 @@ class BankLeg:
                 yield late
 
     def expect(self, unsettled: Iterable[Unsettled]) -> None:
-        """Find providers that are late with a payout, and store a break for each such provider in
-        `late`.
+        """Store in `late` a break for each provider that is late with a payout.
 
-        A provider is late if the time since its last payout is longer than any earlier time between
-        two payouts. Only captures that have waited longer than that earlier time count. Wallets are
-        skipped, because their balances are checked elsewhere.
+        A provider is late if its last payout is longer ago than any earlier pause between two
+        payouts.
 
         unsettled  captures that no statement has settled
         """

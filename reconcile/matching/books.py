@@ -66,18 +66,17 @@ _BLANKS = re.compile(r"[\s_-]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookLine:
-    """One line of an order book.
+    """One line of an order book. An optional value is None if the file does not state it.
 
-    line_id      id of this version of the line; a changed line has another id
+    line_id      id of this version of the line
     reference    the order, invoice, member or entry, as the merchant writes it
     money        amount with the file's sign
-    placed_at    when the order was placed; None if the file does not say
-    status       status according to the merchant; None if the file does not say
-    group        name shared by lines that are paid together; None for a single line
-    refunded     refunded minor units, never negative; None if the file does not say
-    refunded_at  date of the last refund; None if the file does not say
-    method       payment method, as the shop writes it. Several methods are joined by `+`. None if
-                 the file does not say
+    placed_at    when the order was placed
+    status       status according to the merchant
+    group        name shared by lines that are paid together
+    refunded     refunded minor units, never negative
+    refunded_at  date of the last refund
+    method       payment method, as the shop writes it; several are joined by `+`
     """
 
     line_id: str
@@ -96,32 +95,26 @@ class BookLine:
 class StatementLine:
     """One line of a provider's settlement or transaction file.
 
-    A line names a payment or an order. Only a fee line or a carried line may name neither, if it
-    names its payout. The payment of a wallet line (see `OF_WALLET`) is the line's own reference.
+    A line names a payment or an order. A fee line or carried line can name only its payout.
 
     kind             what the line is about; some kinds need an explanation:
-                     carried: money that the provider holds back from a payout or moves to a later
-                         payout; it belongs to no order
+                     carried: money that the provider holds back or moves to a later payout
                      returned: money that came back from a failed refund or a reversed chargeback
-                     withdrawal, withdrawal_failed: money sent from the wallet to the bank, or
-                         coming back
+                     withdrawal, withdrawal_failed: money from the wallet to the bank, or back
                      deposit: money from the bank to the wallet
                      transfer: one side of a movement between two wallets of the merchant
-                     hold, release: money moved from the available balance to the held balance, or
-                         back
+                     hold, release: money moved from the available balance to the held one, or back
                      conversion: one side of an exchange between two currencies of the wallet
-                     disbursement: money paid to, or returned by, somebody else, without an order
-    gross, fee, net  minor units of `currency`, with gross - fee = net. Money that leaves the
-                     merchant is negative, including the gross of every refund; a fee charged is
-                     positive
+                     disbursement: money paid to, or returned by, somebody else
+    gross, fee, net  minor units of `currency`, with gross - fee = net; outgoing money is negative,
+                     and a fee charged is positive
     settled_at       when the money was or will be paid out, according to the provider
     payout           the transfer to the bank that the line is part of
     source           source whose statement it is; empty if unknown
-    wallet           provider's name of the account whose balance the line changes; None if the file
-                     states no running balance
+    wallet           account whose balance the line changes; None if the file states no balance
     refund           reference of the refund itself, for a refund or for returned money
-    details          canonical JSON object of details that fees may depend on, such as `method`,
-                     `scheme` and `card_country`; None if the file states none
+    details          canonical JSON object of details for fees, such as `method` and `scheme`, if
+                     any
     """
 
     line_id: str
@@ -198,10 +191,8 @@ class Methods:
     """Payment methods whose money comes through no provider. Case and blanks do not matter.
 
     outside  methods by which the customer pays the shop directly, such as cash and cheques
-    bank     methods by which the customer pays into the shop's bank account. A bank line may be
-             matched with the order
-    tender   methods that use money which the shop owes the customer, such as gift cards and store
-             credit. Such a method may pay a part of the price, while another method pays the rest
+    bank     methods by which the customer pays into the shop's bank account
+    tender   methods such as gift cards and store credit, which can pay a part of the price
     """
 
     outside: tuple[str, ...] = OUTSIDE_METHODS
@@ -229,12 +220,11 @@ def _kinds(methods: Methods, cell: str) -> frozenset[MethodKind]:
 class Payout:
     """One transfer of a provider to the bank: the sum of the statement lines that name it.
 
-    payout_id  id with the prefix `pyt_`, which stays the same if the lines change
+    payout_id  permanent id with the prefix `pyt_`
     reference  the provider's reference of the transfer
-    minor      sum of the net amounts of the lines; negative if the provider takes money back
-    paid_at    latest date of the lines; None if no line has a date
-    withdrawn  whether the lines are withdrawals from a wallet. After a failed withdrawal, `minor`
-               is zero
+    minor      sum of the lines' net amounts; negative if the provider takes money back
+    paid_at    latest date of the lines, if any
+    withdrawn  whether the lines are withdrawals from a wallet; a failed one has `minor` zero
     sent       amount that a withdrawal sent, including failed withdrawals
     """
 

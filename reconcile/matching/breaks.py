@@ -39,20 +39,15 @@ class Candidate:
 class Break:
     """One difference between ledger, order book, statement and bank.
 
-    order       reference of the order as the ledger writes it; without a ledger, as the book or the
-                statement writes it
-    payment     reference of the payment at the provider, if the difference is about one payment
-    subject     text that distinguishes breaks with equal cause, order and payment. The text is part
-                of a line's id, and stays the same if the line changes
+    order       reference of the order, as the ledger, or else the book or statement, writes it
+    payment     reference of the payment at the provider, if the break is about one payment
+    subject     permanent text that distinguishes breaks with equal cause, order and payment
     money       amount at stake, never negative
-    since       instant from which the break's age counts. It is the latest date of the lines or
-                amounts that disagree
+    since       instant from which the break's age counts
     cites       ids of the events, records and lines that show the break
     candidates  up to three lines that nearly fit, the nearest first
-    left        amounts that the break leaves unsettled, one for each currency, never zero. An
-                amount is positive if money is still to come. The journal posts the amounts to an
-                account that depends on the cause: the account for money in transit (bank), the
-                wallet's account (wallet), or the clearing account (any other)
+    left        amount that the break leaves unsettled in each currency; positive for money still to
+                come
     """
 
     cause: BreakCause
@@ -142,10 +137,9 @@ class Step:
     """Something that a run or a person did with a break.
 
     by      person who took the step; None for a run
-    second  second person, if two people had to agree; else None
+    second  second person, if two people had to agree
     money   money at stake when the step was taken
-    value   depends on the step: the assignee, the line that was matched or unmatched, or the
-            decision about late money
+    value   the assignee, the matched or unmatched line, or the decision about late money
     reason  reason in the words of the person
     cites   evidence that closed the break; empty for other steps
     left    amounts that the break left unsettled, as the run computed them
@@ -167,11 +161,11 @@ class Step:
 class Life:
     """Present state of a break.
 
-    assignee   person to whom the break is assigned; None if nobody
-    settling   current decision about the break's late money; None if there is none
+    assignee   person to whom the break is assigned, if any
+    settling   current decision about the break's late money, if any
     because    sentence that says why the break has this state
     closed_by  evidence that closed the break; empty in other states
-    matched    lines that a person matched to close the break, and that no run has used yet
+    matched    lines that a person matched since the last run
     """
 
     state: State

@@ -1,15 +1,8 @@
 """Find the unmatched lines that are most similar to an unmatched row, as hints for a person.
 
-Each hint names the field that differs most, and has a score. The score is the sum of the points of
-its named reasons, up to 100. No line is matched because it is similar.
-
-A search compares only a few dozen lines, however many lines there are:
-
-- neighbours in the list of references, sorted once from the first character and once from the last.
-  One wrong character leaves the beginning or the end of a reference unchanged
-- neighbours by amount, including amounts that are wrong by the factor between major and minor units
-- neighbours by amount on the same day
-- lines that a bank's text names
+Each hint has a score up to 100 and names the field that differs most. No line is matched because it
+is similar. A search compares only a few dozen lines: neighbours by reference, read from both ends,
+neighbours by amount, and lines that a bank's text names.
 """
 
 from bisect import bisect_left
@@ -51,15 +44,14 @@ The difference must not exceed a tenth of the amount either.
 
 @dataclass(slots=True, frozen=True)
 class Searchable:
-    """Line that may be the partner of another line.
+    """Line that can be the partner of another line.
 
     line       id of the line, or the reference of an order
     reference  reference to show to people
     keys       match key of each reference
-    names      keys by which the texts of other lines may name this line
-    named      keys that the texts of this line contain
-    people     for an order, the key of the order. For a line that paid money to a phone number, the
-               keys of all orders of the customer with that number
+    names      keys by which other lines' texts can name this line
+    named      keys that this line's texts contain
+    people     keys of the orders of the customer whom the line paid, or the order's own key
     """
 
     line: str
@@ -176,8 +168,7 @@ def nearest_of(
     charged: Iterable[Index] = (),
     window: Duration | None,
 ) -> tuple[Candidate, ...]:
-    """Return up to three lines of all indexes that are most similar to the wanted line, nearest
-    first.
+    """Return up to three lines that are most similar to the wanted line, nearest first.
 
     plain    indexes of lines with full amounts
     charged  indexes of lines from which a provider or a bank may have taken a charge

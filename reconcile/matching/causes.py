@@ -51,15 +51,15 @@ journal.
 """
 
 Risk = Literal["all", "held", "owed", "mistake", "left", "sums"] | tuple[str, str]
-"""Rule that decides whether all of a break's money is at risk, or none of it.
+"""Rule that decides whether all of a break's money is at risk, or none.
 
-all      all of the money is at risk
-held     no money is at risk, because the money is held until it is confirmed
-owed     no money is at risk, because the money belongs to the customer
-mistake  no money is at risk, because only the minor unit is wrong
-left     all of the money is at risk if money is still to come
-sums     all of the money is at risk if less money came than was due
-a pair   the names of two amounts. All of the money is at risk if the first amount is larger
+all      all
+held     none, because the money is held until it is confirmed
+owed     none, because the money belongs to the customer
+mistake  none, because only the minor unit is wrong
+left     all if money is still to come
+sums     all if less money came than was due
+a pair   names of two amounts: all if the first amount is larger
 """
 
 
@@ -70,21 +70,17 @@ class Cause:
     name         cause in a few words, for table cells
     meaning      cause in one sentence, for pages
     sentence     template of the sentence on what differs, without a full stop
-    rated        template used in place of `sentence` if two currencies are compared
+    rated        template instead of `sentence` if two currencies are compared
     step         template of the instruction for a person, without a full stop
-    step_by_how  templates used in place of `step` if all of the money went back in the same way.
-                 The keys are the ways in which money goes back
-    partners     causes of the breaks that may be about the missing other line. If a person matches
-                 the two lines, both breaks are closed
-    not_by_hand  what closes the break instead of a match by hand; empty if a match by hand closes
-                 it
-    two_people   reason why two people must always accept the break; empty if one person can accept
-                 it
+    step_by_how  templates instead of `step`, by the way in which all of the money went back
+    partners     causes of the breaks that can be about the missing other line; matching the lines
+                 closes both
+    not_by_hand  what closes the break instead of a match by hand, if anything
+    two_people   why two people must always accept the break, if so
     accepts      findings on the break's order that are accepted together with the break
-    late         decision to propose to a person; None if the break is not about late money
+    late         decision to propose to a person, if the break is about late money
     blocks       whether the break must be decided before its month can be closed
-    apart        whether the break is about other money than the order's price. Such a break has no
-                 missing book line
+    apart        whether the break is about other money than the order's price
     of_movement  whether the break's subject is a source or an event instead of a line
     """
 

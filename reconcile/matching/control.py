@@ -1,6 +1,6 @@
-"""Control totals, which prove that every row is in exactly one bucket and that the sums agree.
+"""Control totals, which prove that every row is in one bucket and that the sums agree.
 
-Six groups of rows, called sides, are counted independently:
+Each side is counted independently:
 
 book        every book line; sums its amounts
 takings     every order, compared with the book; sums its captures for each currency
@@ -9,12 +9,7 @@ statement   every statement line; sums gross, fee and net
 payouts     every payout, compared with the bank lines; sums the net of its statement lines
 bank        every bank line; sums the booked amounts, debits negative
 
-Each bucket belongs to one of three families:
-
-- `matched`: the sides agree
-- `waiting`: nothing is wrong yet, because a margin has not passed or there is nothing to compare
-  with
-- `break`: the sides differ; each cause has its own bucket
+A bucket is `matched` (the sides agree), `waiting` (nothing is wrong yet) or a `break` (a cause).
 """
 
 from __future__ import annotations
@@ -56,9 +51,8 @@ by_tender          the rest of the price was paid by a tender, such as a gift ca
 outside_providers  an order that was not paid through a provider, or the bank line that paid it
 nothing_due        no money moved, and no file states that money moved
 returned           all captured money went back, and the order book claims nothing
-carried_line       a line of money that the provider holds back or carries to another payout
-other_business     a bank line that is not a payout, or a statement line of a payment to somebody
-                   else
+carried_line       money that the provider holds back or carries to another payout
+other_business     a bank line that is no payout, or a payment to somebody else
 """
 
 Waiting = Literal[
@@ -178,10 +172,9 @@ _BANK_SIDES: Final = ("payouts", "bank")
 class Control:
     """Totals of a matching, or of a part of a matching. Parts are added with `+`.
 
-    lines, read, breaks  sorted by side, currency and bucket or cause. No combination occurs twice
+    lines, read, breaks  sorted by side, currency and bucket or cause
     wallets              balances that statements state
-    unsearched           number of rows whose partner was searched only among rows with the same
-                         key, because too many rows had no partner (see `funds.MOST_LEFT`)
+    unsearched           rows beyond `funds.MOST_LEFT`, whose partner was searched only by key
     """
 
     as_of: Instant
@@ -204,10 +197,11 @@ class Control:
     def ties(self) -> tuple[Equation, ...]:
         """Return every equation that the totals must satisfy, with its two sides.
 
-        For each side and currency: read = matched + waiting + breaks, in rows and in money. For
-        statements: gross - fee = net. For each currency: captures of `takings` = captures of
-        `settlement`, and payouts found in the bank = what the bank booked for them. For each
-        wallet: its balance at the start and its movements = its balance at the end.
+        - for each side and currency: read = matched + waiting + breaks, in rows and in money
+        - for statements: gross - fee = net
+        - for each currency: captures of `takings` = captures of `settlement`
+        - for each currency: payouts found in the bank = what the bank booked for them
+        - for each wallet: its first balance and its movements = its last balance
         """
         found: list[Equation] = []
         places = {(e.side, e.currency) for e in self.read}

@@ -38,7 +38,7 @@ class Match:
     """Rows that belong together, although their references or their amounts differ.
 
     order   the order's reference, if a ledger is part of the match
-    lines   ids of the matched book, statement and bank lines and of payouts, sorted
+    lines   sorted ids of the matched book, statement and bank lines and of payouts
     money   amount captured or paid out; without a ledger, the sum of the lines
     facts   tolerated differences: `difference`, `rate`, …
     """
@@ -92,12 +92,9 @@ class Pair:
 
     @property
     def tendered(self) -> int:
-        """Return the part of the book's amount that no provider received, in minor units; 0 if
-        there is no such part.
+        """Return the part of the book's amount that no provider received, in minor units, or 0.
 
-        The part was paid by a tender, or by a second payment method that the book names. The book
-        may state the whole price or only the amount due at providers. The amount that is nearer to
-        the received money is used.
+        A tender paid it, or a second payment method that the book names.
         """
         tendered, apart = self.funds.tendered, self.lines.charge - self.funds.worth
         whole = tendered and self.lines.charge != self.funds.captured

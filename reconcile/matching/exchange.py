@@ -1,12 +1,7 @@
 """Recognize payments that are settled in another currency, and compute their exchange rates.
 
-The captured and the settled amount imply the rate, and a rule may state the expected rate. A
-payment counts as exchanged only if it has one capture and all its statement lines are in one other
-currency.
-
-Returned money of a payment counts as exchanged if the number of its movements equals the number of
-its statement lines. Lost disputes are compared separately from refunds and reversals. If only
-running totals of the refunds are known, a statement may combine several refunds in one line.
+A payment counts as exchanged if it has one capture, and all its statement lines are in one other
+currency. Returned money counts as exchanged if it has as many movements as statement lines.
 """
 
 from collections import defaultdict

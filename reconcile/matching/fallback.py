@@ -1,10 +1,8 @@
 """Join rows for which no partner with an equal key was found.
 
 Rows are joined if a person matched them, if they share a payment or a group, or if their amounts
-and dates fit.
-
-Each method takes the rows that it joins, so that no row is joined twice. The most certain method
-comes first. A row that fits several rows equally well is ambiguous and is not joined.
+and dates fit. The most certain method comes first. A row that fits several rows equally well is not
+joined.
 """
 
 from bisect import bisect_left
@@ -43,8 +41,8 @@ class Fits:
     """Names of the lines of two sides that fit each other.
 
     pairs  lines that fit each other and no other line
-    left   remaining lines of the first side, each with the names of all lines that it fits
-    right  remaining lines of the second side, each with the names of all lines that it fits
+    left   remaining lines of the first side, each with all lines that it fits
+    right  remaining lines of the second side, each with all lines that it fits
     """
 
     pairs: list[tuple[str, str]]
@@ -103,11 +101,11 @@ def _within(among: list[Offer], wanted: Offer, *, window: Duration, near: int) -
 class Rest:
     """Unmatched rows of each kind, sorted. Each method of joining removes the rows that it uses.
 
-    orders    orders. The keys are match key and reference
-    book      groups of book lines with one reference. The keys are the ids of the first lines
-    captures  captures. The keys are order, source, payment and part of the payment
-    lines     statement lines. The keys are their ids
-    paid_out  disbursements. The keys are their ids
+    orders    orders, by match key and reference
+    book      groups of book lines with one reference, by the id of the first line
+    captures  captures, by order, source, payment and part of the payment
+    lines     statement lines, by id
+    paid_out  disbursements, by id
     refunds   refunds that the book states and that have not arrived
     """
 

@@ -61,26 +61,20 @@ class Return(NamedTuple):
 class Funds:
     """Money of one order, or of several orders that a group or a person joins.
 
-    currency  currency of the price, if money came in it. Otherwise the currency of the first money
-              that moved or may have moved
-    others    whether there is a capture in another currency that is not yet reported as money to
-              give back
-    captured  sum of captures in `currency`. Payments in doubt are left out unless the order is
+    currency  currency of the price if money came in it, or else of the first money
+    others    whether a capture in another currency is not yet reported as money to give back
+    captured  sum of captures in `currency`, without payments in doubt unless the order is
               unresolved
-    refunded  sum of the refunds and chargebacks of the same payments in `currency`, as a positive
-              number
-    over      part of `captured` that exceeds the price and is not `on_top`. It may be partly
-              refunded
-    on_top    part of `captured` that was paid on top of the price, such as a tip. It may be partly
-              refunded
-    in_doubt  further amount in `currency` that may have been captured; only for unresolved orders
+    refunded  sum of the refunds and chargebacks of these payments, as a positive number
+    over      part of `captured` above the price that is not `on_top`
+    on_top    part of `captured` that was paid on top of the price, such as a tip
+    in_doubt  further amount in `currency` that may have been captured; only if unresolved
     doubted   payments in doubt
-    at_doubt  money at stake in `doubted` for each currency; empty for unresolved orders
+    at_doubt  money at stake in `doubted` for each currency; empty if unresolved
     owed      money held beyond the price and owed back, for each currency
     tendered  part of the orders' prices that no provider receives, in `currency`
-    beside    money of statement lines that settle nothing. This money is stated in the break about
-              the order's doubtful payment
-    at        when the last money came; if none came, when the order was opened
+    beside    money of statement lines that settle nothing
+    at        when the last money came, or else when the order was opened
     """
 
     rows: tuple[TakingRow, ...]
@@ -330,19 +324,15 @@ class Left:
     """Rows for which no partner with an equal key was found, so that further methods must be tried.
 
     orders     orders that have money but no book line that fits
-    book       book lines of one reference which say that money came, but for which no fitting order
-               was found
-    idle       book lines of one reference which say that no money came. An order with another key
-               may still have paid them
+    book       book lines that say that money came, by reference
+    idle       book lines that say that no money came, by reference
     captures   captures that a statement should already have
-    awaited    captures that need no statement line yet, although an unmatched line may settle them
+    awaited    captures that need no statement line yet
     lines      statement lines of unknown payments
     suspended  statement lines of unallocated payments
     paid_out   disbursements: payments to customers or other people
-    refunds    orders with a refund that the book states and that has not arrived. A disbursement
-               may turn out to be the refund
-    together   id of an order's first book line, for each order that may also have paid further
-               lines of its group. The keys are orders
+    refunds    orders with a refund that the book states and that has not arrived
+    together   first book line of each order that may also have paid further lines of its group
     """
 
     orders: list[TakingRow] = field(default_factory=list)

@@ -75,25 +75,22 @@ class FailedRefund:
 class LedgerLine:
     """Money and irregularities of one order, as of an instant.
 
-    key           match key of the order. Ledger, book and statement rows are merged by this key
-    expected      amount due at providers; None if unknown
+    key           match key, by which ledger, book and statement rows are merged
+    expected      amount due at providers, if known
     opened_at     earliest date in the order's evidence
     taken         movements of money
     payments      source and reference of every attempt, including attempts without money
     findings      codes of the ledger's findings, each once
     reason        code of the reason that decided the outcome
-    closed_at     when the order got its final outcome; None while the outcome is not final
-    in_doubt      amounts that may have been captured in addition to `taken`, one for each payment
-                  and currency
-    doubted       payments in doubt. Their movements in `taken` are uncertain
+    closed_at     when the order got its final outcome, if it has one
+    in_doubt      amounts besides `taken` that may have been captured, by payment and currency
+    doubted       payments in doubt; their movements in `taken` are uncertain
     owed          money held beyond the price and owed back, for each currency; empty if unresolved
-    tendered      minor units of the whole price that are not part of `expected`, because they were
-                  paid by a tender or discounted at the provider
-    on_top        amount that came on top of the price for each kind, in the currency of the price
-    failed        refunds that failed. A statement may show that the provider deducted such a refund
-                  and returned it later
-    fulfilled_at  when the shop fulfilled the order; None if it did not
-    fulfilled_by  id of the record that says that the shop fulfilled the order
+    tendered      minor units of the whole price that are not part of `expected`
+    on_top        amount that came on top of the price for each kind, in its currency
+    failed        refunds that failed
+    fulfilled_at  when the shop fulfilled the order, if it did
+    fulfilled_by  id of the shop's record of this
     """
 
     key: str

@@ -1,15 +1,14 @@
 """Match ledgers, order book and statements, and report what agrees, what differs, and why.
 
 The input is three streams of rows in key order. Matches and breaks are returned as soon as they are
-decided, and control totals at the end. Memory does not grow with the streams: rows that agree are
-counted and dropped, and the number of unmatched rows in memory is limited.
+decided, and control totals at the end. Memory does not grow with the streams.
 
-    matching = Matching(rules=rules, as_of=as_of, coverage=coverage, hands=hands)
-    for decision in matching.decide(takings=…, book=…, statements=…): ...   # Match or Break
-    matching.control()
+matching = Matching(rules=rules, as_of=as_of, coverage=coverage, hands=hands)
+for decision in matching.decide(takings=…, book=…, statements=…): ...   # Match or Break
+matching.control()
 
-To match on several cores, split the keys into ranges. Call `by_key` for each range in a separate
-process. Then `absorb` every `MatchingPart` in one process, and take the `rest` there.
+To use several cores, call `by_key` for each range of keys in a separate process. Then `absorb`
+every `MatchingPart` in one process, and take the `rest` there.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -267,14 +266,10 @@ class Matching:
     ) -> None:
         """Begin a matching.
 
-        hands       matches that people made, which apply only to rows that have no partner with an
-                    equal key
-        suspense    unallocated payments. A statement line that names such a payment is matched with
-                    nothing else
-        keeping     tally that counts the rows; None to create a new tally
-        recipients  keys of the orders that a disbursement may refund: the orders of the customer
-                    whose phone number received the money. The keys of the mapping are payment
-                    references of disbursements
+        hands       matches that people made, for rows that have no partner with an equal key
+        suspense    unallocated payments, whose statement lines are matched with nothing else
+        keeping     tally that counts the rows; None for a new one
+        recipients  keys of the orders that a disbursement can refund, by its payment reference
         """
         self._recipients = recipients
         terms = Terms(rules=rules, as_of=as_of, coverage=coverage, hands=hands, suspense=suspense)

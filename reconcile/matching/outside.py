@@ -1,14 +1,10 @@
-"""Match orders paid outside providers with bank lines, to tell whether a customer's transfer
-arrived.
+"""Match orders paid outside providers with bank lines.
 
-An order without a bank line is not reported. The book says that the order was paid, perhaps in
-cash, so no bank line is expected.
+An order without a bank line is not reported, because it may have been paid in cash.
 
-A bank line is matched with an order in one of three ways:
-
-    1 by hand    even if the sums differ, which is a break
-    2 by name    if the texts of the line name the order, and the sums agree
-    3 by date    if sum and date fit no other line or order, and the book states a bank transfer
+1 by hand    even if the sums differ, which is a break
+2 by name    if the texts of the line name the order, and the sums agree
+3 by date    if sum and date fit no other line or order, and the book states a bank transfer
 """
 
 from collections import defaultdict

@@ -19,8 +19,7 @@ class Parted:
     pairs     pairs of a part and a line with equal amounts
     captures  parts without a line, in the order given
     lines     lines without a part, in the order given
-    adds_up   whether `captures` and `lines` have equal sums, so that the lines together settle the
-              captures
+    adds_up   whether `captures` and `lines` have equal sums
     """
 
     pairs: tuple[tuple[Capture, StatementRow], ...]
@@ -37,9 +36,9 @@ def are_parts(captures: Sequence[Capture]) -> bool:
 def parted(captures: Sequence[Capture], lines: Sequence[StatementRow]) -> Parted:
     """Pair each statement line with a captured part of equal amount, the earliest part first.
 
-    If more lines than parts have the same amount, lines with this amount stay unpaired. If every
-    part has a line, and the remaining lines add up to zero, these lines are corrections. Then there
-    are no pairs, because all lines settle all parts together.
+    If more lines than parts have one amount, these lines stay unpaired. If every part has a line
+    and the other lines add up to zero, there are no pairs, because all lines settle all parts
+    together.
     """
     by_sum: dict[tuple[str, int], list[StatementRow]] = defaultdict(list)
     for line in lines:

@@ -1,14 +1,9 @@
-"""Select the rows of a period from three streams. An order is taken with all its lines or not at
-all.
+"""Select the rows of a period from three streams. An order is taken with all its lines or not.
 
-The order's date in the book decides to which period the order belongs. If the book has no date, the
-date of the first money decides. If there is no money, the date of the first evidence decides. A
-statement line without an order belongs to the period of its own date. If it has no date, it belongs
-to the period of its import. A book line without date and money belongs to every period.
-
-A group, a match by hand or a payment may join the rows of several orders. Such rows are matched
-together, so they all belong to one period. That period is determined as if the rows were one order.
-The caller finds and passes all such rows.
+The order's period is that of its date in the book, else of its first money, else of its first
+evidence. A statement line without an order has the period of its own date, or else of its import. A
+book line without date and money belongs to every period. Rows that are matched together belong to
+one period.
 """
 
 from collections import defaultdict, deque
@@ -79,11 +74,8 @@ def joined_dates(
 ) -> dict[str, Instant]:
     """Return the date that decides the period of rows that must be matched together.
 
-    The keys are match keys, or the names of statement lines without a match key. Rows are left out
-    if their own date decides anyway.
-
-    Pass all rows that a group, a match by hand or a payment may join. Passing further rows does no
-    harm.
+    The keys are match keys, or names of statement lines without one. Rows whose own date decides
+    anyway are left out. Pass all rows that a group, a match by hand or a payment can join.
     """
     sets = _Sets()
     for booked in book:
@@ -207,13 +199,10 @@ def within(
 ) -> Streams:
     """Return the three streams in key order, without the orders of other periods.
 
-    joined     date that decides the period, for each order that is matched together with other
-               orders
-    elsewhere  set that receives the ids of statement lines dated outside the period. Lines that
-               simply settle their own order are left out
-    outside    function that is called with each order outside the period, and with each line
-               without an order. Ordinary orders whose lines settle all their money are left out if
-               they have no book line
+    joined     date that decides the period, for each order that is matched together with others
+    elsewhere  receives the ids of statement lines dated outside the period, except ordinary ones
+    outside    called with each order outside the period, and each line without an order, except
+               ordinary ones
     """
     sieve = _Sieve(period, joined, takings, book, statements)
     sieve.elsewhere, sieve.outside = elsewhere, outside

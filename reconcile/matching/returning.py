@@ -73,9 +73,8 @@ def failure_of(
 def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bool:
     """Check whether a statement line is about money that went back, and not about a payment.
 
-    A negative payment line may be the correction of a capture. Such a line counts as money that
-    went back only if its amount equals one refund or chargeback of its payment, or the sum of all
-    of them.
+    A negative payment line counts only if its amount equals one refund or chargeback of its
+    payment, or all of them. Otherwise it corrects the capture.
     """
     if row.kind != "payment":
         return True
@@ -85,14 +84,13 @@ def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bo
 
 
 def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Terms) -> list[Return]:
-    """Return the refunds and chargebacks of one payment that add up to the lines.
+    """Return the refunds and chargebacks of one payment that add up to the lines; empty if none do.
 
-    The list is empty if none add up. These combinations are tried in order:
+    These combinations are tried in order:
 
     - one movement
-    - all movements, because one line may combine several refunds
-    - all movements up to the last line's date, because part of a lost dispute may have come back
-      later
+    - all movements
+    - all movements up to the last line's date
     """
     fitting = [each for each in unused if may_settle(rows[0], each, terms)]
     total = -sum(map(balance_of, rows))
@@ -107,8 +105,6 @@ def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Term
 
 def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[StatementRow]]:
     """Divide statement lines into lines that cancel each other out, and all other lines.
-
-    The ledger has no movement for these pairs:
 
     - a dispute that took money, and the win that returned it
     - a refund, and the line that returned its money

@@ -1,12 +1,8 @@
 """Types of the rows that matching reads, one for each ledger, book or statement line.
 
-A million rows are streamed, and nearly all of them agree. Building a value takes much longer than
-reading a tuple from the database. So a stream may yield the database's bare tuples, and only the
-few tuples that are examined become rows. Tuples of plain ledger lines may lack the last fields.
-`ledger_line_row`, `book_row` and `statement_row` convert values to rows.
-
-Each stream is sorted by `key` in ascending order of code points, as Python, SQLite's BINARY and
-PostgreSQL's `COLLATE "C"` sort. Rows with equal keys may have any order.
+A stream can yield the database's bare tuples, because reading a tuple is much faster than building
+a value; only the few that are examined become rows. Each stream is sorted by `key` in order of code
+points, as SQLite's BINARY and PostgreSQL's `COLLATE "C"` sort.
 """
 
 from collections import defaultdict
@@ -48,16 +44,13 @@ class TakingRow(NamedTuple):
     """Money of one order. Only orders with unusual money have a whole ledger line.
 
     minor     captured minor units; 0 if no money moved
-    currency  currency of the capture, or of the price if nothing was captured; empty if both are
-              unknown
+    currency  currency of the capture, or else of the price; empty if unknown
     source    source of the capture; empty if no money moved
     payment   payment reference of the capture; empty if no money moved
     cite      id of the event that states the capture; empty if no money moved
-    at        date that the provider gave the capture; without a capture, `opened_at`
-    whole     ledger line of an order with unusual money; then the fields from `minor` to `at` are
-              unused
-    beside    unsettled money of statement lines, which is added to the break about the doubtful
-              payment. The matching sets this field
+    at        the provider's date of the capture, or else `opened_at`
+    whole     ledger line of an order with unusual money, used instead of the fields above
+    beside    unsettled money of statement lines; set by the matching
     """
 
     key: str
