@@ -95,9 +95,8 @@ def money(minor: int, currency: str) -> Money:
 def from_major(amount: Decimal | int | str, currency: str) -> Money:
     """Convert an amount in major units exactly, such as Decimal("1500.00"). Nothing is rounded.
 
-    Trailing zeros do not count as decimals: 10900.0 is whole in any currency. Raises InexactAmount
-    if the amount has more decimals than the currency. Raises MoneyError if the amount is not finite
-    or exceeds 64 bits of minor units, or if the currency is unknown.
+    Trailing zeros do not count as decimals. Raises InexactAmount for too many decimals, and
+    MoneyError for an unknown currency, or an amount that is not finite or exceeds 64 bits.
     """
     exponent = exponent_of(currency)
     try:

@@ -87,14 +87,11 @@ class BookRow(NamedTuple):
 class StatementRow(NamedTuple):
     """One line of a provider's statement: a match key, then the fields of a `StatementLine`.
 
-    key       match key of the order that the line names, else of the only order whose ledger has
-              its payment, else NO_KEY
-    source    source whose statement has the line; empty if unknown. In another source's statements,
-              an equal payment reference means another payment
+    key       match key of the named order, else of the only order whose ledger has the payment,
+              else NO_KEY
+    source    source whose statement has the line; empty if unknown; equal payment references of two
+              sources mean two payments
     known_at  when a line without a date was first imported; None for other lines
-
-    The key is taken from the named order first, because that order never changes. So lines can be
-    stored sorted by the key. If the named order is wrong, the line is found later by its payment.
     """
 
     key: str
@@ -136,13 +133,10 @@ def ledger_line_row(taking: LedgerLine) -> TakingRow:
 def is_plain(taking: LedgerLine) -> bool:
     """Check whether the order's money is so simple that a flat row is enough for matching.
 
-    All of these must hold:
-
-    - the order succeeded with one capture that one event states, or no money moved and it is not
-      unresolved
-    - the order has no finding about wrong or returned money (WEIGHTY), no payment in doubt and no
-      failed refund
-    - no money is owed back, and there are no tenders and no money on top of the price
+    - the order succeeded with one capture that one event states, or no money moved and the order is
+      not unresolved
+    - no finding about wrong or returned money (WEIGHTY), no payment in doubt, no failed refund
+    - nothing owed back, no tenders, nothing on top of the price
     """
     odd = taking.tendered or taking.owed or taking.doubted or taking.on_top or taking.failed
     if odd or not WEIGHTY.isdisjoint(taking.findings):
@@ -181,14 +175,13 @@ class Lines:
     """Book lines of one reference that count together.
 
     rows         lines that count
-    rest         lines that do not count. If some lines say that money moved, all lines without
-                 money are in `rest`
+    rest         lines that do not count, such as lines without money beside lines with money
     status       common status of the lines
-    charge       sum of the positive amounts. If two lines state the same charge, it counts once
+    charge       sum of the positive amounts; a charge that two lines state counts once
     credit       sum of the negative amounts and of the refunds, as a positive number
-    placed_at    latest date; None if no line has a date
-    refunded_at  latest date of a refund; None if there is none
-    repeated     whether two lines state the same charge, which counts only once
+    placed_at    latest date, if any
+    refunded_at  latest date of a refund, if any
+    repeated     whether two lines state one charge
     """
 
     rows: tuple[BookRow, ...]
@@ -247,12 +240,10 @@ def claims(row: BookRow) -> bool:
 def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
     """Combine the book lines of one reference.
 
-    If some lines say that money moved, all other lines become `rest`. A `paid` line and a
-    `refunded` line usually state one charge, which counts once. The refunded amount must not be
-    larger than the paid amount.
+    If some lines say that money moved, all others become `rest`. A `paid` line and a `refunded`
+    line of at most its amount usually state one charge.
 
-    apart  whether a `refunded` line always counts as another charge, which was paid and then
-           refunded
+    apart  whether a `refunded` line always counts as another charge
     """
     ordered = sorted(rows, key=lambda row: row.line_id)
     counted = [row for row in ordered if claims(row)]
@@ -336,12 +327,11 @@ _Stated = TypeVar("_Stated", bound=Hashable)
 def paired(
     *, stated: Sequence[_Stated], known: Sequence[_Stated], same: Callable[[_Stated, _Stated], bool]
 ) -> list[int | None]:
-    """Return, for each row, the index of the known line that the row repeats; None for a new line.
+    """Return the index of the known line that each row repeats; None for a new line.
 
-    Equal lines are paired first, and no line is paired twice. Then each remaining row is paired
-    with a known line that `same` accepts.
+    Equal lines are paired first, and no line is paired twice.
 
-    same  function that checks whether a row and a known line are versions of one line
+    same  checks whether a row and a known line are versions of one line
     """
     if len(stated) == len(known) == 1:  # the usual case
         return [0 if stated[0] == known[0] or same(stated[0], known[0]) else None]
@@ -362,14 +352,12 @@ def paired(
 def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
     """Check whether two different rows state one movement of money.
 
-    The rows state two movements in each of these cases:
+    They state two movements if:
 
-    - Their amounts differ. But two payment lines with equal signs and times of day may have
-      different amounts, because one line may correct the other.
-    - The rows are lines of two wallets, even if they share a receipt number.
-    - The rows name different payouts.
-    - A row names no payout, and the rows have different days of settlement in every time zone in
-      which the file may have been read.
+    - their amounts differ, unless both are payment lines with equal signs and times of day
+    - they are lines of two wallets
+    - they name different payouts
+    - one names no payout, and their days of settlement differ in every possible time zone
     """
     if one.money != other.money and (
         one.kind != "payment" or _opposite(one, other) or _timed_apart(one, other)

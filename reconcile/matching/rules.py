@@ -78,24 +78,18 @@ class ExpectedRate:
 class MatchRules:
     """The merchant's rules of matching. Durations are microseconds.
 
-    tolerances      tolerated difference for each currency. A currency that is not listed has no
-                    tolerance
-    date_window     longest time between the dates of lines that are matched by amount and currency,
-                    without a common reference. None if such lines are never matched
-    settle_margin   how long a capture may wait for its statement line. Most providers pay out
-                    within a week
-    book_margin     how long the book may lag behind the money. Most exports are made daily
-    money_margin    how long the money may lag behind a book line that says paid
-    refund_margin   how long a refund that the book states may take to arrive
-    fees            fee rules. The first rule that fits a line counts. A line that no rule fits has
-                    no expected fee
-    bank_margin     how long a payout may take to reach the bank. A bank line without a reference is
-                    matched only within this time
-    bank_payers     texts in the bank line of a payout, in upper or lower case. If empty, any credit
-                    may be a payout
-    other_business  texts that mark other business. A bank line with such a text is no payout
-    rates           expected exchange rates. A pair of currencies that is not listed has no expected
-                    rate
+    tolerances      tolerated difference for each currency; 0 for any other
+    date_window     longest time between lines that are matched by amount and date; None for never
+    settle_margin   time that a capture can wait for its statement line; most providers pay within a
+                    week
+    book_margin     time that the book can lag behind the money; most exports are made daily
+    money_margin    time that the money can lag behind a book line that says paid
+    refund_margin   time that a refund that the book states can take to arrive
+    fees            fee rules; the first that fits a line counts
+    bank_margin     time that a payout can take to reach the bank
+    bank_payers     texts in the bank line of a payout; empty if any credit can be a payout
+    other_business  texts of bank lines that are no payouts
+    rates           expected exchange rates by pair of currencies
     methods         payment methods in the book whose money comes through no provider
     currency        currency of the merchant, used for zero amounts of unknown currency
     """
@@ -155,9 +149,9 @@ class Covered:
     """Time spans that the files of one source, bank account or order book cover.
 
     name         the source, account or book
-    spans        sorted and not touching each other; empty if nobody stated any
+    spans        sorted and not touching each other; may be empty
     wallet       the sub-account of the source; None for the whole source
-    declared_by  who declared a part of the spans that no file states
+    declared_by  who declared the part of the spans that no file states
     """
 
     name: str
@@ -168,17 +162,15 @@ class Covered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """Time spans that the imported files cover.
+    """Time spans that the imported files cover. Money dated outside counts neither as missing nor
+    as matched.
 
-    Money dated outside these spans counts neither as missing nor as matched.
-
-    books       spans of each order book. An order is in only one book, so a missing book line is
-                reported only for a date that all books cover
-    statements  spans of each source. A source that is not listed has no statements
-    wallets     spans of sub-accounts. A source is covered at an instant if all its sub-accounts are
-                covered
+    books       spans of each order book; a missing book line is reported only where all books cover
+                the date
+    statements  spans of each source; a source without an entry has no statements
+    wallets     spans of sub-accounts; a source is covered where all its sub-accounts are
     bank        spans of each bank account
-    takings     when the provider's webhooks began to arrive; None if there is no such limit
+    takings     when the provider's webhooks began to arrive; None without a limit
     lost        accepted gaps, in which webhooks may be lost
     """
 
@@ -193,7 +185,7 @@ class Coverage:
 def waits_in(
     spans: tuple[Span, ...], at: Instant, *, due: Instant, as_of: Instant
 ) -> Literal["not_covered", "awaiting"] | None:
-    """Return why an item dated `at` may be missing from files that cover these spans.
+    """Return why an item dated `at` can be missing from files that cover these spans.
 
     None         the item must be there: one span covers the time from `at` to `due`, which has
                  passed

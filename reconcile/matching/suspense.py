@@ -1,8 +1,7 @@
 """Unallocated payments as finance sees them: money in suspense until a person assigns it.
 
-When a movement of money becomes known, it is posted to suspense, to an order, or to an account. The
-posting depends on where the movement's payment belongs at that time. A later assignment moves the
-money on the day of the assignment, and never changes the first posting.
+A movement is posted to where its payment belongs when the movement becomes known: suspense, an
+order or an account. A later assignment moves the money on its own day.
 """
 
 from collections import Counter
@@ -73,9 +72,8 @@ class Suspended:
 
     taken       movements of the payment, in the order in which they became known
     steps       changes of the money in suspense, in the order in which they became known
-    stands      last decision of a person; None if there is none or it is no longer valid
-    other_shop  whether the payment belongs to another shop. Money of another shop is not in
-                suspense
+    stands      last valid decision of a person, if any
+    other_shop  whether the payment belongs to another shop, and so is not in suspense
     """
 
     source: str

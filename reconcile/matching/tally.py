@@ -48,10 +48,9 @@ class Unsettled(NamedTuple):
 class Tally:
     """Counts of one matching, or of a part of it, and its matches and breaks until they are taken.
 
-    plain      counts of ordinary orders that agree with the book, and of their book lines
-    settled    counts of ordinary captures with their statement line
-    unsettled  captures that no statement line settles yet. The keys are source, currency and age in
-               whole days
+    plain      ordinary orders that agree with the book, and their book lines
+    settled    ordinary captures with their statement line
+    unsettled  captures that no statement line settles yet, by source, currency and age in days
     """
 
     def __init__(self, home: str) -> None:
@@ -327,9 +326,8 @@ class Plain(NamedTuple):
 
     agreed     sums in which book and ledger lines are counted
     settled    sums in which statement lines are counted
-    fee_fits   function that checks whether a line's fee is the expected fee; None if there are no
-               expected fees
-    unsettled  function that is called with each ordinary order whose capture has no statement line
+    fee_fits   checks whether a line's fee is the expected fee; None without expected fees
+    unsettled  called with each ordinary order whose capture has no statement line
     """
 
     agreed: Sheet

@@ -1,14 +1,13 @@
 """Check that the balance of each wallet follows from its movements of money.
 
-A wallet is a provider account whose statement states a running balance. Withdrawals are matched
-with bank lines in `bank`.
+A wallet is a provider account whose statement states a running balance.
 
-    1 balances   opening + movements = stated balance, for each wallet
-    2 transfers  both sides of a transfer between wallets of one source add up to zero
-    3 holds      each release has a hold; money that is still held is reported with its date
-    4 rhythm     if a wallet's money is withdrawn regularly, the next withdrawal is not overdue
+1 balances   opening + movements = stated balance, for each wallet
+2 transfers  both sides of a transfer between wallets of one source add up to zero
+3 holds      each release has a hold; money that is still held is reported with its date
+4 rhythm     if a wallet's money is withdrawn regularly, the next withdrawal is not overdue
 
-Rows come sorted by source, wallet, currency and date. Only rows of transfers and holds are kept.
+Rows come sorted by source, wallet, currency and date.
 """
 
 from collections import Counter, defaultdict, deque
@@ -91,14 +90,13 @@ MOST: Final = 1_000_000
 class WalletSums:
     """Movements of a wallet in a period, in minor units of its currency.
 
-    opening      stated balance at the start of the period. If no balance is stated, the sum of all
-                 earlier movements
+    opening      stated balance at the start, or else the sum of all earlier movements
     settled      net sum of the money from and to payments
     withdrawn    net sum of the money from and to the bank
     transferred  net sum of the money from and to other wallets or currencies
     held         net sum of the money that was released or put on hold
     disbursed    net sum of the money from and to other people
-    stated       stated balance at the end of the period; None if no balance is stated
+    stated       stated balance at the end, if any
     since        date of the oldest hold that is not released; only for sums of held money
     """
 

@@ -1,16 +1,11 @@
 """Compute adjusting entries: changes to closed months, which are posted in the first open month.
 
-The journal of a closed month never changes. Evidence that arrives later can still change what the
-month's journal would be. So three sets of transactions are compared over all closed months:
+fresh      the transactions as computed now
+frozen     the transactions in the stored journals, including their adjusting entries
+adjusting  fresh minus frozen
 
-    fresh      the transactions as computed now
-    frozen     the transactions in the stored journals, including their adjusting entries
-    adjusting  fresh minus frozen
-
-For each account and currency, the frozen transactions, the adjusting entries and the open months
-add up to a whole journal computed now. Two transactions are equal if their day, source, order,
-payment, method, currency and postings are equal. A changed description, or more evidence of the
-same money, gives no entry. If a transaction has changed, it is reversed and posted again.
+Transactions are equal if day, source, order, payment, method, currency and postings are equal. A
+changed transaction is reversed and posted again.
 """
 
 from bisect import bisect_right

@@ -1,9 +1,7 @@
 """Record of a closed month: what was reported, on what evidence, by which rules, and by whom.
 
-A closing is written once. Closings and reopenings form a chain: each record contains the digest of
-the record before it. So every change to a record is detected. A reopened month is closed again as
-its next version. A closing covers the evidence that became known since the previous month was
-closed.
+Closings and reopenings form a chain: each record contains the digest of the record before it. A
+reopened month is closed again as its next version.
 """
 
 from collections import Counter
@@ -219,9 +217,9 @@ class Closing:
     """Closing of one month, with its figures and its evidence.
 
     version      number of the closing: 1, or one more than the closing that was reopened
-    known_after  instant for which the previous month was closed; 0 for the first closing. All
-                 evidence of this closing became known after that instant
-    before       digest of the previous closing or reopening; None for the first closing
+    known_after  instant of the previous month's closing, after which all this evidence became
+                 known; 0 for the first
+    before       digest of the previous closing or reopening; None for the first
     by           name of the person who closed the month
     role         role of the person who closed the month
     proposed_at  when the closing was proposed; None if one person closed the month
@@ -777,7 +775,7 @@ def evidence_blockers(
     """Yield the blockers for deliveries that are in no figure of the report.
 
     unreadable  number of messages that a person must look at
-    lost        number of unsigned requests that were not stored, because of a limit
+    lost        number of unsigned requests above a limit, which were not stored
     not_ours    number of deliveries set aside because they belong to another shop
     genuine     number of rejected deliveries that would be accepted now
     gaps        blockers for accepted gaps

@@ -1,10 +1,7 @@
 """Types of a report's input, such as one order or one break.
 
-The caller passes every order, line and break once, in any order.
-
-This module also decides whether the money of each statement line is in a wallet, in transit or in
-the bank. If bank files show when the money arrived, the money is in transit from the statement's
-date until that time.
+The caller passes every order, line and break once, in any order. This module also decides whether a
+statement line's money is in a wallet, in transit or in the bank.
 """
 
 from collections.abc import Iterable, Iterator, Set
@@ -153,9 +150,8 @@ class SettledLine:
 def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[SettledLine, ...]:
     """Return every statement line of the order with the movements that it settles.
 
-    A line first settles movements of its payment that are not settled yet. A movement with an equal
-    amount is preferred, then all movements together if their sum is equal, then the first movement.
-    If every movement is settled already, the line settles a further part of one movement.
+    A line prefers an unsettled movement of its payment with an equal amount, then all of them if
+    their sum is equal, then the first.
 
     strange  ids of lines for which the matching found no movement
     """

@@ -7,70 +7,64 @@ For each kind of transaction, the list names the accounts that are debited (+) a
 the date:
 
 captured
-    clearing +, receivable -, on the provider's date. Money on top of the price is posted to
-    accounts of its own instead of the receivable, also when it is returned
+clearing +, receivable -, on the provider's date; money on top of the price has accounts of its own
 refunded
-    receivable +, clearing -, on the provider's date
+receivable +, clearing -, on the provider's date
 dispute lost
-    disputes +, clearing -, on the provider's date
+disputes +, clearing -, on the provider's date
 settled
-    bank + net, fees + fee, clearing - gross, on the statement's date. With bank files, in_transit
-    is used instead of bank
+bank + net, fees + fee, clearing - gross, on the statement's date; with bank files, in_transit
+instead of bank
 in the bank
-    bank +, in_transit -, on the bank's date
+bank +, in_transit -, on the bank's date
 captured without an order
-    clearing +, unallocated -, on the provider's date
+clearing +, unallocated -, on the provider's date
 assigned
-    unallocated +, receivable -, on the day of the record. Reversed if the assignment is withdrawn
+unallocated +, receivable -, on the day of the record; reversed if the assignment is withdrawn
 other business
-    unallocated +, the chosen account -, on the day of the record
+unallocated +, the chosen account -, on the day of the record
 settled into a wallet
-    wallet + net, fees + fee, clearing - gross, on the statement's date
+wallet + net, fees + fee, clearing - gross, on the statement's date
 opening balance of a wallet
-    wallet +, openings -, on the date of the first line that states a balance
+wallet +, openings -, on the date of the first line that states a balance
 withdrawn
-    in_transit +, wallet -, on the statement's date. Reversed for a withdrawal that failed, and for
-    money that comes from the bank
+in_transit +, wallet -, on the statement's date; reversed if it failed, and for money from the bank
 transferred
-    transfers +, wallet -, on the date of each side. The two sides add up to zero
+transfers +, wallet -, on the date of each side
 held
-    wallet +, wallet -, from the available part to the held part. Reversed if it is released
+wallet +, wallet -, from the available part to the held part; reversed if released
 converted
-    exchange +, wallet -, on the date of each side, in its own currency
+exchange +, wallet -, on the date of each side, in its own currency
 disbursed
-    other_business +, wallet -, on the statement's date
+other_business +, wallet -, on the statement's date
 settled for another shop
-    bank + net, fees + fee, other_shops - gross, on the statement's date
+bank + net, fees + fee, other_shops - gross, on the statement's date
 exchanged, on the bank's date
-    exchange +, in_transit -, in the payout's currency
-    bank +, exchange -, in the bank's currency
-    exchange +, exchange_gains -, for the excess over the expected rate
+exchange +, in_transit -, in the payout's currency
+bank +, exchange -, in the bank's currency
+exchange +, exchange_gains -, for the excess over the expected rate
 settled in another currency, on the statement's date
-    exchange +, clearing -, in the payment's currency
-    clearing +, exchange -, in the statement's currency
-    clearing +, exchange_gains -, for the excess over the expected rate
+exchange +, clearing -, in the payment's currency
+clearing +, exchange -, in the statement's currency
+clearing +, exchange_gains -, for the excess over the expected rate
 written off
-    write_offs +, clearing -, when a person accepted the break. Instead of clearing, in_transit is
-    used for a payout or a bank line, and wallet for a balance
+write_offs +, clearing -, when a person accepted the break; in_transit for a payout or bank line,
+wallet for a balance
 taken back
-    clearing +, write_offs -, when later evidence closes the break, or changes its money
+clearing +, write_offs -, when later evidence closes the break, or changes its money
 
-With the setting `revenue_at="fulfilment"`, the journal posts sales as well. For an order that is
-not fulfilled yet, the account `deposits` replaces the receivable and disputes:
+With `revenue_at="fulfilment"`, `deposits` replaces the receivable and disputes until the order is
+fulfilled:
 
 fulfilled
-    deposits +, sales -, on the day of fulfilment, for everything captured so far
+deposits +, sales -, on the day of fulfilment, for everything captured so far
 captured
-    clearing +, sales -, from that day on
+clearing +, sales -, from that day on
 refunded
-    refunds +, clearing -, from that day on
+refunds +, clearing -, from that day on
 
-If a tax rate is given, the tax contained in sales and refunds is posted to `taxes` instead.
-
-The balance of clearing is money that is not settled yet, and money that the provider holds back or
-carries to a later payout. It includes the money that breaks leave unsettled. The balance of
-in_transit is money that is not in the bank yet. It includes the money that breaks of payouts and
-bank lines leave unsettled.
+If a tax rate is given, the tax contained in sales and refunds is posted to `taxes`. The balance of
+clearing is money that is not settled yet; that of in_transit is money that is not in the bank yet.
 """
 
 from collections import Counter
@@ -208,8 +202,7 @@ class Transaction:
     what     description for people: `captured`, `settled payment`, `written off: not_settled`
     method   the payment method that the statement names
     cites    ids of the events, lines and breaks that prove the movement
-    adjusts  the closed month that the transaction adjusts; None if the transaction belongs to the
-             month of its own date
+    adjusts  the closed month that the transaction adjusts, if any
     """
 
     at: Instant
@@ -241,8 +234,7 @@ def transactions(
     """Yield one order's transactions dated from `start` to just before `end`.
 
     bank       result of matching with the bank; None if all settled money counts as in the bank
-    suspense   payments that are or were unallocated, for each source and reference. Their
-               transactions come from `of_suspense`
+    suspense   payments that are or were unallocated, by source and reference
     revenue    how sales are posted; None if the journal has only payments
     withdrawn  payouts that are withdrawals from a wallet
     """

@@ -1,8 +1,7 @@
 """Convert money to the merchant's own currency, at the rate of each day.
 
-The rate of a day is the latest rate in the merchant's file that is no more than 7 days old on that
-day. If the file has no such rate, the rate at which statements settled the currency is used. Money
-without a rate is not converted, and its currency is reported.
+The rate is the file's latest of the past 7 days, or else the rate at which statements settled the
+currency. Money without a rate is not converted, and its currency is reported.
 """
 
 from bisect import bisect_right

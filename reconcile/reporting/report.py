@@ -1,9 +1,7 @@
 """The report of a period, as one immutable value that every output format prints.
 
-The report has a limited size. Its tables grow only with currencies, causes and months. Its lists
-end at a limit, and state how many lines are left out. Equal evidence gives an equal report.
-
-The dates of an order's evidence decide which of these steps the order takes in a period:
+Tables grow only with currencies, causes and months. Lists end at a limit, and state how many lines
+are left out.
 
 opening  opened before the start, without a final outcome at the start
 new      opened in the period
@@ -11,10 +9,8 @@ closed   opening or new orders that got their final outcome in the period
 closing  opening or new orders without a final outcome at the end
 other    closed before or opened after the period, with money dated in the period
 
-An order *belongs to the period* if it is opening, new or other. The basis of the report decides
-which date of a movement counts. `captured` uses the provider's date, `received` the time when the
-movement first became known, and `settled` the statement's date. On every basis, orders open and
-close by the dates of their evidence.
+The basis decides which date of a movement counts: `captured` the provider's, `received` when the
+movement first became known, `settled` the statement's.
 """
 
 from collections.abc import Iterator, Sequence
@@ -75,17 +71,15 @@ FLOWS: Final[tuple[Flow, ...]] = get_args(Flow)
 
 The first five rows come from ledgers and fees. The next rows lead from net to the statement:
 
-    net = settled + not_settled + differs + other_currency − not_notified − no_movement
+net = settled + not_settled + differs + other_currency − not_notified − no_movement
 
 With bank files, the last six rows lead from the statement to the bank:
 
-    settled = in_bank + exchanged + bank_differs + not_in_bank + no_payout + in_wallet
+settled = in_bank + exchanged + bank_differs + not_in_bank + no_payout + in_wallet
 
-other_currency  money settled in another currency, minus money that came from another currency. The
-                row is present only if there is such money
+other_currency  money settled in another currency, minus money that came from another currency
 not_notified    statement lines for which no webhook came, as in breaks `settled_never_notified`
-no_movement     statement lines that may not be movements: lines of open and won disputes, doubtful
-                payments, lines that a person matched with an order book line, and carried money
+no_movement     statement lines of disputes, doubtful payments, matches by hand, and carried money
 exchanged       payouts that the bank booked in another currency
 bank_differs    amount by which the bank booked less than was paid out
 in_wallet       money settled into a balance at the provider, and withdrawn later
@@ -111,7 +105,7 @@ class Scope:
     Only evidence known at `as_of` is used.
 
     zone         name of the time zone of the period's days and months
-    merchant     name of the merchant; empty if unknown
+    merchant     name of the merchant; may be empty
     closed_by    who closed the month; empty for an open period
     closed_at    when the month was closed; None for an open period
     approved_by  who approved the closing; empty if one person closed the month
@@ -412,9 +406,8 @@ class OwnRow:
     """Flow of money in the merchant's own currency, converted at the rate of each day.
 
     of   currency that was converted; None for all currencies
-    sum  amount of the flow. The flow `residual` is the part of `net` that the other flows do not
-         explain. The residual may differ from zero because of rounding, and because other flows use
-         the rates of other days
+    sum  amount of the flow; `residual` is the part of `net` that rounding and other days' rates
+         leave unexplained
     """
 
     currency: str
@@ -477,14 +470,13 @@ class SuspenseRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageRow:
-    """One span of the period that is covered by the files of a source, a bank account or an order
-    book.
+    """One span of the period that files of a source, bank account or order book cover.
 
     wallet       sub-account of the source; None for the whole source
-    since        start of the span; None if the files cover no part of the period
-    until        end of the span; None if the files cover no part of the period
+    since        start of the span; None if nothing is covered
+    until        end of the span; None if nothing is covered
     whole        whether the files cover the whole period
-    payments     captured payments of the source in the period; 0 for a bank account or order book
+    payments     captured payments of the source in the period; 0 for others
     declared_by  person who declared a part of the span; empty if files state all of it
     """
 
@@ -505,7 +497,7 @@ class BalanceRow:
     opened, closed  the days of the two balances
     difference      amount by which the balances and the entries differ
     state           whether the next statement confirms the stated closing balance
-    next_opening    opening balance of the next statement; None while it is not known
+    next_opening    opening balance of the next statement, if known
     """
 
     account: str

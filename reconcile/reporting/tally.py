@@ -243,11 +243,10 @@ class PeriodTally:
         """Begin with zero sums. Breaks must be added before orders.
 
         calendar   calendar of the scope's time zone
-        elsewhere  ids of statement lines that are matched to a different period than their date
-                   says. The set must be complete when the last break is added
+        elsewhere  ids of statement lines that are matched to another period than their date's;
+                   complete with the last break
         bank       result of matching with the bank; None without bank files
-        rates      exchange rates of the merchant's own currency; if None, the report has no totals
-                   in that currency
+        rates      exchange rates of the merchant's own currency; None for no totals in it
         """
         self._rates = rates
         self._scope, self._elsewhere, self._bank = scope, elsewhere, bank

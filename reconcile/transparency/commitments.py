@@ -1,9 +1,8 @@
 """Salted commitments to the content of a log leaf: an event, a record, a revision or an audit
 entry.
 
-Each document is cut into parts, so that one part can be hidden later while the others can still be
-proved. Every text that may be personal is a separate part. All other content is in the part `said`,
-which is never redacted. `parts_digest` is the digest of all commitments.
+Every text that can be personal is a separate part, so that it can be hidden later while the others
+can still be proved. All other content is in the part `said`.
 """
 
 import hashlib

@@ -54,10 +54,8 @@ _PERCENT: Final = frozenset(("provider_discount_percent",))
 def history_document(history: History, *, policy: Policy, as_of: Instant) -> dict[str, Any]:
     """Return everything from which an order's ledger is computed, as JSON values.
 
-    The document has the history as known at `as_of`, the policy, and `as_of` itself. If a clock was
-    wrong, the history still has the wrong times; `history_of` corrects them. Each event comes with
-    its first delivery. The member `again` holds the ids and arrivals of the event's further
-    deliveries.
+    Each event has its first delivery, and in `again` the ids and arrivals of further ones. Wrong
+    times of a fast clock stay; `history_of` corrects them.
     """
     known = history.known_at(as_of).as_stored()
     records = sorted(known.records, key=lambda each: (each.recorded_at, each.record_id))

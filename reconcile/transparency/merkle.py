@@ -1,12 +1,12 @@
-"""Compute and verify a Merkle tree over leaf hashes, for a log that only grows.
+"""Compute and verify a Merkle tree over leaf hashes (RFC 9162, section 2.1), for a log that only
+grows.
 
-The tree is defined in RFC 9162, section 2.1. A proof is a list of spans of leaves, and a span
-consists of complete subtrees. The store returns the hashes of subtrees, so no tree is held in
-memory. A subtree (level, index) covers the 2**level leaves from index * 2**level.
+A proof is a list of spans of leaves; a span consists of complete subtrees. A subtree (level, index)
+covers the 2**level leaves from index * 2**level.
 
-    head of n leaves        span_hash((0, n), nodes)
-    inclusion of leaf m     [span_hash(s, nodes) for s in inclusion_spans(m, size=n)]
-    n grew from m           [span_hash(s, nodes) for s in consistency_spans(m, size=n)]
+head of n leaves        span_hash((0, n), nodes)
+inclusion of leaf m     [span_hash(s, nodes) for s in inclusion_spans(m, size=n)]
+n grew from m           [span_hash(s, nodes) for s in consistency_spans(m, size=n)]
 """
 
 import hashlib

@@ -1,15 +1,12 @@
 """A Merkle tree with one entry for each order, which states how many log leaves the order has.
 
-An entry contains a commitment to its order. The commitment's bits are the entry's path from the
-root, so no order has two entries. The tree has an inner node wherever commitments diverge. The
-node's hash includes the number of bits that these commitments share. So the entries alone determine
-the tree:
+The bits of an order's commitment are its entry's path from the root. There is an inner node
+wherever commitments diverge:
 
-    entry   SHA-256(0x00, canonical JSON {"last", "leaves", "of"})
-    node    SHA-256(0x01, one byte: number of shared bits, hash of the 0 side, hash of the 1 side)
+entry   SHA-256(0x00, canonical JSON {"last", "leaves", "of"})
+node    SHA-256(0x01, one byte: number of shared bits, hash of the 0 side, hash of the 1 side)
 
-Entries are grouped by the first 16 bits of their commitments, and these groups by the first 8 bits.
-Group hashes are stored, so only changed groups are hashed again.
+Hashes are stored by the first 16 and 8 bits, so only changed groups are hashed again.
 """
 
 import hmac
