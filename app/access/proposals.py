@@ -1,9 +1,9 @@
 """Proposals: acts that need two operators.
 
-1 propose  an operator who has proved their identity requests an act
-2 look     other operators see the proposal
-3 decide   another operator approves or rejects, or the proposer withdraws
-4 act      one transaction stores the approval and does the act
+    1 propose  an operator who has proved their identity requests an act
+    2 look     other operators see the proposal
+    3 decide   another operator approves or rejects, or the proposer withdraws
+    4 act      one transaction stores the approval and does the act
 
 An approval is refused if the subject has changed since the proposal.
 """

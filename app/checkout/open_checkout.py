@@ -1,8 +1,8 @@
 """Open the checkout session of an order's payment. A payment never gets a second session.
 
-(1) check everything  (2) find the order's payment  (3) commit the intent and its key
-(4) ask the service, if necessary several times with the same key
-(5) record the answer  (6) return the result
+    (1) check everything  (2) find the order's payment  (3) commit the intent and its key
+    (4) ask the service, if necessary several times with the same key
+    (5) record the answer  (6) return the result
 
 The code's comments use these numbers. If a call ends early, the next call continues with the
 committed key.

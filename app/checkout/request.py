@@ -1,13 +1,13 @@
 """A request to open a session: its checks, bytes and digest, and the meaning of the answer.
 
-UsageError
-├── CheckoutRequestError   the request is bad; `problems` has every sentence
-├── CheckoutConflictError  the order already has another payment
-├── PaymentNotOverError    an earlier payment can still bring money
-└── OrderCanceledError     the shop has canceled the order
-UnreachableError
-├── CheckoutDeniedError    the service refuses our token or knows no such address
-└── CheckoutBusyError      too many calls at this moment
+    UsageError
+    ├── CheckoutRequestError   the request is bad; `problems` has every sentence
+    ├── CheckoutConflictError  the order already has another payment
+    ├── PaymentNotOverError    an earlier payment can still bring money
+    └── OrderCanceledError     the shop has canceled the order
+    UnreachableError
+    ├── CheckoutDeniedError    the service refuses our token or knows no such address
+    └── CheckoutBusyError      too many calls at this moment
 
 No error contains a phone number, a URL or a token.
 """

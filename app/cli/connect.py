@@ -1,6 +1,6 @@
 """The command `tallyhook connect`, which writes the settings of a new source.
 
-options, prompts ─▶ checked settings ─▶ settings file ─▶ instructions ─▶ first delivery
+    options, prompts ─▶ checked settings ─▶ settings file ─▶ instructions ─▶ first delivery
 
 Secrets come from a prompt, a file or standard input, because others can see command lines.
 """

@@ -1,8 +1,8 @@
 """Receive news of orders, from verified notifications and from the feed.
 
-notification ──verify──▶ news ─┐
-feed ──page by page──▶ news ───┼─▶ keeper: each once, in the shop's own transaction
-state of an undecided order ───┘
+    notification ──verify──▶ news ─┐
+    feed ──page by page──▶ news ───┼─▶ keeper: each once, in the shop's own transaction
+    state of an undecided order ───┘
 
 Notifications and the feed bring the same news, so a shop can use either. An order is undecided if
 Tallyhook does not know whether it was shipped, as after a restore.

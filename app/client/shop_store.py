@@ -1,6 +1,6 @@
 """Store news in the shop's own SQLite database, in the same transaction as the shop's SQL.
 
-BEGIN IMMEDIATE ─▶ is it newer? ─▶ store its id ─▶ the shop's own statements ─▶ COMMIT
+    BEGIN IMMEDIATE ─▶ is it newer? ─▶ store its id ─▶ the shop's own statements ─▶ COMMIT
 
 For another database, copy this file: it needs two tables and seven statements.
 """

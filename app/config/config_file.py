@@ -1,7 +1,7 @@
 """Read the configuration's variables and files, and add settings to a file on request.
 
-variables, dotenv file, files of secrets ──▶ `SettingsReading`, with the mistakes found
-file, wanted ──▶ added: written at the end │ same: there already │ differing: only reported
+    variables, dotenv file, files of secrets ──▶ `SettingsReading`, with the mistakes found
+    file, wanted ──▶ added: written at the end │ same: there already │ differing: only reported
 
 Messages about mistakes never quote a value.
 """

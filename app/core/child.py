@@ -1,10 +1,10 @@
 """Run a plain function in a child process with limits on memory, processor time and duration.
 
-parent                                            child
-start an interpreter without the secrets      ─▶  lower its limits
-send the function's name and arguments        ─▶  call the function
-read JSON or bytes, up to a size              ◀─  answer with a result or an error
-kill it at its deadline, or if the caller is canceled
+    parent                                            child
+    start an interpreter without the secrets      ─▶  lower its limits
+    send the function's name and arguments        ─▶  call the function
+    read JSON or bytes, up to a size              ◀─  answer with a result or an error
+    kill it at its deadline, or if the caller is canceled
 
 The function may read hostile data, so the parent never unpickles the answer. The child is not
 isolated: it can read files and use the network.

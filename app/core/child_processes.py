@@ -2,12 +2,12 @@
 
 Parent and worker exchange one-byte messages over a pair of sockets:
 
-parent → child   b"+" a delivery was accepted or a record stated
-                 b"s" end when the inbox is empty        b"e" end now; the next child continues
-                 b"l" stop folding: another process folds  b"f" resume folding
-child → parent   b"r" the disk is checked, work starts   b"+" a delivery was read
-                 b"!" the disk has failed, the child ends
-                 b"a" an alarm may have begun or ended
+    parent → child   b"+" a delivery was accepted or a record stated
+                     b"s" end when the inbox is empty        b"e" end now; the next child continues
+                     b"l" stop folding: another process folds  b"f" resume folding
+    child → parent   b"r" the disk is checked, work starts   b"+" a delivery was read
+                     b"!" the disk has failed, the child ends
+                     b"a" an alarm may have begun or ended
 
 A child ignores signals, and ends when its socket is closed. A child that ends by itself is
 restarted after a growing pause, except after a disk failure.

@@ -1,17 +1,17 @@
 """Errors of Tallyhook, with the exit codes of the command line.
 
-TallyhookError
-├── UsageError           2  wrong arguments of a command
-├── ConfigurationError   3  settings, profiles, secrets
-├── UnreachableError     4  the database or the provider does not answer
-│   ├── PortTaken           a server cannot listen on its address
-│   ├── StoreUnavailable    temporary failure: try again
-│   │   └── NotAllRead          an answer needs deliveries that are not read yet
-│   └── StorePoisoned       permanent failure, such as a disk I/O error: the process must end
-│       └── StrangeSchema   the database has objects that no migration creates
-├── DeliveryFailed          a report or an alarm was not delivered
-├── ChildStopped            a child process gave no result (app/core/child.py)
-└── NotFoundError        5  something does not exist
+    TallyhookError
+    ├── UsageError           2  wrong arguments of a command
+    ├── ConfigurationError   3  settings, profiles, secrets
+    ├── UnreachableError     4  the database or the provider does not answer
+    │   ├── PortTaken           a server cannot listen on its address
+    │   ├── StoreUnavailable    temporary failure: try again
+    │   │   └── NotAllRead          an answer needs deliveries that are not read yet
+    │   └── StorePoisoned       permanent failure, such as a disk I/O error: the process must end
+    │       └── StrangeSchema   the database has objects that no migration creates
+    ├── DeliveryFailed          a report or an alarm was not delivered
+    ├── ChildStopped            a child process gave no result (app/core/child.py)
+    └── NotFoundError        5  something does not exist
 
 Every message tells a person what to do, and never contains a secret, a body or a phone number.
 """

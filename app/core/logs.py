@@ -1,7 +1,7 @@
 """Logging: each event is one line of fields that are known to be harmless.
 
-from app.core.logs import log
-log.info("delivery stored", delivery=delivery_id, source="shop", verdict="stored")
+    from app.core.logs import log
+    log.info("delivery stored", delivery=delivery_id, source="shop", verdict="stored")
 
 Unknown fields are left out and counted in `dropped_fields`. The event must be a fixed text, because
 a value in it would bypass the list of fields.

@@ -1,6 +1,6 @@
 """Schedule of periodic work: parse its entries, and compute when each is due.
 
-nightly | 30 2 * * * | reconcile; month | 0 6 12 * * | reconcile month pdf xlsx folder
+    nightly | 30 2 * * * | reconcile; month | 0 6 12 * * | reconcile month pdf xlsx folder
 
 An entry has a name, a cron expression in the merchant's time zone, and words for the work. Clock
 changes are handled as in Debian's cron: work of a skipped hour runs at its end, and work of a

@@ -1,8 +1,8 @@
 """Choose among the servers that TALLYHOOK_DATABASE_URL names, and leave a replaced server.
 
-1 connect   to the hosts in turn, until one can be used                  `Hosts.connect`
-2 watch     whether another server writes while a transaction lasts      `Connection.watched`
-3 leave     a former server: its host is tried last                      `Hosts.leave`
+    1 connect   to the hosts in turn, until one can be used                  `Hosts.connect`
+    2 watch     whether another server writes while a transaction lasts      `Connection.watched`
+    3 leave     a former server: its host is tried last                      `Hosts.leave`
 
 Only a newer timeline proves a takeover. All connections to the former server are then closed,
 because they would read outdated data.

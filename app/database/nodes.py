@@ -1,8 +1,8 @@
 """Find the state of all servers that hold rows or copies of rows.
 
-the server itself   asked over a reading connection
-other named hosts   each asked over a separate connection
-nodes of Citus      each asked through the coordinator
+    the server itself   asked over a reading connection
+    other named hosts   each asked over a separate connection
+    nodes of Citus      each asked through the coordinator
 
 Each question has a time limit, because a frozen server never answers.
 """

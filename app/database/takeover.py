@@ -1,8 +1,8 @@
 """Detect a change of the PostgreSQL server: a standby took over, or a backup was restored.
 
-1 connect   to a server whose timeline differs from the timeline used before
-2 compare   whether it has our newest commit, and whether commits waited for a standby
-3 decide    if both hold, the service continues; else there is a gap that a person must accept
+    1 connect   to a server whose timeline differs from the timeline used before
+    2 compare   whether it has our newest commit, and whether commits waited for a standby
+    3 decide    if both hold, the service continues; else there is a gap that a person must accept
 
 A server that has a process's newest commit has all earlier commits, because replication keeps their
 order.

@@ -1,8 +1,8 @@
 """Attach files to an order or a break: receipts, proofs of delivery, letters, terms.
 
-1 check   the size, and that the file is complete and of an accepted type
-2 store   the bytes once, by their digest; name and note separately, as personal data
-3 seal    an audit entry with the digests of bytes and details
+    1 check   the size, and that the file is complete and of an accepted type
+    2 store   the bytes once, by their digest; name and note separately, as personal data
+    3 seal    an audit entry with the digests of bytes and details
 
 Detaching or erasing deletes the file; the audit trail keeps its digest.
 """

@@ -1,14 +1,14 @@
 """Verify the whole sealed log from its rows, in one snapshot, while the service runs.
 
-1 leaves       the numbers have no gaps; each leaf is the hash of its document, which agrees with
-               its row
-2 hashes       every stored hash is the hash of the leaves below it
-3 heads        every checkpoint is the head of its leaves, and signed by a key of the log
-4 rows         every row has a leaf, or waits to be sealed
-orders         the leaves of each order are numbered without gaps, and so are each day's trees
-the key        the newest key that signs is this machine's key
-5 departures   every checkpoint that was shown, delivered or cosigned is a head of this log
-6 kept         a checkpoint that was kept elsewhere is a head of this log
+    1 leaves       the numbers have no gaps; each leaf is the hash of its document, which
+                   agrees with its row
+    2 hashes       every stored hash is the hash of the leaves below it
+    3 heads        every checkpoint is the head of its leaves, and signed by a key of the log
+    4 rows         every row has a leaf, or waits to be sealed
+    orders         the leaves of each order are numbered without gaps, and so are each day's trees
+    the key        the newest key that signs is this machine's key
+    5 departures   every checkpoint that was shown, delivered or cosigned is a head of this log
+    6 kept         a checkpoint that was kept elsewhere is a head of this log
 
 Each layer is compared only with the layer below it, so that a change is reported once.
 """

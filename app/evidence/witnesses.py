@@ -3,11 +3,11 @@
 A witness cosigns a checkpoint only if it extends the last one that the witness cosigned. So a
 person who trusts enough witnesses need not trust the shop.
 
-1 choose   the checkpoint that was newest when the present interval began
-2 claim    each witness that has not cosigned it
-3 ask      with the proof that the checkpoint extends the witness's last one
-4 verify   the signature over the checkpoint, and the witness's clock
-5 store    the cosignature, or why there is none, and when to ask again
+    1 choose   the checkpoint that was newest when the present interval began
+    2 claim    each witness that has not cosigned it
+    3 ask      with the proof that the checkpoint extends the witness's last one
+    4 verify   the signature over the checkpoint, and the witness's clock
+    5 store    the cosignature, or why there is none, and when to ask again
 
 No transaction is open while a witness is asked.
 """

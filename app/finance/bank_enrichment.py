@@ -2,9 +2,9 @@
 
 One format creates the account's lines; the others add texts to these lines.
 
-1 decide   whether a file creates lines of an account or enriches them
-2 find     the line that has an entry's account, amount and bank's reference
-3 fill     the line's missing reference, counterparty or text
+    1 decide   whether a file creates lines of an account or enriches them
+    2 find     the line that has an entry's account, amount and bank's reference
+    3 fill     the line's missing reference, counterparty or text
 
 Only equal bank's references (AcctSvcrRef of CAMT, //reference of MT940) show that two entries are
 one booking.

@@ -1,8 +1,8 @@
 """Store breaks, the reconciliation runs that found them, and the steps of runs and people.
 
-1 number  take the run's number; rows of a killed run stay invisible
-2 saw     write breaks in transactions of some hundreds, so that other writers wait only briefly
-3 finish  write the run's row, which publishes the whole run
+    1 number  take the run's number; rows of a killed run stay invisible
+    2 saw     write breaks in transactions of some hundreds, so that other writers wait only briefly
+    3 finish  write the run's row, which publishes the whole run
 
 Each run is compared with the last run that changed breaks.
 """

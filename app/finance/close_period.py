@@ -1,11 +1,11 @@
 """Close a month: make the month's report from the evidence, and store both.
 
-1 ask       check who asks, and that this month is the next
-2 look      compute the month's report as of one instant
-3 refuse    return all reasons against closing at once
-4 digest    compute digests of the evidence since the previous closing, by kind and day
-5 print     render the report and the journal in every format
-6 write     store the closing, the files and the audit entry in one transaction
+    1 ask       check who asks, and that this month is the next
+    2 look      compute the month's report as of one instant
+    3 refuse    return all reasons against closing at once
+    4 digest    compute digests of the evidence since the previous closing, by kind and day
+    5 print     render the report and the journal in every format
+    6 write     store the closing, the files and the audit entry in one transaction
 
 If nobody may close alone, step 6 makes a proposal. After the approval, all steps run again, and the
 report must be equal. Two people can reopen the last closed month.

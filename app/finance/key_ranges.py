@@ -1,9 +1,9 @@
 """Match many orders in several processes: one range of keys each, all in one snapshot.
 
-1 cut      all keys into ranges of about equally many orders
-2 share    one snapshot of the database with all processes
-3 match    one range in each process, which sends its decisions, counts and leftovers
-4 absorb   the ranges in key order, in the writing process
+    1 cut      all keys into ranges of about equally many orders
+    2 share    one snapshot of the database with all processes
+    3 match    one range in each process, which sends its decisions, counts and leftovers
+    4 absorb   the ranges in key order, in the writing process
 
 If a matching process dies, the run ends without a result. This module imports little, because each
 of these processes imports it first.

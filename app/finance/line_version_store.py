@@ -1,8 +1,8 @@
 """Compare an imported file with the current lines, and write new versions of changed lines.
 
-1 compare    the rows of a file with the current lines of their group
-2 decide     whether a row is a new line, a new version of a line, or changes nothing
-3 write      new versions, which end the previous versions; a dry run stops before this
+    1 compare    the rows of a file with the current lines of their group
+    2 decide     whether a row is a new line, a new version of a line, or changes nothing
+    3 write      new versions, which end the previous versions; a dry run stops before this
 
 A version is valid from the import `since` until before the import `until`. Withdrawing an import
 restores the versions before it.

@@ -1,10 +1,10 @@
 """Decide which worker does scheduled work, and store the results.
 
-1 due      the last due time of each entry that is not done           app.core.schedule
-2 claim    a row with a lease: one of several workers gets it
-3 do       reconcile, or report as of the claim's instant             scheduled_work.py
-4 deliver  by each channel, with an audit entry for each delivery     scheduled_work.py
-5 end      as done, as failed with the time of the next try, or as waiting for unread deliveries
+    1 due      the last due time of each entry that is not done           app.core.schedule
+    2 claim    a row with a lease: one of several workers gets it
+    3 do       reconcile, or report as of the claim's instant             scheduled_work.py
+    4 deliver  by each channel, with an audit entry for each delivery     scheduled_work.py
+    5 end      as done, as failed with the time of the next try, or as waiting for unread deliveries
 
 After a killed worker, the next try repeats the last delivery with equal names and ids.
 """

@@ -1,8 +1,8 @@
 """Compute trends of twelve months: captures that are settled or open, and fees of payments.
 
-capture month   settled          a statement line names the payment
-                open             statements cover it, but no line names it
-                not covered      no statement covers it: nothing is known about it
+    capture month   settled          a statement line names the payment
+                    open             statements cover it, but no line names it
+                    not covered      no statement covers it: nothing is known about it
 
 Captures since the newest reconciliation are not included.
 """

@@ -1,7 +1,6 @@
 """Verify that closed months still follow from the evidence on which they were closed.
 
-1 chain     each closing or reopening names the digest of the previous one, and a checkpoint of the
-            log
+1 chain     each closing or reopening names the digest of the one before, and a checkpoint
 2 prints    the stored bytes are those of the closing
 3 history   everything that was known at the closing is still there, unchanged
 4 figures   the report, made again, has equal figures

@@ -1,9 +1,9 @@
 """Withdraw an import, so that its lines count as if they had never been imported.
 
-1 look      find its current lines, their money, and the number of lines in closed months
-2 refuse    an import of another kind, or one that was withdrawn already
-3 propose   the withdrawal if the money is more than one person may accept alone
-4 write     an import that ends these lines and restores the lines before them
+    1 look      find its current lines, their money, and the number of lines in closed months
+    2 refuse    an import of another kind, or one that was withdrawn already
+    3 propose   the withdrawal if the money is more than one person may accept alone
+    4 write     an import that ends these lines and restores the lines before them
 
 Nothing is deleted: results as of an earlier instant still contain the lines.
 """

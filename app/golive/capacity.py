@@ -1,8 +1,8 @@
 """Measure the capacity of this machine and database: `tallyhook doctor --capacity`.
 
-1 ask        arrivals by day and minute, and the size of the database
-2 calibrate  the disk's sync time, and the processor time of a few folds
-3 judge      each figure, with a sentence on what it means
+    1 ask        arrivals by day and minute, and the size of the database
+    2 calibrate  the disk's sync time, and the processor time of a few folds
+    3 judge      each figure, with a sentence on what it means
 
 No stored data is changed: the disk is measured with a temporary file.
 """

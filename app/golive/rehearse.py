@@ -1,6 +1,6 @@
 """Rehearse payments: play the scenarios against the configured provider, and compare.
 
-(1) record an order  (2) open its session  (3) wait for the verified end  (4) compare
+    (1) record an order  (2) open its session  (3) wait for the verified end  (4) compare
 
 All scenarios are played at the same time. The service must be running, and the provider must
 deliver to it.

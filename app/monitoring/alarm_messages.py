@@ -1,6 +1,6 @@
 """Notices of alarms, sent by signed POST or mail, and the owners of alarms.
 
-(1) store the watchdog's alarms  (2) claim due notices  (3) send them  (4) mark them sent
+    (1) store the watchdog's alarms  (2) claim due notices  (3) send them  (4) mark them sent
 
 A notice that was interrupted between (2) and (4) is sent again with the same id. An alarm is over
 when no receiver process has seen it for three minutes. A person who takes an alarm becomes its

@@ -1,6 +1,6 @@
 """The note that a listening service stores about itself, so that `doctor` finds it.
 
-serve ──note_service──▶ meta ──noted_service──▶ doctor ──GET /readyz──▶ serve
+    serve ──note_service──▶ meta ──noted_service──▶ doctor ──GET /readyz──▶ serve
 
 Each setting is noted as a keyed digest, so that the database reveals no secret.
 """

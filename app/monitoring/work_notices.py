@@ -1,9 +1,9 @@
 """Notices to operators about work that waits for them: assigned breaks, and proposals.
 
-(1) read   audit entries after the last one that the operator was notified of
-(2) keep   the entries about work that the operator still has to do
-(3) send   one mail or signed post for all of it, at once or each morning
-(4) store  the number of the last entry, so that nobody is notified twice
+    (1) read   audit entries after the last one that the operator was notified of
+    (2) keep   the entries about work that the operator still has to do
+    (3) send   one mail or signed post for all of it, at once or each morning
+    (4) store  the number of the last entry, so that nobody is notified twice
 
 A notice names no customer and no order.
 """

@@ -1,12 +1,12 @@
 """Correct dates that a fast clock gave to stored rows, once the clock is right again.
 
-1 notice    that stored rows are dated later than now, by more than machines' clocks differ
-2 wait      until all deliveries dated later than now are read
-3 compare   with the providers' dates: if these are later than now as well, this clock is slow
-4 redate    each such row, by adding a record with the corrected instant
-5 fold      again the orders with redated evidence
-6 end       sessions, invitations and proposals that would last too long
-7 note      in the audit trail and for `doctor` when the clock was fast
+    1 notice    that stored rows are dated later than now, by more than machines' clocks differ
+    2 wait      until all deliveries dated later than now are read
+    3 compare   with the providers' dates: if these are later than now as well, this clock is slow
+    4 redate    each such row, by adding a record with the corrected instant
+    5 fold      again the orders with redated evidence
+    6 end       sessions, invitations and proposals that would last too long
+    7 note      in the audit trail and for `doctor` when the clock was fast
 
 Stored instants do not change, except the arrivals of refused deliveries.
 """

@@ -2,10 +2,10 @@
 
 The numbers of several orders need a second person:
 
-1 choose   orders by name, or the newest that match a list's filters
-2 propose  to see the numbers, with a purpose and a reason
-3 agree    another operator approves or rejects (`app.access.proposals`)
-4 look     only the proposer, until OPEN_FOR after the approval; each order gets an audit entry
+    1 choose   orders by name, or the newest that match a list's filters
+    2 propose  to see the numbers, with a purpose and a reason
+    3 agree    another operator approves or rejects (`app.access.proposals`)
+    4 look     only the proposer, until OPEN_FOR after the approval; each order gets an audit entry
 
 Numbers are never in the proposal, the audit trail or the log.
 """

@@ -3,11 +3,11 @@
 If more than BEHIND deliveries wait, the receiver starts this process, so that both cores work. It
 ends when little is left to do.
 
-receiver                      folding process              reading process (`child_processes`)
-starts it where many wait ──▶ makes its connections
-passes on that it is ready ◀─ is ready                     leaves folding to it
-"something was read"      ──▶ folds, seals, and says "+" after each round
-passes on that it is over ◀── ends, or is killed           folds and seals again
+    receiver                      folding process              reading process (`child_processes`)
+    starts it where many wait ──▶ makes its connections
+    passes on that it is ready ◀─ is ready                     leaves folding to it
+    "something was read"      ──▶ folds, seals, and says "+" after each round
+    passes on that it is over ◀── ends, or is killed           folds and seals again
 """
 
 import asyncio

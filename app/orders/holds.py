@@ -1,9 +1,9 @@
 """Holds: orders that must not be fulfilled until a person releases them.
 
-1 know      when an order was last published, and by which rules
-2 compare   the published result with the present rules' result for the evidence of that time
-3 hold      the order by a `held` record, in the transaction that publishes its next ledger
-4 release   the order by a person's `released` record
+    1 know      when an order was last published, and by which rules
+    2 compare   the published result with the present rules' result for the evidence of that time
+    3 hold      the order by a `held` record, in the transaction that publishes its next ledger
+    4 release   the order by a person's `released` record
 
 An order is held if only new rules, not later evidence, would make it fulfillable.
 """

@@ -1,6 +1,6 @@
 """Notify the shop of every published revision, signed, in order for each order, at least once.
 
-(1) take what is due  (2) sign and POST each, side by side  (3) store the results
+    (1) take what is due  (2) sign and POST each, side by side  (3) store the results
 
 Notifications that were interrupted between (1) and (3) are sent again with the same ids. A shop is
 away once notifications of two orders have failed in succession: then one process at a time sends a

@@ -3,10 +3,10 @@ due.
 
 The policy is one row of `meta`:
 
-v1 {…}       every order was folded by this policy, or is due
-to v1 {…}    orders are being set due for this policy; after an interruption, this starts over
-several      a process has folded some orders by another policy
-(no row)     the policy is unknown: a new database, or an interrupted rebuild
+    v1 {…}       every order was folded by this policy, or is due
+    to v1 {…}    orders are being set due for this policy; after an interruption, this starts over
+    several      a process has folded some orders by another policy
+    (no row)     the policy is unknown: a new database, or an interrupted rebuild
 """
 
 import hashlib

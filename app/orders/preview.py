@@ -1,8 +1,8 @@
 """Preview of an upgrade: its migrations, and how its rules change earlier orders.
 
-1 migrations   that are due
-2 outcomes     that would change for the evidence known at an order's last publication
-3 holds        of orders that only this version's rules would make fulfillable
+    1 migrations   that are due
+    2 outcomes     that would change for the evidence known at an order's last publication
+    3 holds        of orders that only this version's rules would make fulfillable
 
 Nothing is written.
 """

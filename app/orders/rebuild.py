@@ -1,8 +1,8 @@
 """Rebuild every ledger from the stored history, by ranges of orders, in several processes.
 
-1 cut      all orders into ranges with about the same number of events, in key order
-2 fold     a range: its histories, the last publications of its orders, their current ledgers
-3 publish  what differs, in the order of the ranges, in one process
+    1 cut      all orders into ranges with about the same number of events, in key order
+    2 fold     a range: its histories, the last publications of its orders, their current ledgers
+    3 publish  what differs, in the order of the ranges, in one process
 
 A folding process only reads. If it dies, the rebuild ends, and the next rebuild or start does the
 rest.

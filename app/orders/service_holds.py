@@ -1,7 +1,7 @@
 """Holds that the service records automatically: for unreadable messages and accepted gaps.
 
-1 judge   which holds begin or end
-2 record  the changes, in the transaction that publishes the order's next ledger
+    1 judge   which holds begin or end
+    2 record  the changes, in the transaction that publishes the order's next ledger
 
 An unreadable message can say that money went back. In an accepted gap, news of returned money or
 shipped orders can be lost; that hold ends when the providers have answered about each payment, or

@@ -1,8 +1,8 @@
 """Unallocated payments: verified money that belongs to no order until a person acts on it.
 
-1 look     stored events without an order, by payment (`unallocated_store`)
-2 fold     each payment like an order's attempt, and apply people's last decisions about it
-3 answer   a page, one payment, or counts and sums
+    1 look     stored events without an order, by payment (`unallocated_store`)
+    2 fold     each payment like an order's attempt, and apply people's last decisions about it
+    3 answer   a page, one payment, or counts and sums
 
 Unsigned and unconfirmed messages never make an unallocated payment.
 """

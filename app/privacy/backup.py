@@ -2,12 +2,12 @@
 
 The steps of a restore:
 
-1 lock     the database, so that nobody serves or writes it
-2 copy     the backup to a file beside the database, and check the copy
-3 open     the copy, and upgrade its schema
-4 erase    erase again what was erased since the backup (`replay_after_restore`)
-5 prepare  the restored database for its first start (`follow_on`)
-6 switch   rename the present database, and give its name to the copy
+    1 lock     the database, so that nobody serves or writes it
+    2 copy     the backup to a file beside the database, and check the copy
+    3 open     the copy, and upgrade its schema
+    4 erase    erase again what was erased since the backup (`replay_after_restore`)
+    5 prepare  the restored database for its first start (`follow_on`)
+    6 switch   rename the present database, and give its name to the copy
 
 Nothing is changed before the last step. `db restored` runs steps 3 to 5 on PostgreSQL.
 """

@@ -1,11 +1,11 @@
 """Copy an SQLite database while it is served. A copy is checked before it gets its name.
 
-1 lock    the temporary file beside the target, so that two copies cannot mix
-2 copy    one snapshot by SQLite's own backup; writers go on meanwhile
-3 add     the inbox's accepted deliveries that the snapshot lacks
-4 sync    the copy to the disk, and drop its pages from the page cache
-5 check   the copy as the disk has it: its structure, its indexes, its stamp, its counts
-6 name    the copy, and sync its folder
+    1 lock    the temporary file beside the target, so that two copies cannot mix
+    2 copy    one snapshot by SQLite's own backup; writers go on meanwhile
+    3 add     the inbox's accepted deliveries that the snapshot lacks
+    4 sync    the copy to the disk, and drop its pages from the page cache
+    5 check   the copy as the disk has it: its structure, its indexes, its stamp, its counts
+    6 name    the copy, and sync its folder
 
 The source is read in one transaction, because otherwise every commit would make the backup begin
 again. The write-ahead log grows meanwhile.

@@ -1,14 +1,13 @@
 """Check that the stored data agree with each other, in a deep or a quick check.
 
-1 the file    SQLite's own check passes, and the schema is as the migrations make it
-2 bodies      have the digest and size with which their delivery was acknowledged; so do attached
-              files
-3 the log     has a leaf for every row, and a row for every leaf
-4 acts        of people agree with the audit trail, and no imported line was changed
-5 counts      events agree with deliveries; lists, counters and due marks with ledgers and orders
-6 derived     verdicts, events, links and customers' numbers follow from the bodies, as in
-              `reindex`; ledgers and publications from the histories, as in `refold --all`
-7 erasures    have a readable journal, which is this database's and was carried out in it
+    1 the file    SQLite's own check passes, and the schema is as the migrations make it
+    2 bodies      have the acknowledged digest and size; so do attached files
+    3 the log     has a leaf for every row, and a row for every leaf
+    4 acts        of people agree with the audit trail, and no imported line was changed
+    5 counts      events agree with deliveries; lists and counters with ledgers
+    6 derived     verdicts, events, links and customers' numbers follow from the bodies, as in
+                  `reindex`; ledgers and publications from the histories, as in `refold --all`
+    7 erasures    have a readable journal, which is this database's and was carried out in it
 
 The quick check does step 6 for a sample of deliveries, and only counts index entries. Due orders
 are not compared.

@@ -1,12 +1,12 @@
 """Erase a customer's personal data, and keep the evidence of the money.
 
-1 find    data about a phone number, an email address or an order, by digests and by a search of
-          every column
-2 judge   each order and delivery: what may be erased, and what must stay
-3 note    the ids in the journal, so that a restored backup is erased again; in the trail, who asked
-          and why
-4 erase   one line of the journal after another, in short transactions
-5 report  what every column still holds, with the legal ground, and empty the database's log
+    1 find    data about a phone number, an email address or an order, by digests and by a search of
+              every column
+    2 judge   each order and delivery: what may be erased, and what must stay
+    3 note    the ids in the journal, so that a restored backup is erased again; in the trail,
+              who asked and why
+    4 erase   one line of the journal after another, in short transactions
+    5 report  what every column still holds, with the legal ground, and empty the database's log
 
 Digests, ids, dates, amounts, references, verdicts and ledgers stay, so the sealed log still
 verifies. An erasure that was killed after step 3 is completed later.

@@ -1,6 +1,6 @@
 """Write the journal of erasures, which lists by id the rows and orders that were emptied.
 
-NUMBER INSTANT KIND RULE IDS CHECK
+    NUMBER INSTANT KIND RULE IDS CHECK
 
 No backup contains the journal, so that a restored backup can be erased again. A line is about one
 KIND of row. Ids that a person chose are keyed digests (HMAC-SHA-256, 128 bits), so the file names

@@ -1,10 +1,10 @@
 """Export a copy of a person's data for the person, as a ZIP that opens without network.
 
-1 find    rows of the person's orders, and every row that contains the person's number or address
-2 mask    what these rows say about other people and about staff (`export_masking`)
-3 note    in the trail who took the copy, and how the person's identity was checked
-4 place   rows by table, with the table's meaning, source, retention period and legal ground
-5 pack    a file for each table, the attached files, `index.json` and `index.html`
+    1 find    rows of the person's orders, and every row with the person's number or address
+    2 mask    what these rows say about other people and about staff (`export_masking`)
+    3 note    in the trail who took the copy, and how the person's identity was checked
+    4 place   rows by table, with the table's meaning, source, retention period and legal ground
+    5 pack    a file for each table, the attached files, `index.json` and `index.html`
 
 The copy includes data that an erasure has to keep.
 """

@@ -1,8 +1,8 @@
 """Let a person accept a gap: commits or acknowledged deliveries may be lost.
 
-1 check    the whole file, because old and new pages may be mixed in it
-2 store    the gap, with the person's reason, and an entry in the trail
-3 go on    reading the inbox file after its last deleted row
+    1 check    the whole file, because old and new pages may be mixed in it
+    2 store    the gap, with the person's reason, and an entry in the trail
+    3 go on    reading the inbox file after its last deleted row
 
 Every loss of data makes published numbers continue beyond all used ones (`follow_loss`).
 """

@@ -1,10 +1,10 @@
 """Carry out pending erasures: unfinished lines of the journal, and restrictions that have ended.
 
-1 look     for pending lines, and for restrictions that must be judged again, in one query
-2 replay   the lines; a line that must wait is tried again after a minute (`replay_erasures`)
-3 judge    each restriction as of now, by the rules of an erasure (`erase_rules`)
-4 erase    data that need not stay any more, after noting it in the journal
-5 note     until when and why data must stay, or that the restriction is over
+    1 look     for pending lines, and for restrictions that must be judged again, in one query
+    2 replay   the lines; a line that must wait is tried again after a minute (`replay_erasures`)
+    3 judge    each restriction as of now, by the rules of an erasure (`erase_rules`)
+    4 erase    data that need not stay any more, after noting it in the journal
+    5 note     until when and why data must stay, or that the restriction is over
 
 The task rests until the next restriction ends, and at most an hour.
 """

@@ -1,8 +1,8 @@
 """Delete the bodies and headers of settled orders after their retention period.
 
-1 page     through deliveries that still have bodies or headers, oldest first
-2 fold     the orders of these deliveries, to find the settled orders
-3 prune    deliveries of settled orders, and deliveries that concern no order
+    1 page     through deliveries that still have bodies or headers, oldest first
+    2 fold     the orders of these deliveries, to find the settled orders
+    3 prune    deliveries of settled orders, and deliveries that concern no order
 
 Digests, ids, dates, amounts, references and verdicts stay. Data that is not sealed in the log
 stays, too.

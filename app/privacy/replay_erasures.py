@@ -1,10 +1,10 @@
 """Carry out the journal of erasures in a database.
 
-1 fit      check that the journal file belongs to this database and is up to date (`fit_journal`)
-2 read     after a restore: unread deliveries of the backup, because a line may name them
-3 note     the lines in the database, as pending
-4 empty    the rows that a line names, in one transaction for each line
-5 end      the line, or note the reason why it must wait
+    1 fit      check that the journal belongs to this database and is up to date (`fit_journal`)
+    2 read     after a restore: unread deliveries of the backup, because a line may name them
+    3 note     the lines in the database, as pending
+    4 empty    the rows that a line names, in one transaction for each line
+    5 end      the line, or note the reason why it must wait
 
 Nothing is judged again, and missing rows count as done. A line waits while a delivery that it names
 is unread, because its payment would be lost. Without the journal a restore stops, unless a person

@@ -1,13 +1,13 @@
 """Compare people's acts with the audit trail, so that no row was changed without an entry.
 
-imports      what was imported and taken back, with the digests of all their lines
-closings     months that were closed, and reopened
-rules        matching rules that were saved
-breaks       what people did about breaks
-operators    who may act, in which role, and who may not any more
-tokens       which programs may use the API, and for what
-attachments  what was attached
-checklist    what people signed before going live
+    imports      what was imported and taken back, with the digests of all their lines
+    closings     months that were closed, and reopened
+    rules        matching rules that were saved
+    breaks       what people did about breaks
+    operators    who may act, in which role, and who may not any more
+    tokens       which programs may use the API, and for what
+    attachments  what was attached
+    checklist    what people signed before going live
 
 Facts that no entry states, such as passwords and sessions, are not compared. If a row and its
 sealed entry were both changed, `log verify` finds that.

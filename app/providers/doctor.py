@@ -1,6 +1,6 @@
 """The signature doctor, which finds out why a request was refused.
 
-request, source as configured ──trials──▶ what would have passed ──▶ diagnoses
+    request, source as configured ──trials──▶ what would have passed ──▶ diagnoses
 
 Each trial corrects one known mistake: the secret, its encoding, the profile, the spelling of the
 body, the address, or the unit of the time. The request stays refused. Sentences never contain a

@@ -1,6 +1,6 @@
 """Documented example events of providers, and invented events of the same shape.
 
-examples/<profile>.jsonl ──find──▶ example ──shape: order, amount, date, ids──▶ signed request
+    examples/<profile>.jsonl ──find──▶ example ──shape: order, amount, date, ids──▶ signed request
 
 A line is a JSON object with `name`, `event`, `body`, `source` (the page or test that shows the
 shape), and `headers`, `url` and `method` if needed. To learn which values state the order, amount

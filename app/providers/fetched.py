@@ -1,7 +1,7 @@
 """A provider's answers to our questions about its events: how they are stored and read.
 
-asked event + question + answer ──keep_answer──▶ bytes, stored like a delivery
-bytes ──AnswerReader.read──▶ an event whose standing is `fetched` or `answered`
+    asked event + question + answer ──keep_answer──▶ bytes, stored like a delivery
+    bytes ──AnswerReader.read──▶ an event whose standing is `fetched` or `answered`
 
 The stored bytes include the references of the asked event, because the answer may not repeat them.
 """

@@ -1,9 +1,9 @@
 """Claims on inbox rows, so that no two reader processes read the same row.
 
-look   find free rows                              in a snapshot
-claim  mark them in a transaction of its own       then read them, outside of any transaction
-...    append deletes the rows still claimed       inbox_store.take_out
-back   release what was not read, at a normal end
+    look   find free rows                              in a snapshot
+    claim  mark them in a transaction of its own       then read them, outside of any transaction
+    ...    append deletes the rows still claimed       inbox_store.take_out
+    back   release what was not read, at a normal end
 
 If a claim expires before its reader has stored the row, this reader stores nothing. A claim expires
 when others have seen it unchanged for 45 seconds, or when its process has ended on this machine.

@@ -1,6 +1,6 @@
 """Task that asks providers about events that no signature covers, and stores the answers.
 
-due confirmation ──ask──▶ answer ──store as a delivery──▶ event, `fetched` ──▶ settled or later
+    due confirmation ──ask──▶ answer ──store as a delivery──▶ event, `fetched` ──▶ settled or later
 
 Until there is an answer, the order's ledger stays `pending`, and states why.
 """

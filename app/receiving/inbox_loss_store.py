@@ -1,9 +1,9 @@
 """The loss of an SQLite database's inbox file: which rows it contained, and which can be saved.
 
-1 notice  that the file is gone, damaged, replaced or truncated
-2 save    readable unread rows, in the database's inbox table
-3 report  how many deliveries may be lost, and when they arrived
-4 resume  at once if nothing is lost, or else after a person has accepted the gap
+    1 notice  that the file is gone, damaged, replaced or truncated
+    2 save    readable unread rows, in the database's inbox table
+    3 report  how many deliveries may be lost, and when they arrived
+    4 resume  at once if nothing is lost, or else after a person has accepted the gap
 
 Rows that were read are in the database, so they cannot be lost with the file.
 """

@@ -1,10 +1,10 @@
 """The path of a delivery from the inbox to its order, in the background.
 
-1 take     rows of the inbox, the oldest first; on PostgreSQL claim
-           them first, because there are several readers           receiving/claim_store.py
-2 read     each delivery by its source's present profile           receiving/verify.py
-3 append   events, links and due marks, and delete the rows from
-           the inbox, in one transaction                           receiving/append_store.py
+    1 take     rows of the inbox, the oldest first; on PostgreSQL claim
+               them first, because there are several readers           receiving/claim_store.py
+    2 read     each delivery by its source's present profile           receiving/verify.py
+    3 append   events, links and due marks, and delete the rows from
+               the inbox, in one transaction                           receiving/append_store.py
 
 A row stays in the inbox until its commit. A delivery that cannot be read is stored as `unreadable`.
 

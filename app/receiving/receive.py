@@ -1,12 +1,12 @@
 """The path of a delivery from the socket to a durable row of the inbox.
 
-1 source
-2 size
-3 signature
-4 age
-5 account and environment
-6 inbox             the row is committed together with many others
-7 acknowledgement
+    1 source
+    2 size
+    3 signature
+    4 age
+    5 account and environment
+    6 inbox             the row is committed together with many others
+    7 acknowledgement
 
 Each step either continues or ends with a verdict. A signed request that cannot be read is stored
 and acknowledged.

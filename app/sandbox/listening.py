@@ -1,6 +1,6 @@
 """Forward requests from a tunnel or a provider, unchanged, to another address.
 
-request of limited size ─▶ optional recording ─▶ forwarding ─▶ answer to the sender
+    request of limited size ─▶ optional recording ─▶ forwarding ─▶ answer to the sender
 
 Nothing is verified, stored or repeated. The sender gets the other address's answer, 502 or 504.
 """

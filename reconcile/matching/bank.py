@@ -3,9 +3,9 @@
 A payout is the sum of the statement lines that name it. A bank line is one booking on a bank
 account; credits are positive.
 
-1 join       by hand, by the payout's reference in the line's texts, then by amount and date
-2 judge      each group of payouts and lines: equal, within tolerance, exchanged, or different
-3 explain    rows without a partner: they wait, belong to other business, or are a break
+    1 join       by hand, by the payout's reference in the line's texts, then by amount and date
+    2 judge      each group of payouts and lines: equal, within tolerance, exchanged, or different
+    3 explain    rows without a partner: they wait, belong to other business, or are a break
 
 Every payout and every bank line is put into exactly one bucket, whatever the order of the rows.
 """

@@ -3,9 +3,9 @@
 The input is three streams of rows in key order. Matches and breaks are returned as soon as they are
 decided, and control totals at the end. Memory does not grow with the streams.
 
-matching = Matching(rules=rules, as_of=as_of, coverage=coverage, hands=hands)
-for decision in matching.decide(takings=…, book=…, statements=…): ...   # Match or Break
-matching.control()
+    matching = Matching(rules=rules, as_of=as_of, coverage=coverage, hands=hands)
+    for decision in matching.decide(takings=…, book=…, statements=…): ...   # Match or Break
+    matching.control()
 
 To use several cores, call `by_key` for each range of keys in a separate process. Then `absorb`
 every `MatchingPart` in one process, and take the `rest` there.

@@ -2,9 +2,9 @@
 
 An order without a bank line is not reported, because it may have been paid in cash.
 
-1 by hand    even if the sums differ, which is a break
-2 by name    if the texts of the line name the order, and the sums agree
-3 by date    if sum and date fit no other line or order, and the book states a bank transfer
+    1 by hand    even if the sums differ, which is a break
+    2 by name    if the texts of the line name the order, and the sums agree
+    3 by date    if sum and date fit no other line or order, and the book states a bank transfer
 """
 
 from collections import defaultdict

@@ -2,10 +2,10 @@
 
 A wallet is a provider account whose statement states a running balance.
 
-1 balances   opening + movements = stated balance, for each wallet
-2 transfers  both sides of a transfer between wallets of one source add up to zero
-3 holds      each release has a hold; money that is still held is reported with its date
-4 rhythm     if a wallet's money is withdrawn regularly, the next withdrawal is not overdue
+    1 balances   opening + movements = stated balance, for each wallet
+    2 transfers  both sides of a transfer between wallets of one source add up to zero
+    3 holds      each release has a hold; money that is still held is reported with its date
+    4 rhythm     if a wallet's money is withdrawn regularly, the next withdrawal is not overdue
 
 Rows come sorted by source, wallet, currency and date.
 """

@@ -1,8 +1,8 @@
 """Compute adjusting entries: changes to closed months, which are posted in the first open month.
 
-fresh      the transactions as computed now
-frozen     the transactions in the stored journals, including their adjusting entries
-adjusting  fresh minus frozen
+    fresh      the transactions as computed now
+    frozen     the transactions in the stored journals, including their adjusting entries
+    adjusting  fresh minus frozen
 
 Transactions are equal if day, source, order, payment, method, currency and postings are equal. A
 changed transaction is reversed and posted again.

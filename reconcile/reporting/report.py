@@ -71,11 +71,11 @@ FLOWS: Final[tuple[Flow, ...]] = get_args(Flow)
 
 The first five rows come from ledgers and fees. The next rows lead from net to the statement:
 
-net = settled + not_settled + differs + other_currency − not_notified − no_movement
+    net = settled + not_settled + differs + other_currency − not_notified − no_movement
 
 With bank files, the last six rows lead from the statement to the bank:
 
-settled = in_bank + exchanged + bank_differs + not_in_bank + no_payout + in_wallet
+    settled = in_bank + exchanged + bank_differs + not_in_bank + no_payout + in_wallet
 
 other_currency  money settled in another currency, minus money that came from another currency
 not_notified    statement lines for which no webhook came, as in breaks `settled_never_notified`

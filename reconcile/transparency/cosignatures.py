@@ -1,9 +1,9 @@
 """Write and parse the formats that transparency logs and their witnesses exchange.
 
-signed-note       whole lines of text, an empty line, and a line for each signature
-verifier key      NAME+ID+BASE64: the key id in hex, and kind and public key in base64
-tlog-cosignature  the message that a witness signs: the time and the checkpoint
-tlog-witness      request and answer of `add-checkpoint`
+    signed-note       whole lines of text, an empty line, and a line for each signature
+    verifier key      NAME+ID+BASE64: the key id in hex, and kind and public key in base64
+    tlog-cosignature  the message that a witness signs: the time and the checkpoint
+    tlog-witness      request and answer of `add-checkpoint`
 
 The specifications are C2SP's (https://c2sp.org).
 """

@@ -4,9 +4,9 @@ grows.
 A proof is a list of spans of leaves; a span consists of complete subtrees. A subtree (level, index)
 covers the 2**level leaves from index * 2**level.
 
-head of n leaves        span_hash((0, n), nodes)
-inclusion of leaf m     [span_hash(s, nodes) for s in inclusion_spans(m, size=n)]
-n grew from m           [span_hash(s, nodes) for s in consistency_spans(m, size=n)]
+    head of n leaves        span_hash((0, n), nodes)
+    inclusion of leaf m     [span_hash(s, nodes) for s in inclusion_spans(m, size=n)]
+    n grew from m           [span_hash(s, nodes) for s in consistency_spans(m, size=n)]
 """
 
 import hashlib

@@ -3,8 +3,8 @@
 The bits of an order's commitment are its entry's path from the root. There is an inner node
 wherever commitments diverge:
 
-entry   SHA-256(0x00, canonical JSON {"last", "leaves", "of"})
-node    SHA-256(0x01, one byte: number of shared bits, hash of the 0 side, hash of the 1 side)
+    entry   SHA-256(0x00, canonical JSON {"last", "leaves", "of"})
+    node    SHA-256(0x01, one byte: number of shared bits, hash of the 0 side, hash of the 1 side)
 
 Hashes are stored by the first 16 and 8 bits, so only changed groups are hashed again.
 """

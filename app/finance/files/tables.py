@@ -1,8 +1,8 @@
 """Read a table from a file of any format: a heading, and rows of text cells, in batches.
 
-CSV          `CsvTable`   delimiter , ; tab or |; UTF-8, UTF-16 with a BOM, or as declared
-XLSX         `XlsxTable`  the first sheet, or the named one
-JSON Lines   `JsonLines`  one object in each line
+    CSV          `CsvTable`   delimiter , ; tab or |; UTF-8, UTF-16 with a BOM, or as declared
+    XLSX         `XlsxTable`  the first sheet, or the named one
+    JSON Lines   `JsonLines`  one object in each line
 
 Cells are text as the file writes it. In formats with types, numbers and dates have types of their
 own.
