@@ -34,12 +34,11 @@ async def pin_order(context: DatabaseContext, order: str, *, operator: str) -> N
 async def save_list(
     context: DatabaseContext, label: str, *, kind: str, query: str, operator: str
 ) -> None:
-    """Save the filters of a list page as a bookmark with a name. A bookmark with an equal name is
-    replaced.
+    """Save the filters of a list page as a bookmark, in place of one with an equal name.
 
-    query  the filters as they stand in the page's address; the caller has checked the filters
+    query  the filters as in the page's address; checked by the caller
 
-    Raises UsageError for an invalid name, or if the operator has too many bookmarks.
+    Raises UsageError for an invalid name or too many bookmarks.
     """
     name = label.strip()
     if not (0 < len(name) <= LABEL_MAX and is_human_text(name)):

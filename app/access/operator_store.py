@@ -1,7 +1,7 @@
 """Database rows of operators, API tokens, the audit trail and operators' bookmarks.
 
-A name is never given to a second person. A token is stored only as a SHA-256 hash, which is enough
-because a token has 256 random bits. Rows of the audit trail are never changed or deleted.
+A name is never given to a second person. A token is stored only as a SHA-256 hash. Rows of the
+audit trail are never changed or deleted.
 """
 
 import hashlib
@@ -24,8 +24,8 @@ from reconcile.instants import Instant
 class Operator:
     """Person who works with the service in a role.
 
-    account  account of the machine's owner, if the owner acts in this person's name; else None
-    company  id of the person's company account; None if the person uses a password
+    account  account of the machine's owner acting in this person's name, if so
+    company  id of the person's company account; None if they use a password
     """
 
     name: str
@@ -355,7 +355,7 @@ class Bookmark:
     """Bookmark of an operator: a pinned order or a filtered list.
 
     kind   `order`, or the name of the list's page
-    label  the order's reference, or the operator's name for the list
+    label  the order's reference, or the list's name
     query  the list's filters, as in the page's address
     """
 

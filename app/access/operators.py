@@ -285,9 +285,11 @@ def author_of_import(number: int) -> str:
 
 
 def _asking(by: str | None) -> str | None:
-    """Return the name of the acting operator, from the first of these sources that has one: a
-    proven `by`, the token's owner, a stated `by`, the environment variable. Raise UsageError if an
-    unproven `by` differs from the token's owner."""
+    """Return the name of the acting operator.
+
+    It comes from a proven `by`, else from the token, a stated `by`, or the environment. Raise
+    UsageError if an unproven `by` differs from the token's owner.
+    """
     holder = _BY_TOKEN.get()
     if holder is None or isinstance(by, Proven):
         return by or os.environ.get(ASKED_BY)
@@ -312,11 +314,11 @@ async def author_of_command(context: DatabaseContext, *, by: str | None = None) 
 async def vouch_for_founders(
     connection: Connection, founders: tuple[str, str], *, reason: str, at: Instant
 ) -> None:
-    """Record in the audit trail that two operators are different persons, so that each may approve
-    the other's proposals.
+    """Record that two operators are different persons, so that each may approve the other's
+    proposals.
 
     Only the machine's owner may do so, without a token, and only once. Raises UsageError otherwise,
-    or if the names are equal, and NotFoundError for a name that no active operator has.
+    and NotFoundError for an unknown name.
     """
     await operator_store.acting_alone(connection)
     if _BY_TOKEN.get() is not None:
@@ -354,11 +356,11 @@ def owner() -> operator_store.Operator:
 async def permitted(
     connection: Connection, *, by: str | None, action: Action
 ) -> operator_store.Operator:
-    """Return the acting person if the person's role permits the action. Raise UsageError otherwise.
+    """Return the acting person if their role permits the action. Raise UsageError otherwise.
 
-    by  the operator's name; None for the token's owner or the operator from the environment
+    by  the operator's name; None for the token's owner or the environment's operator
 
-    If the database has no operators, the machine's owner is returned.
+    Without any operators, the machine's owner is returned.
     """
     known = {each.name: each for each in await operator_store.operators(connection)}
     named = _asking(by)
@@ -404,11 +406,10 @@ async def note_in_trail(
     facts: Mapping[str, str | int] | None = None,
     order: str | None = None,
 ) -> int:
-    """Append an audit entry in the transaction that does the act. Return the entry's number.
+    """Append an audit entry in the transaction that does the act. Return its number.
 
     order  the order under which the transparency log lists the entry
-    at     an instant that was read inside the transaction. An earlier instant could lie in a month
-           that has been closed since
+    at     an instant read inside the transaction, so that it lies in no closed month
     """
     entry = entry_of(who, action=action, subject=subject, at=at, reason=reason, facts=facts)
     return await operator_store.add_entry(connection, replace(entry, order=order))

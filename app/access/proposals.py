@@ -265,9 +265,9 @@ def check_reason(
 ) -> None:
     """Raise UsageError if a text cannot be stored as a person's reason.
 
-    of         the thing that needs the reason, such as `a proposal`
+    of         the thing that needs the reason
     needed     whether an empty text is refused
-    countries  calling codes, to find phone numbers written without a plus sign
+    countries  calling codes, to find phone numbers without a plus sign
     """
     length = len(reason.strip())
     if length > REASON_MAX or (needed and not length):
@@ -572,9 +572,11 @@ VOUCHING: Final = (
 async def _two_persons(
     connection: Connection, proposal: Proposal, second: operator_store.Operator
 ) -> None:
-    """Raise UsageError if the proposer and the approver may be one person. There are two reasons
-    for this suspicion. Either one of them gave the other access in the week before the proposal or
-    later, directly or through others. Or only one of them signs in with a company account."""
+    """Raise UsageError if the proposer and the approver can be one person.
+
+    That is possible if one gave the other access since the week before the proposal, or if only one
+    signs in with a company account.
+    """
     known = {each.name: each for each in await operator_store.operators(connection)}
     proposer = known.get(proposal.who)
     if proposer is not None and (proposer.company is None) != (second.company is None):

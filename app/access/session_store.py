@@ -37,7 +37,7 @@ class Passkey:
     """Passkey of an operator.
 
     id          id of the credential, in base64url
-    label       the operator's own name for the passkey
+    label       the operator's name for the passkey
     public_key  public key in the COSE format
     sign_count  count at the last signature; 0 if the authenticator does not count
     """

@@ -142,12 +142,11 @@ async def accept_invitation(
     merchant: str = "",
     old: str = "",
 ) -> str:
-    """Set an invited person's password and begin a session. Return the session's cookie.
+    """Set an invited person's password and begin a session. Return its cookie.
 
     old  the browser's previous cookie, whose session ends
 
-    Raises LinkRefused for an unusable link, and UsageError for an unsuitable password or a wrong
-    code.
+    Raises LinkRefused for an unusable link, and UsageError for an unsuitable password or code.
     """
     link = await read_link(context, token, kind="invite")
     credentials.check_password(password, names=(merchant, link.name))
@@ -199,7 +198,7 @@ async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: s
 async def enter(
     context: DatabaseContext, token: str, *, demo: bool, old: str = ""
 ) -> tuple[str, str]:
-    """Begin a session with a sign-in link. Return the session's cookie and the operator's name.
+    """Begin a session with a sign-in link. Return its cookie and the operator's name.
 
     demo  whether the demo operator's link is accepted
     old   the browser's previous cookie, whose session ends
@@ -221,11 +220,12 @@ async def enter(
 async def sign_in_by_company(
     context: DatabaseContext, account: CompanyAccount, *, old: str = ""
 ) -> tuple[str, str]:
-    """Begin a session for a company account. Return the session's cookie and the operator's name.
+    """Begin a session for a company account. Return its cookie and the operator's name.
+
+    An unknown person becomes an operator in the role that the provider states.
 
     old  the browser's previous cookie, whose session ends
 
-    An unknown person is added as an operator. The operator gets the role that the provider states.
     Raises CompanyRefused if the person may not sign in.
     """
     async with context.database.writing() as connection:
@@ -334,11 +334,10 @@ async def prove_by_company(
 async def link_company(
     context: DatabaseContext, account: CompanyAccount, *, name: str, token: str
 ) -> str:
-    """Make a signed-in person use the company's account from now on. Return the cookie of a new
-    session.
+    """Let a signed-in person use the company's account from now on. Return a new session's cookie.
 
-    The person's password, invitation and earlier sessions end. Raises CompanyRefused if the account
-    has no role, or if the account or the person is already linked.
+    The password, invitation and earlier sessions end. Raises CompanyRefused if the account has no
+    role, or is already linked.
     """
     if account.role is None:
         raise CompanyRefused(_NO_ROLE)
@@ -475,11 +474,9 @@ async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bo
 async def session_of(
     context: DatabaseContext, token: str, *, used: bool = True
 ) -> session_store.OperatorSession | None:
-    """Return the active session that has this cookie, and record the session's use. Return None if
-    there is no such session.
+    """Return the active session that has this cookie, or None, and record its use.
 
-    used  whether a person made the request; requests that a page makes by itself do not count as
-          use
+    used  whether a person, and not the page by itself, made the request
     """
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -590,7 +587,7 @@ async def change_password(
 async def set_second_factor(
     context: DatabaseContext, *, name: str, totp: str, code: str, here: str
 ) -> None:
-    """Replace a person's secret for one-time codes and end all sessions of the person except one.
+    """Replace a person's secret for one-time codes, and end their other sessions.
 
     here  cookie of the session that stays; the caller has checked the password
 
@@ -637,12 +634,11 @@ async def add_passkey(
 
 
 async def remove_passkey(context: DatabaseContext, identity: str, *, name: str, here: str) -> None:
-    """Delete a passkey and end all sessions of the person except one.
+    """Delete a passkey and end the person's other sessions.
 
     here  cookie of the session that stays
 
-    Raises NotFoundError if the passkey does not exist, and UsageError if the person would have no
-    second factor left.
+    Raises NotFoundError for an unknown passkey, and UsageError if it is the last second factor.
     """
 
     async def change(connection: Connection) -> None:

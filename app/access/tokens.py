@@ -1,7 +1,7 @@
 """API tokens. A token is shown once, is stored as a hash, and has scopes and an expiry.
 
-A program's token acts for the program. A personal token acts with its owner's role and always
-expires. A personal token stops working when its owner is disabled.
+A personal token acts with its owner's role, always expires, and stops working when its owner is
+disabled.
 """
 
 import hashlib

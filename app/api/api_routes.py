@@ -1,7 +1,7 @@
 """All routes of the API and of the published log.
 
-Loading this module also loads most of the finance and evidence packages. The receiver therefore
-loads it only at the first request to one of these routes.
+Loading this module loads most of finance and evidence, so the receiver loads it at the first
+request that needs it.
 """
 
 import asyncio

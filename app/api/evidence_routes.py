@@ -1,7 +1,6 @@
-"""The API of evidence: an order's evidence bundle, and the documents about an order's dispute.
+"""The API of evidence: an order's evidence bundle, and the documents about a dispute.
 
-A bundle needs a person's own token. The checklist and the letter about a dispute are the same as
-those that the commands print. Attachments are only listed; the attached files are not served.
+A bundle needs a person's own token. Attached files are listed but not served.
 """
 
 import re

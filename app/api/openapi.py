@@ -91,10 +91,10 @@ _PATH_WORDS: Final = {
 
 
 def _leads(place: str, **parameters: str) -> dict[str, Any]:
-    """Return OpenAPI links, which say how a client can use an answer's id in other operations.
+    """Return OpenAPI links, which say where a client can use an answer's id.
 
     place  place of the id in the answer, as a JSON pointer
-    parameters  for each operation, the name of the parameter that takes the id
+    parameters  the parameter that takes the id, by operation
     """
     return {
         operation: {

@@ -122,9 +122,11 @@ class JournalAsked(PeriodAsked):
 
 
 class ReportDocument(TypedDict):
-    """A period's report, as the command `report period --format json` prints it. For a closed
-    month, this is the report that was stored at the closing, byte for byte. It has the format of
-    the release that closed the month."""
+    """A period's report, as `report period --format json` prints it.
+
+    For a closed month, it is the report stored at the closing, byte for byte, in the format of that
+    release.
+    """
 
 
 class ReportUnderWayDocument(TypedDict):

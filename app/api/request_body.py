@@ -110,11 +110,9 @@ def word_parameter(request: Request, name: str) -> str | None:
 
 
 def number_parameter(request: Request, name: str, *, default: int, low: int, high: int) -> int:
-    """Return the whole number in a query parameter. Raise ApiProblem 422 if it is less than `low`
-    or greater than `high`.
+    """Return the whole number in a query parameter. Raise ApiProblem 422 if it is out of bounds.
 
-    default  value if the parameter is absent. If this value is greater than `high`, `high` is
-             returned
+    default  value if the parameter is absent, but at most `high`
     """
     text = word_parameter(request, name)
     if text is None:

@@ -1,8 +1,7 @@
 """Ask the payment service to open a payment's session, and record the answer.
 
-The shop's own calls and the background task use this code. The caller must first claim the
-payment's row in `app.orders.pending_session_store`. This module releases the row in the end, even
-after an error.
+The caller first claims the payment's row in `app.orders.pending_session_store`; this module
+releases it, even after an error.
 """
 
 import asyncio
@@ -61,10 +60,11 @@ async def claim(
     payment: CheckoutPayment,
     row: PendingSession | None = None,
 ) -> PendingSession | None:
-    """Claim the payment's row, and return it with the bytes to send. Return None if another process
-    has claimed it, or if the answer is already recorded.
+    """Claim the payment's row, and return it with the bytes to send.
 
-    row  row to insert before the claim; None if the payment already has a row
+    Return None if another process has claimed it, or if the answer is already recorded.
+
+    row  row to insert first, for a payment without a row
     """
     now, key = context.clock.now(), payment.key
 
@@ -93,13 +93,11 @@ async def ask_and_record(
     *,
     again: bool = True,
 ) -> tuple[CheckoutPayment, Answered]:
-    """Send the stored request to the payment service, and record the answer. Return the updated
-    payment and the answer.
+    """Send the stored request, and record the answer. Return the updated payment and the answer.
 
     again  whether the request may have been sent before
 
-    Raise CheckoutDeniedError for an answer that says nothing about the order, such as a rejected
-    token.
+    Raise CheckoutDeniedError for an answer that says nothing about the order.
     """
     try:
         verdict = await client.ask(row.order, row.request, key=row.key, again=again)

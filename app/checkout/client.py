@@ -140,10 +140,9 @@ Sleep = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """Settings for the payment service. The constructor raises one ConfigurationError that lists
-    every invalid setting.
+    """Settings for the payment service. Invalid ones raise one ConfigurationError.
 
-    base_url  http or https URL; `api.path` is appended to it
+    base_url  http or https URL, to which `api.path` is appended
     token  bearer token for the service
     source  provider account that opens the sessions and sends their webhooks
     """
@@ -167,11 +166,10 @@ class ClientSettings:
 
 
 class CheckoutClient:
-    """HTTP client of the payment service. A process has one and uses it as `async with
-    CheckoutClient(settings) as client`.
+    """HTTP client of the payment service, used as `async with CheckoutClient(settings) as client`.
 
-    sleep  function that waits between requests
-    transport  replacement for the network; None for the real network
+    sleep  waits between requests
+    transport  replacement for the network, in tests
 
     Calls for one order wait for each other.
     """
@@ -228,7 +226,7 @@ class CheckoutClient:
 
         again  whether an earlier call may have sent a request with this key
 
-        Return AnswerUnclear if the network or the service fails. RetryLater is never returned.
+        Return AnswerUnclear if the network or the service fails.
         """
         verdict = await self._until_clear(order, body, key, lost=again)
         if isinstance(verdict, requests.Denied) and verdict.status in TOKEN_DENIED:

@@ -148,9 +148,11 @@ class _Opening:
         self, payment: CheckoutPayment | None, records: list[Record]
     ) -> str | None:
         """Return the idempotency key of the order's earlier payment if that payment has ended
-        without success. Return None if the order has no earlier payment. Return None also if a
-        later step reports the order's state, for example that the order is paid. Raise
-        PaymentNotOverError if the earlier payment may still succeed."""
+        without success.
+
+        Return None without an earlier payment, or if a later step reports the order's state. Raise
+        PaymentNotOverError if the earlier payment can still succeed.
+        """
         if payment is None:
             return None
         now = self._context.clock.now()
@@ -373,8 +375,7 @@ def opened_result(
 
 
 def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
-    """Return the result updated from the order's ledger. Since the service's answer, the order may
-    have been paid, or the session may have expired.
+    """Return the result updated from the order's ledger, which can show a payment or an expiry.
 
     Raise OrderCanceledError if the shop has canceled the order and no money has come.
     """

@@ -79,9 +79,8 @@ def check_same(
 ) -> None:
     """Raise CheckoutConflictError unless `request` repeats the earlier request of this payment.
 
-    Before the service has opened or refused the session, everything must agree, because a key must
-    always be sent with the same body. Afterwards nothing more is sent, so only money and source
-    must agree.
+    Until the service has answered, everything must agree, because a key needs an unchanged body.
+    Afterwards only money and source must agree.
     """
     before = payment.requested.money
     if before != request.money:
@@ -161,10 +160,9 @@ def wants_payment(ledger: Ledger) -> bool:
 
 
 def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
-    """Return a sentence which says that the order is paid, and names the event that proves it.
-    Return None if the order is not known to be paid.
+    """Return a sentence that says that the order is paid, with the proving event; None if unknown.
 
-    opened  session that the present call has opened; None if it opened no session
+    opened  session that the present call has opened, if any
     """
     captured = [entry for entry in ledger.entries if entry.kind == "captured"]
     if not captured or ledger.outcome == "unresolved":
@@ -176,10 +174,10 @@ def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
 
 
 def unsettled_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
-    """Return a sentence which says that the amount paid is in doubt. Return None if the amount is
-    certain, or if it is clearly too small.
+    """Return a sentence that says that the amount paid is in doubt; None if it is certain or too
+    small.
 
-    opened  session that the present call has opened; None if it opened no session
+    opened  session that the present call has opened, if any
     """
     if ledger.outcome != "unresolved" or ledger.reasons[0].code == "amount_differs":
         return None
@@ -307,8 +305,8 @@ def answer_details(answered: Answered) -> str:
 def adds(answered: Answered, payment: CheckoutPayment, *, tell: bool = False) -> bool:
     """Return whether the answer adds something to the payment's records.
 
-    If the service has opened a second session for one key, the answer always adds this session.
-    This is a mistake of the service, but a customer can pay in the second session.
+    A second session for one key, by the service's mistake, is always added, because a customer can
+    pay in it.
     """
     if isinstance(answered, Opened):
         return payment.opened is None or payment.opened.session != answered.session

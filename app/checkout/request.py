@@ -53,8 +53,7 @@ class CheckoutConflictError(UsageError):
     """Error for a request that differs from the order's earlier request. Nothing was sent.
 
     before  money of the earlier request
-    asked  money of the present request. It may be equal to `before`, because requests can also
-           differ in other values
+    asked  money of the present request; can be equal to `before`
     """
 
     def __init__(self, sentence: str, *, before: Money | None, asked: Money) -> None:
@@ -100,8 +99,7 @@ def is_web_address(url: object, *, encrypted: bool = False) -> bool:
 
     encrypted  whether only https is accepted
 
-    URLs with blanks, backslashes or anything but printable ASCII are refused, because programs
-    disagree about the host of such URLs.
+    Blanks, backslashes and non-ASCII are refused, because programs disagree about the host then.
     """
     if not isinstance(url, str) or len(url) > MAX_URL:
         return False
@@ -202,9 +200,10 @@ def _problems(request: CheckoutRequest, *, live: bool) -> Iterator[tuple[str, st
 
 
 def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
-    """Return the amount as money, and a sentence that says what is wrong with the amount. The
-    sentence is "" if nothing is wrong. The money is None if the amount is invalid or the currency
-    is unknown."""
+    """Return the amount as money, and a sentence that says what is wrong with it, or "".
+
+    The money is None if the amount or the currency is invalid.
+    """
     amount = request.amount
     if isinstance(amount, bool) or not isinstance(amount, Decimal | int | str):
         return None, "Give the amount as a decimal number or text, never as a binary float."
@@ -250,11 +249,10 @@ def _text(value: str) -> str:
 
 
 def request_digest(request: SoundRequest) -> str:
-    """Return `sha256:…` of the request in canonical form. The digest covers a short checksum of the
-    phone number, not the number itself.
+    """Return `sha256:…` of the request in canonical form, with a checksum of the phone number.
 
-    A digest of the whole number would reveal the number. All other parts of the request are stored,
-    so somebody could try all 10^9 numbers until the digest agrees. See README.md.
+    A digest of the whole number would reveal it, because all other parts of the request are stored.
+    See README.md.
     """
     return fingerprint(
         {
@@ -294,9 +292,10 @@ MAX_REFERENCE: Final = 200
 """Maximum number of characters of the session reference that the service gives."""
 
 RETRY_STATUSES: Final = frozenset({408, 409, 425, 429})
-"""HTTP statuses after which the request is repeated with its idempotency key. 408 means that the
-request was too slow, 409 that it is still running, 425 that it came too early, and 429 that there
-were too many requests."""
+"""HTTP statuses after which the request is repeated with its idempotency key.
+
+The request was too slow (408), still running (409), too early (425), or one of too many (429).
+"""
 
 DENIED_STATUSES: Final = frozenset({401, 403, 404, 405, 407})
 """HTTP statuses that concern our credentials or the address, and say nothing about the order."""
@@ -316,11 +315,10 @@ gateway or this client."""
 class ServiceReply:
     """HTTP answer of the payment service to one request.
 
-    status  HTTP status; None if there was no complete answer
-    problem  reason for a missing answer: `connection_failed`, `timed_out`, `too_large` or
-             `encoded`; None for a complete answer
+    status  HTTP status; None without a complete answer
+    problem  `connection_failed`, `timed_out`, `too_large` or `encoded`; None for a complete answer
     retry_after  unparsed Retry-After header
-    date  Date header. If Retry-After is a date, the pause is counted from this header
+    date  Date header, from which a pause until a date is counted
     """
 
     status: int | None = None
@@ -393,8 +391,8 @@ def judge_reply(
 ) -> Verdict:
     """Return what an HTTP answer means for the order's session.
 
-    lost  whether an earlier request with this key may have been sent and not answered. If so, a
-          refusal without a JSON object counts as unclear, because it may come from a gateway
+    lost  whether an earlier request may be unanswered; a refusal without a JSON object is then
+          unclear
     """
     status = reply.status
     if status is None:

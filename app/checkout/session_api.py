@@ -1,7 +1,6 @@
-"""Descriptions of the session APIs of payment services: the parts that differ between services.
+"""Descriptions of the parts of session APIs in which payment services differ.
 
-Everything else is common to all services, such as the request's form, repeated requests and the
-meaning of HTTP statuses. To add a service, add an entry to SESSION_APIS.
+To add a service, add an entry to SESSION_APIS.
 """
 
 from collections.abc import Callable, Mapping

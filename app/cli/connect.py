@@ -212,10 +212,10 @@ def _sharing(
     wanted: Mapping[str, str],
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the setting `SHARED`, which states whether another shop uses the same provider
-    account. Return an empty dictionary if the operator has not answered this question.
+    """Return the setting `SHARED`: whether another shop uses the same provider account.
 
-    Raise UsageError if the account is shared and no setting distinguishes this shop's payments.
+    Return {} without an answer. Raise UsageError if no setting distinguishes this shop's payments
+    in a shared account.
     """
     from app.context.configured import ways_to_tell_apart
 

@@ -153,8 +153,7 @@ async def answers(http: httpx2.AsyncClient, url: str) -> bool:
 async def call(
     http: httpx2.AsyncClient, method: str, url: str, *, again: Collection[int] = AGAIN, **words: Any
 ) -> httpx2.Response:
-    """Send a request. Repeat the request after a failed connection, or after one of the statuses in
-    `again`. All requests of the demo are safe to repeat.
+    """Send a request, again after a failed connection or a status in `again`.
 
     Raise UnreachableError after PATIENCE_S seconds, or at once for any other error.
     """
