@@ -29,12 +29,11 @@ if TYPE_CHECKING:
 def print_ledger(
     ledger: Mapping[str, Any], records: Sequence[Mapping[str, Any]], *, zone: tzinfo
 ) -> None:
-    """Print a ledger for people. The plain answer and the next steps come first; reasons, events,
-    money and records follow.
+    """Print a ledger for people, with the plain answer and the next steps first.
 
-    The plain answer may be read to a customer, so its times are local. All other times are in UTC.
+    Times of the plain answer are local, because it is read to customers. All others are in UTC.
 
-    records  what the shop's side did, as JSON values
+    records  the shop's records, as JSON values
     """
     from app.core.zones import local_text
 

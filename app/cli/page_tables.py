@@ -1,7 +1,6 @@
 """Tables in Markdown pages that are generated from the program.
 
-`python -m app.cli.page_tables` writes these tables. It also writes config.example.env and the
-digest of this release's verifier. Tests check that all these files are up to date.
+`python -m app.cli.page_tables` writes them, config.example.env, and the digest of the verifier.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -51,10 +50,9 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
 
 
 def with_table(page: str, table: str) -> str:
-    """Return the page with a new version of one of its tables. Raise ValueError if the page does
-    not have the table.
+    """Return the page with a new version of one of its tables. Raise ValueError without that table.
 
-    The old table begins with a line equal to the first line of `table`, and ends at an empty line.
+    The old table begins with the first line of `table`, and ends at an empty line.
     """
     lines, rows = page.split("\n"), table.rstrip("\n").split("\n")
     begin = lines.index(rows[0])

@@ -192,9 +192,10 @@ def stated_losses(
 
 
 def stated_gap(said: bool, *, reason: str) -> str | None:
-    """Return the reason for accepting a gap, which is a period with possibly lost deliveries.
-    Return None if the gap is not accepted. Raise UsageError if --accept-gap is given without a
-    reason, or a reason without --accept-gap."""
+    """Return the reason for accepting a gap, or None if it is not accepted.
+
+    Raise UsageError for --accept-gap without a reason, or a reason without --accept-gap.
+    """
     if said != bool(reason.strip()):
         raise UsageError("give both --accept-gap and --reason, or neither")
     return reason if said else None

@@ -61,10 +61,10 @@ def check_webhook_url(url: str) -> None:
 
 
 def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | None) -> None:
-    """Play the scenario in this file. Exit with 1 if a result differs from the expected result.
+    """Play the scenario in this file. Exit with 1 if a result differs from the expected one.
 
     speed  factor by which time runs faster
-    token  token for the service's API; None if the results are not to be compared
+    token  token for the service's API; None to compare nothing
     """
     import anyio
 

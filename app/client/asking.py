@@ -1,8 +1,7 @@
 """Exchanges with Tallyhook, written once for all HTTP libraries.
 
-An exchange is a generator. It yields each request as an `Ask`, and receives the `Answer`. `ask`
-runs an exchange with a function that sends requests. `ask_async` runs an exchange with a coroutine
-function. No code here sleeps or reads a clock.
+An exchange is a generator that yields each request as an `Ask`, and receives the `Answer`. `ask`
+and `ask_async` run it. No code here sleeps or reads a clock.
 """
 
 import http.client
@@ -154,9 +153,8 @@ class HttpSender:
     """Sender of requests that uses the standard library, with one connection for each request.
 
     url        scheme and host of the service, such as https://payments.shop.example
-    token      token from `tallyhook tokens add`; surrounding white space is removed
-    timeout_s  number of seconds without a received byte after which the request fails; must exceed
-               the feed's `wait_s`
+    token      token from `tallyhook tokens add`
+    timeout_s  seconds of silence after which a request fails; more than the feed's `wait_s`
     """
 
     def __init__(self, url: str, token: str, *, timeout_s: float = 75.0) -> None:
@@ -212,8 +210,8 @@ class AsyncSender:
     """Sender of requests that uses an asynchronous HTTP client.
 
     client    HTTP client whose base URL is the service's URL
-    token     token from `tallyhook tokens add`; surrounding white space is removed
-    failures  errors of the client that mean that no answer came, such as `(httpx.HTTPError,)`
+    token     token from `tallyhook tokens add`
+    failures  the client's errors for a missing answer, such as `(httpx.HTTPError,)`
     """
 
     def __init__(

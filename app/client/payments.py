@@ -1,7 +1,6 @@
 """Start payments for the shop, and report the shop's orders to Tallyhook.
 
-The shop need not store anything before a call. An order gets only one payment, even if the same
-call is repeated. If a call gets no answer, repeat it unchanged.
+An order gets only one payment. If a call gets no answer, repeat it unchanged.
 """
 
 import json
@@ -60,13 +59,12 @@ def start_payment(
     cancel_url: str | None = None,
     new_payment: bool = False,
 ) -> Steps[Started]:
-    """Open the order's checkout session, or find the existing session.
+    """Open the order's checkout session, or find the existing one.
 
     amount       in major units, as text: "1500.00"
-    new_payment  whether to start another payment after a payment that failed
+    new_payment  whether to start another payment after a failed one
 
-    Raises TokenRefused, NotConfigured and NotUnderstood. Also raises Unavailable; then make the
-    same call again.
+    Raises TokenRefused, NotConfigured and NotUnderstood, and Unavailable: then repeat the call.
     """
     asked: dict[str, Any] = {
         "order": {"reference": order, "amount": amount, "currency": currency},

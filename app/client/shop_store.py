@@ -34,10 +34,9 @@ NEWER: Final = (
 SHIPPED: Final = "UPDATE tallyhook_told SET shipped = 1, undecided = 0 WHERE ref = :ref"
 
 WAITS: Final = "UPDATE tallyhook_told SET undecided = undecided + 1 WHERE ref = :ref"
-"""SQL statement that adds 1 to `undecided`. It is used for an order that may have been shipped.
+"""SQL statement that counts the questions about an undecided order.
 
-The value 0 means that the order is decided. The client asks first about the orders with the lowest
-values.
+The client asks first about the orders with the lowest counts; 0 means decided.
 """
 
 UNDECIDED: Final = (
@@ -60,18 +59,16 @@ MOVE: Final = (
 Act = Callable[[sqlite3.Connection, News, bool], None]
 """Function that executes the shop's own SQL, called in the transaction.
 
-The flag says whether to ship the order now. The flag is True only once for each order. It is False
-if there is later news, or if it is unknown whether the order was shipped.
+The flag says whether to ship the order now, and is True once for each order.
 """
 
 
 class SqliteKeeper:
     """Store of handled news for a shop with SQLite.
 
-    connection  connection of the shop; its isolation level is set to None, so that the keeper
-                controls transactions
-    act         function that runs the shop's statements in the transaction; the function must do
-                nothing that cannot be rolled back
+    connection  connection of the shop; the keeper sets its isolation level to None
+    act         runs the shop's statements in the transaction; it must do nothing that cannot be
+                rolled back
     """
 
     def __init__(self, connection: sqlite3.Connection, act: Act) -> None:

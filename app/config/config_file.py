@@ -64,9 +64,9 @@ class SettingsReading:
             self.warnings.append(f"{variable}: {sentence}")
 
     def has_reported(self, line: str) -> bool:
-        """Return whether a problem was already reported for the variable that a line names. A
-        problem of the variable with `_FILE` counts, too. For SECRETS, so does a problem of KEYS,
-        which can be set instead.
+        """Return whether a problem was already reported for the variable that a line names.
+
+        Problems of the variable with `_FILE` count, too, and for SECRETS those of KEYS.
 
         line  text of a problem, which begins with the variable's name and a colon
         """
@@ -183,11 +183,9 @@ def secrets_in(text: str) -> list[str]:
 
 
 def read_secret_file(path: Path, variable: str, reading: SettingsReading) -> list[str]:
-    """Return the secrets in a file, newest first. Each line is one secret; a PEM key is one secret,
-    too.
+    """Return the secrets in a file, newest first: one on each line, or a PEM key.
 
-    A file that cannot be read, has no secrets, or is accessible to everyone is reported under
-    `variable`.
+    An unusable file, or one that everyone can read, is reported under `variable`.
     """
     text = _text(path, variable, reading)
     secrets = secrets_in(text)
@@ -253,7 +251,7 @@ def plan_settings(
 ) -> SettingsPlan:
     """Return a plan for adding wanted settings to a file, which may be missing.
 
-    changing  names of settings that may replace another value in the file
+    changing  names of settings that may replace another value
 
     Raises ConfigurationError if a line is not NAME=value, or if a name occurs twice.
     """
@@ -283,9 +281,8 @@ def plan_settings(
 def write_plan(path: Path, plan: SettingsPlan) -> None:
     """Replace the file with the planned content.
 
-    A new file has mode 0600. An existing file keeps its owner, group and mode, but loses
-    permissions for other users. Raises ConfigurationError if the file has changed since the plan
-    was made, or cannot be written.
+    A new file has mode 0600; an existing file loses permissions for other users. Raises
+    ConfigurationError if the file has changed since the plan, or cannot be written.
     """
     real = Path(os.path.realpath(path))
     beside = real.with_name(f".{real.name}.new")

@@ -32,11 +32,9 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def filesystem_kind(path: Path, table: str) -> str:
-    """Return the kind of file system on which a path lies. The path need not exist. Return "" if
-    the kind is unknown.
+    """Return the kind of file system on which a path lies, or "" if unknown.
 
-    table  lines of /proc/self/mounts: device, mount point, kind, and more. If a mount point has
-           several lines, the last line counts
+    table  lines of /proc/self/mounts; the last line of a mount point counts
     """
     place, found, longest = path.absolute(), "", -1
     for line in table.splitlines():

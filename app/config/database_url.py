@@ -19,10 +19,10 @@ MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-fu
 
 
 def database_url(value: Any) -> Any:
-    """Return the database's URL if it names an SQLite file or a PostgreSQL server, with the driver.
+    """Return the database's URL if it names an SQLite file or a PostgreSQL server.
 
-    Raises ValueError for other databases, drivers and options; the error says what to write
-    instead. SQLite in memory is refused, too, because acknowledged deliveries would be lost.
+    Raises ValueError with what to write instead. SQLite in memory is refused, because it would lose
+    acknowledged deliveries.
     """
     if not isinstance(value, str):
         return value

@@ -1,8 +1,6 @@
 """Load the settings once, check them together, and report every mistake.
 
-A message names the variable, and says what is wrong and what would be right. It never quotes a
-value, because any value could be a misplaced secret. If a setting is wrong, the checks that depend
-on the setting are skipped.
+A message never quotes a value, because any value could be a misplaced secret.
 """
 
 import os

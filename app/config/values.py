@@ -1,7 +1,7 @@
 """Types of the settings' values, and the functions that parse and check them.
 
-Each function raises ValueError with a sentence about what the value must be. The sentence never
-quotes the value, because any value could be a misplaced secret.
+Each function raises ValueError with a sentence that never quotes the value, because it could be a
+misplaced secret.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ class Application:
     ) -> Route:
         """Build a route for operators who have the permission.
 
-        format_  format of the answer; None if the ending of the address states the format
+        format_  format of the answer; None if the address states it
         keep     whether a submitted form is stored while its operator signs in again
         """
 

@@ -108,12 +108,13 @@ CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
 
 
 def day(text: str, name: str, *, zone: tzinfo, after: bool = False) -> Instant | None:
-    """Return the start of the day that `text` names, or None if `text` is empty. Raise UsageError
-    for any other text.
+    """Return the start of the day that `text` names, or None if `text` is empty.
 
     name   name of the form field, for the error
     zone   time zone of the day
     after  whether to return the start of the next day instead
+
+    Raises UsageError for any other text.
     """
     if not text.strip():
         return None
@@ -295,11 +296,7 @@ async def reports_document(view: View) -> Document:
 async def asked_scope(
     view: View, *, as_of: Instant | None = None
 ) -> tuple[str, Scope, Month | None]:
-    """Return the requested period as (name, scope, month). `month` is None if the period is not a
-    month.
-
-    The address contains the name of a month, or the word `period` with the parameters `from` and
-    `to`.
+    """Return the requested period as (name, scope, month); `month` is None for another period.
 
     as_of  the instant as of which the report is made; None for the present
     """

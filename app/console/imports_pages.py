@@ -1,6 +1,5 @@
 """Pages that list imports and show an uploaded file before its import.
 
-A file is uploaded, read in a dry run, and then imported or discarded. An import can be withdrawn.
 The actions on uploads are in `upload_acts.py`.
 """
 

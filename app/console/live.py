@@ -1,7 +1,6 @@
-"""Notify open pages of new rows. A single poller per process looks for new rows.
+"""Notify open pages of new rows, with a single poller per process.
 
-A message only says that something is new, and the page then reloads its rows. A lost message
-therefore does no harm.
+A page then reloads its rows, so a lost message does no harm.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
-"""Format numbers and dates on pages in the reader's locale. Sentences are always in English, and
-JSON and CSV do not depend on the locale.
+"""Format numbers and dates on pages in the reader's locale.
 
-A page uses the first known locale of the Accept-Language header. The default is English with dates
-in ISO 8601. Typed text is understood in any locale.
+A page uses the first known locale of the Accept-Language header, or English with dates in ISO 8601.
+JSON and CSV do not depend on the locale.
 """
 
 from collections.abc import Iterator

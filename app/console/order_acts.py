@@ -1,9 +1,4 @@
-"""Actions on orders and deliveries.
-
-They download evidence and proofs, notify the shop again, judge refused deliveries again, and show
-phone numbers or a delivery's body. They also edit notes, pins, saved lists and the owners of
-alarms.
-"""
+"""Actions on orders and deliveries, such as downloading evidence or notifying the shop again."""
 
 import json
 import re

@@ -257,8 +257,7 @@ def saved_lists(kept: Sequence[Any], page: str) -> list[dict[str, str]]:
 async def find_document(view: View, text: str) -> Document:
     """Return the content of `POST /find?before=`: the orders and bank lines that match the text.
 
-    The text may be a phone number, so the page does not show it. Only the form that continues the
-    search in earlier bank lines contains the text.
+    The page does not show the text, which can be a phone number.
     """
     found = await find_orders.find_orders(
         view.context,

@@ -309,13 +309,12 @@ async def no_following(document: Document) -> Document | None:
 def as_csv(
     document: Document, rows: str, *, zone: tzinfo, following: Following = no_following
 ) -> Response:
-    """Return a list of the document as CSV. The rows of all following pages are included, and extra
-    columns contain local times.
+    """Return a list of the document as CSV, with the rows of all following pages and local times.
 
     rows       name of the list in the document
-    following  function that loads the next page's document
+    following  loads the next page's document
 
-    Amounts are not passed through `safe_cell`, which would turn negative amounts into text.
+    `safe_cell` is not used for amounts, because it would turn negative amounts into text.
     """
     return StreamingResponse(_csv_lines(document, rows, following, zone), media_type="text/csv")
 

@@ -115,7 +115,7 @@ async def _form(view: View, *consequence: str, own: bool = False, second: bool =
     """Return the form for a decision on a proposal.
 
     consequence  sentences that are shown if the operator may decide
-    own          True if only the proposer may decide, False if only other people may
+    own          True if only the proposer may decide, False if only others may
     second       whether the decision needs a second person
     """
     found = await proposal_shown(view, view.needed("proposal"))

@@ -114,10 +114,9 @@ class RateLimiter:
 
 
 def network_block(address: str) -> str:
-    """Return the network block of an IP address, so that rate limits treat the block as one client.
+    """Return the network block of an IP address, which rate limits treat as one client.
 
-    An IPv4 address mapped into IPv6 is treated as IPv4. For a text that is not an address, return
-    `unknown`.
+    An IPv4 address mapped into IPv6 counts as IPv4. Any other text gives `unknown`.
     """
     try:
         found = ipaddress.ip_address(address)

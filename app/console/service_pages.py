@@ -1,8 +1,4 @@
-"""Pages of the service: notifications, audit trail, log, people, tokens and going live.
-
-Their actions notify the shop again, verify the log, begin a new signing key, invite or disable
-people, end sessions, make or revoke tokens, run the checks and sign items of the checklist.
-"""
+"""Pages of the service: notifications, audit trail, log, people, tokens and going live."""
 
 import hashlib
 from collections.abc import Mapping

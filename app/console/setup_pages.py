@@ -235,8 +235,7 @@ def service_address(given: str, *, own: str) -> str:
     given  address that the operator typed
     own    the service's public address, if set
 
-    Raise UsageError unless the address is the public address or an address on this machine. The
-    whole text must match a pattern, because a URL parser would accept more.
+    Raise UsageError for any other address than `own` or one on this machine.
     """
     plain = given.strip().rstrip("/")
     local = _LOCAL.fullmatch(plain)

@@ -321,10 +321,8 @@ class SigningIn:
     async def confirms(self, request: Request, person: Person, password: str) -> bool:
         """Return whether an operator proved their identity for an irreversible act.
 
-        An operator who signed in with a password must enter the password again. This renews the
-        session (see `with_session`). After too many tries, even the right password fails.
-
-        Other operators must have signed in recently, or by a link.
+        An operator with a password must enter it again; after too many tries, even the right one
+        fails. Others must have signed in recently.
         """
         if person.way != "password":
             return not self.proof_of(person)

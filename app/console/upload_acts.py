@@ -202,9 +202,9 @@ def begin_reading(
 ) -> None:
     """Begin the job that recognizes a file and reads it in a dry run.
 
-    kind     kind of the file, or None if the job must recognize it
-    source   source of a statement, or None if the job must recognize it
-    content  column mapping that a person made for this file, or empty
+    kind     kind of the file; None to recognize it
+    source   source of a statement; None to recognize it
+    content  a person's column mapping for this file, or empty
     """
     console = view.console
     if content:

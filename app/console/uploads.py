@@ -146,8 +146,8 @@ class Uploads:
     async def receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
         """Return the fields and the files of a submitted form.
 
-        Raise UsageError if the form is invalid, too long or too slow, or if too many forms arrive
-        at a time. Raise UnreachableError if the disk is full.
+        Raise UsageError for an invalid, long or slow form, or too many at a time, and
+        UnreachableError if the disk is full.
         """
         try:
             await self._turn(request)

@@ -1,8 +1,7 @@
 """Define what a page, an action and a request are, and the resources that all pages use.
 
-A page consists of an address, a permission, a function that returns a document of JSON values, and
-a template. The page and its `.json` therefore have equal content. Its `.csv` contains one list of
-the document.
+A page has an address, a permission, a function that returns a document, and a template. Its `.json`
+has equal content; its `.csv` contains one list.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -102,7 +101,7 @@ ROLES_OF: Final[Mapping[str, frozenset[Role]]] = {
 class Person:
     """Signed-in operator, with how and when they proved their identity.
 
-    began_at  start of the session, which stays the same when the cookie is renewed
+    began_at  start of the session, which stays when the cookie is renewed
     way       how the operator signed in
     proved_at  when the operator last proved their identity
     """
@@ -180,8 +179,7 @@ class View:
         subject  what the job is about, such as a month
         mark     text that identifies the job's input
 
-        Raise UsageError if the job failed, or if a job of this kind about this subject is already
-        running.
+        Raise UsageError if the job failed, or an equal job is already running.
         """
         jobs = self.console.jobs
         job = jobs.begin(kind, subject, by=self.person.name, work=work, mark=mark)

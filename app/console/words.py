@@ -361,8 +361,8 @@ _AMOUNT: Final = re.compile(r"\b([A-Z]{3} )(-?\d{1,3}(?:,\d{3})*(?:\.\d+)?)(?![\
 def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
     """Return the template filter for sentences that the program writes.
 
-    Commands between backquotes become links to their pages, or code. Moments are shown in the zone,
-    with UTC in the tooltip. Amounts are formatted for the locale.
+    Commands between backquotes become links or code. Moments are shown in the zone, with UTC in the
+    tooltip.
     """
 
     def local(found: re.Match[str]) -> str:
@@ -551,7 +551,7 @@ def address(kind: str, name: str, form: str = "") -> str:
 
     kind  first part of the address, such as `orders`
     name  name of the subject, such as the order's reference
-    form  ending of the address for a format; empty for the HTML page
+    form  ending for a format; empty for HTML
     """
     ending = f".{form}" if form else ""
     if not form and name.rpartition(".")[2] in FORMATS:

@@ -1,7 +1,6 @@
-"""Context of an operation: the settings, the open database, the merchant's policy and the clock.
+"""Context of an operation: the settings, the open database, the policy and the clock.
 
-The command line, the API and the console pass an AppContext to operations. `Work` runs an operation
-in a separate process with its own context.
+`Work` runs an operation in a separate process with its own context.
 """
 
 from __future__ import annotations
@@ -93,9 +92,8 @@ class Work(Protocol):
     ) -> Result:
         """Call a function of a module, perhaps in another process, and return its result.
 
-        The function's arguments and its result must be picklable. Raises UsageError, NotFoundError
-        or UnreachableError if the function does, and UsageError for other Tallyhook errors. Raises
-        UnreachableError if the process died or took too long.
+        Arguments and result must be picklable. Raises the function's UsageError, NotFoundError or
+        UnreachableError, and UnreachableError if the process died or took too long.
         """
         ...
 
@@ -112,12 +110,11 @@ class Elsewhere(Protocol):
         most_s: float | None = None,
         too_long: str = "it took too long",
     ) -> Work:
-        """Return an object that runs up to `at_once` operations at the same time in other
-        processes.
+        """Return an object that runs up to `at_once` operations at a time in other processes.
 
         purpose   purpose for which each process opens the database
         died      message if a process ended too early
-        most_s    maximum number of seconds of an operation; None for no limit
+        most_s    maximum seconds of an operation; None for no limit
         too_long  message if an operation took longer
         """
         ...

@@ -14,9 +14,7 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """Number and bytes of unread deliveries in the inbox, with their oldest and newest arrival.
-
-    Deliveries that are set aside are left out.
+    """Number, bytes, and oldest and newest arrival of the inbox's unread deliveries.
 
     copied_up_to  date of the newest commit that a standby has replayed; None on a primary
     """

@@ -64,7 +64,7 @@ error becomes a UsageError."""
 class ChildLimits:
     """Limits of a child process.
 
-    memory_mib   MiB of address space, including about 50 MiB for the interpreter and all imports
+    memory_mib   MiB of address space, of which interpreter and imports need about 50
     processor_s  whole seconds of processor time
     duration_s   seconds from the start of the child to its answer
     result_mib   MiB of the answer
@@ -117,10 +117,10 @@ async def run_in_child(work: Callable[..., Result], *values: object, limits: Chi
 def write_from_child(
     work: Callable[..., Iterator[bytes]], *values: object, limits: ChildLimits, to: IO[bytes]
 ) -> None:
-    """Run the generator `work(*values)` in a child process, and write the yielded bytes to a file.
+    """Run the generator `work(*values)` in a child process, and write its bytes to a file.
 
-    The call blocks the thread, so do not call it in a process that serves requests. Raises the
-    function's own Tallyhook error, or ChildStopped. After an error, the file is incomplete.
+    Blocks the thread. Raises the function's own Tallyhook error, or ChildStopped; the file is then
+    incomplete.
     """
     head, code = _written(_started(limits), _request(work, values), limits=limits, to=to)
     _result(b"", head, code, limits)

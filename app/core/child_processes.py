@@ -356,12 +356,11 @@ async def keep(
     most_s: float,
     clock: Callable[[], float] = monotonic,
 ) -> None:
-    """Run a child, and restart the child whenever it ends, until `stopping` is set.
+    """Run a child, and restart it whenever it ends, until `stopping` is set.
 
-    live     starts a child, and returns the child's exit code when the child ends
+    live     starts a child, and returns its exit code when it ends
     again_s  seconds of the first pause before a restart
-    most_s   seconds up to which the pause doubles. After a steady run, the pause starts from
-             `again_s`
+    most_s   seconds up to which the pause doubles
     """
     ended, pause = Repeating(clock), again_s
     while not stopping.is_set():

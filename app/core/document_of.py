@@ -15,8 +15,7 @@ Document = TypeVar("Document")
 def document_of(kind: type[Document], value: object, **given: object) -> Document:
     """Convert an object to a JSON document of the type `kind`.
 
-    Each member comes from `given`, or from the object's attribute with the member's name. Instants
-    and money become JSON values, and other objects become documents.
+    Instants and money become JSON values, and other objects become documents.
 
     given  values of members that replace the object's attributes
     """

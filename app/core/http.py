@@ -1,7 +1,7 @@
 """Send outgoing requests, limited in time and size, to the configured host only.
 
-TLS certificates are verified. Proxies and credentials in the environment are ignored. Redirects are
-not followed, so that credentials reach only the configured host. Cookies are not stored.
+TLS certificates are verified. Redirects, cookies, and proxies and credentials of the environment
+are not used.
 """
 
 import asyncio
@@ -29,10 +29,9 @@ USER_AGENT: Final = "tallyhook/1"
 class Exchange:
     """Answer to a request, or the reason why there is no complete answer.
 
-    status   status code; None if there is no complete answer
-    problem  reason why there is no complete answer: `connection_failed`, `timed_out`, `too_large`
-             or `encoded`; else None
-    headers  values by name in lower case; for a repeated name, the last value
+    status   status code; None without a complete answer
+    problem  `connection_failed`, `timed_out`, `too_large` or `encoded`; None for a complete answer
+    headers  values by name in lower case; the last of a repeated name
     """
 
     status: int | None = None
@@ -117,12 +116,11 @@ async def exchange(
     limit_s: float,
     most: int = MAX_ANSWER_BYTES,
 ) -> Exchange:
-    """Send a request and read the whole answer. A lost connection or a timeout is reported as an
-    Exchange with a `problem`.
+    """Send a request and read the whole answer. Failures become an Exchange with a `problem`.
 
     headers  values by name, or pairs if a name is repeated
     limit_s  seconds for the whole exchange
-    most     maximum number of bytes of the answer that are read
+    most     maximum number of bytes of the answer
     """
     try:
         with anyio.fail_after(limit_s):

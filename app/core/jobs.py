@@ -1,8 +1,7 @@
 """Jobs: long work in the background of the service.
 
-A request waits some seconds for its job. If the job takes longer, the job continues, and the caller
-asks again later. A job is lost when the serving process ends. `computed` is for shorter work that
-would block the event loop.
+A request waits some seconds for its job, and otherwise asks again later. A job is lost when the
+serving process ends.
 """
 
 import asyncio
@@ -53,9 +52,9 @@ def silent(_: int) -> None:
 class Job:
     """Piece of long work, running or ended.
 
-    problem  reason why the job failed; None if the job did not fail
+    problem  reason why the job failed, if it did
     result   value that the work returned; None until the end
-    mark     text that identifies the data behind the result; after a change, the result is outdated
+    mark     text that identifies the data behind the result
     """
 
     name: str

@@ -42,10 +42,10 @@ MOST_REASONS: Final = 100
 
 
 class Repeating:
-    """Kind of failure that may recur several times a second.
+    """Kind of failure that can recur several times a second.
 
-    Each reason is logged at once, and then at most once a minute, because more lines could fill the
-    disk. The end of the failure is logged once.
+    Each reason is logged at once, then at most once a minute, and once at its end, so that lines do
+    not fill the disk.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -399,11 +399,10 @@ class _Output:
 
 
 class LogLine:
-    """Log line that is written often. The texts of its event and fields are encoded only once.
+    """Log line that is written often, with its texts encoded only once.
 
     `LogLine("delivery", "delivery", "source")(delivery_id, name)` writes the line of
-    `log.info("delivery", delivery=delivery_id, source=name)` in a third of the time. The
-    constructor raises KeyError for an unknown field.
+    `log.info("delivery", delivery=delivery_id, source=name)`. Raises KeyError for an unknown field.
     """
 
     def __init__(self, event: str, *names: str) -> None:
@@ -439,10 +438,9 @@ def lost_lines() -> int:
 def tell_left_out(*, at_once: bool = False) -> None:
     """Log the number of lines that were left out in the last minute.
 
-    Call this function regularly. After a flood of lines there may be no further line that could
-    report the number.
+    Call it regularly, because no further line may come after a flood.
 
-    at_once  whether to log the number before the minute is over
+    at_once  whether to log before the minute is over
     """
     _OUTPUT.tell_left_out(at_once=at_once)
 

@@ -75,11 +75,9 @@ def masked_name(name: str) -> str:
 
 
 def phone_pattern(digits: str) -> re.Pattern[str]:
-    """Return a pattern that finds a phone number in any notation, with or without spaces and
-    dashes.
+    """Return a pattern that finds a phone number in any notation.
 
-    The pattern also finds other numbers with the same last eight digits, because too many hidden
-    numbers are safer than a missed notation.
+    It also finds other numbers with the same last eight digits: hiding too many is safer.
     """
     last = _spaced(digits[-_SIGNIFICANT:])
     # The limit keeps the search linear in a long run of digits.
@@ -89,8 +87,7 @@ def phone_pattern(digits: str) -> re.Pattern[str]:
 def looks_like_a_phone(text: str, countries: Collection[str] = ()) -> bool:
     """Return whether a text contains a phone number as people or M-PESA write it.
 
-    People write a number after a plus or a zero. M-PESA writes a number after a calling code
-    (`254712345678`).
+    A number follows a plus or a zero, or in M-PESA's texts a calling code (`254712345678`).
 
     countries  calling codes to look for
     """
@@ -128,8 +125,8 @@ _LOOSE_PHONE: Final = re.compile(
 def masked_words(text: str) -> str:
     """Mask a text for storage: hide all but the last digits of every possible phone number.
 
-    Two forms of codes are not masked: digits after a letter (`DP00800001006`), and groups of three
-    digits between dots (`000.100.110`). A second masking changes nothing.
+    Two forms of codes stay: digits after a letter (`DP00800001006`), and groups of three between
+    dots (`000.100.110`).
     """
     return _LOOSE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
 
@@ -150,8 +147,7 @@ _LOGGED_NUMBER: Final = re.compile(
     rf"|(?:\+|(?<!\d)0)(?:{_BETWEEN}\d){{{_SIGNIFICANT},}}",
     re.ASCII,
 )
-"""Pattern of a phone number in a log: nine or more digits, or eight or more after a plus or a zero.
-Without a plus or a zero, a dash ends the number, so that no date matches."""
+"""Pattern of a phone number in a log: nine or more digits, or eight after a plus or a zero."""
 
 _MAYBE_LOGGED: Final = re.compile(r"\d[\d ().-]{7}|@", re.ASCII)
 
@@ -183,8 +179,8 @@ visible."""
 def masked_at_sight(text: str) -> str:
     """Mask phone numbers and mail addresses in a text of unknown content.
 
-    Digits count as a phone number if they follow a plus or a zero, are written in groups, or are at
-    least eleven. Dates, seconds and IP addresses are not masked.
+    Digits are masked after a plus or a zero, in groups, or if they are at least eleven. Dates,
+    seconds and IP addresses stay.
     """
 
     def shown(found: re.Match[str]) -> str:
@@ -222,10 +218,9 @@ EMAIL_KIND: Final = "email:"
 
 
 def written_pattern(identifier: str) -> re.Pattern[str]:
-    """Return a pattern that finds exactly this phone number, international or national. For a mail
-    address, the pattern finds the address in any case.
+    """Return a pattern that finds exactly this phone number, or this mail address in any case.
 
-    The pattern is stricter than `phone_pattern`, because the text that it finds is deleted.
+    It is stricter than `phone_pattern`, because the text that it finds is deleted.
     """
     if identifier.startswith(EMAIL_KIND):
         address = re.escape(identifier.removeprefix(EMAIL_KIND))
@@ -331,12 +326,9 @@ def names_a_phone(field: str) -> bool:
 
 
 def names_a_person(field: str, *, within: str) -> bool:
-    """Return whether a field probably contains a person's name, judging by the names of the field
-    and of the object around it.
+    """Return whether a field probably contains a person's name, judging by field names.
 
-    within  name of the object that contains the field
-
-    A field called `name` is not enough, because a product has a name, too.
+    within  name of the object around the field; `name` alone can be a product's
     """
     word, around = (_NOT_LETTERS.sub("", each.lower()) for each in (field, within))
     if word in _ROLES or (word in _NAMES and word != "name"):

@@ -1,8 +1,6 @@
-"""Metrics for Prometheus. A label can only be a verdict, a reason or the name of a configured
-source, so that senders cannot create labels.
+"""Metrics for Prometheus, built from plain integers when Prometheus asks.
 
-A delivery only increments plain integers. The metrics are built from these integers when Prometheus
-asks. No locks are needed, because everything runs on one event loop.
+Labels are verdicts, reasons or names of configured sources, so that senders cannot create labels.
 """
 
 from bisect import bisect_left
@@ -90,9 +88,8 @@ class Metrics(Collector):
 
         gauges  values by gauge name
         orders  number of orders for each outcome
-        read    number of deliveries that were read since the database was created, for each source
-                and verdict
-        unallocated  money without an order, in minor units, for each currency
+        read    number of deliveries ever read, by source and verdict
+        unallocated  money without an order, in minor units, by currency
         """
         self._gauges = gauges
         self._orders = orders

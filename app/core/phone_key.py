@@ -35,11 +35,10 @@ class PhoneKey:
         return "PhoneKey()"
 
     def digest(self, identifier: str) -> bytes:
-        """Return the digest of a phone number in E.164 digits, or of another identifier such as a
-        mail address.
+        """Return the digest of a phone number in E.164 digits, or of another identifier.
 
-        The digest begins with four bytes that identify the key, followed by a shortened
-        HMAC-SHA-256. The digest's last bit is 0 for a phone number, and otherwise 1.
+        Four bytes identify the key; a shortened HMAC-SHA-256 follows. The last bit is 0 for a phone
+        number, else 1.
         """
         code = self._begun.copy()
         code.update(identifier.encode())
@@ -85,11 +84,9 @@ def read_phone_key(path: Path) -> PhoneKey | None:
 
 
 def make_phone_key(path: Path) -> PhoneKey:
-    """Return the phone key from a file. A missing file is created with a new key, readable only by
-    its owner.
+    """Return the phone key from a file, which is created if missing, readable only by its owner.
 
-    Processes that start together get the same key. Raises ConfigurationError if the file is
-    unusable, and UnreachableError if the file cannot be created.
+    Raises ConfigurationError if the file is unusable, and UnreachableError if it cannot be created.
     """
     known = read_phone_key(path)
     if known is not None:

@@ -37,11 +37,11 @@ Owner = tuple[int, int]
 
 
 def write_new(path: Path, content: bytes, *, owner: Owner | None = None) -> None:
-    """Create a file. The file gets its name only when its content is on the disk.
+    """Create a file, which gets its name only when its content is on the disk.
 
-    owner  owner of the file if root creates the file; None for the user who creates it
+    owner  owner of the file if root creates it
 
-    Raises FileExistsError if the file exists, and OSError if the file cannot be written.
+    Raises FileExistsError if the file exists, and OSError if it cannot be written.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

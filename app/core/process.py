@@ -82,11 +82,9 @@ SPARE_FILES: Final = 128
 
 
 def affordable(connections: int) -> int:
-    """Raise this process's limit of open files for this many connections. Return the number of
-    connections that the limit allows.
+    """Raise the limit of open files for this many connections. Return how many it allows.
 
-    The caller must accept no more connections than returned. Further connections would wait in the
-    kernel instead of being refused.
+    More connections than returned would wait in the kernel instead of being refused.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + SPARE_FILES
@@ -114,11 +112,9 @@ def freeze_objects() -> None:
 
 
 def forbid_core_dumps() -> None:
-    """Forbid core dumps of this process and its children permanently, because core dumps contain
-    secrets.
+    """Forbid core dumps of this process and its children, because core dumps contain secrets.
 
-    If `core_pattern` names a program, the kernel passes the dump to this program anyway, together
-    with the limit. systemd-coredump then stores nothing. Other programs may ignore the limit.
+    If `core_pattern` names a program, the kernel still passes the dump to it with the limit 0.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

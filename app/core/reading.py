@@ -26,9 +26,8 @@ class Belonging(NamedTuple):
     """Account and environment to which an event belongs.
 
     environment  `sandbox`, `live`, or None if unknown
-    unstated     whether the event has no environment although the profile expects one
-    foreign      whether the event names another account, or no account although the profile expects
-                 one
+    unstated     whether the event lacks the environment that the profile expects
+    foreign      whether the event does not name an account of ours, if the profile expects one
     """
 
     environment: str | None = None

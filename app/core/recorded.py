@@ -113,12 +113,10 @@ def _request(found: Any) -> Recorded:
 
 
 def target_of(to: str, url: str) -> str:
-    """Return the address at which a recorded request must be sent to the server `to`.
+    """Return the address at which a recorded request is sent to the server `to`.
 
-    The address is `to` with the request's query. If `to` has no path, the request's path is added.
-
-    Raises UsageError if `to` is not a valid http address, or if the request's path would lead to
-    another host.
+    It is `to` with the request's query, and its path if `to` has none. Raises UsageError if `to` is
+    no http address, or if the path would lead to another host.
     """
     try:
         parts = urlsplit(to)

@@ -1,7 +1,7 @@
 """HTML pages from templates. Each page is one self-contained file.
 
 Values are escaped by default, and a missing value is an error. A page uses no scripts, fonts or
-links, so the page looks alike on a disk, in an archive and on paper.
+links, so it prints as it looks.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,6 @@
 """SVG charts for pages: plain bars and stacked bars.
 
-Series differ by pattern, so that a chart is readable without colours. Each chart has a legend, and
-a title and a description for screen readers. Equal numbers give equal SVG.
+Series differ by pattern, so that a chart is readable without colours. Equal numbers give equal SVG.
 """
 
 from collections.abc import Iterator, Sequence
@@ -68,10 +67,10 @@ def bars(
 def stacked(
     name: str, *, title: str, about: str, labels: Sequence[str], series: Sequence[Series]
 ) -> Markup:
-    """Draw a stacked bar for each label, with one pattern for each series. `name` must be unique on
-    the page.
+    """Draw a stacked bar for each label, with one pattern for each series.
 
-    Raises ValueError for too many series, or if a series does not have one value for each label.
+    `name` must be unique on the page. Raises ValueError for too many series, or a series without
+    one value for each label.
     """
     if len(series) > SERIES_MAX or any(len(each.values) != len(labels) for each in series):
         raise ValueError(f"at most {SERIES_MAX} series, each with a value for every label")

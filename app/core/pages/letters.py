@@ -1,7 +1,6 @@
 """Letters as blocks of content, and their two output formats: HTML and PDF.
 
-A letter is a sequence of blocks: headings, paragraphs, lists, tables, timelines and exhibits. All
-text is passed as data, so that no text can become markup. Each format has one template for all
+All text is passed as data, so that none becomes markup. Each format has one template for all
 letters.
 """
 
@@ -87,8 +86,7 @@ class LetterColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnEvent:
-    """Event on a letter's timeline. Its mark in the first row shows when it happened; its mark in
-    the second row shows when it arrived.
+    """Event on a letter's timeline, with a mark for when it happened and one for its arrival.
 
     set_off  distance by which the event's number is raised, so that numbers do not overlap
     """
@@ -101,10 +99,9 @@ class DrawnEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """Timeline in a letter, measured in CSS pixels. One row shows when events happened, the other
-    row when they arrived.
+    """Timeline in a letter, in CSS pixels, with a row of events and a row of arrivals.
 
-    left               left edge of the first column, right of the rows' names
+    left               left edge of the first column
     happened, reached  vertical positions of the two rows
     """
 
@@ -119,7 +116,7 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownExhibit:
-    """Exhibit: a file or text that is attached to the letter and shown on separate pages.
+    """File or text that is attached to the letter and shown on separate pages.
 
     file   name of the attached file, in the letter's folder; "" for a text
     pages  number of the file's pages that are shown
@@ -168,8 +165,7 @@ def pdf_of(letter: LetterDocument, template: Path) -> bytes:
 
     template  copy of the letter template `TYPST`, in the folder of the exhibits' files
 
-    Raises ImportError if the program Typst is not installed, and Typst's own error for a file that
-    cannot be typeset.
+    Raises ImportError without Typst, and Typst's own error for a file that cannot be typeset.
     """
     root, values = template.parent, pdf_values(letter)
     return paper.typeset(template, root=root, given="letter", values=values)

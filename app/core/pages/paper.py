@@ -30,11 +30,10 @@ for PDF standards that do not allow an empty box in place of the character."""
 
 
 def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]) -> bytes:
-    """Return the PDF file that a template makes of these values. Raise ImportError if Typst is not
-    installed.
+    """Return the PDF file that a template makes of these values. Raise ImportError without Typst.
 
     given   name of the template's input that holds the values as JSON
-    values  the values; the value `unshown` is added, with the sentence of `unshown_in`
+    values  the values, to which `unshown` is added
     """
     import typst
 
@@ -119,8 +118,7 @@ def _rare_in(values: Mapping[str, Any]) -> list[str]:
 
 
 def _lacking(characters: Iterable[str], *, own: bool) -> list[str]:
-    """Return the characters that cannot be shown, because a font for their script is missing. If
-    one character of a script has no font, all given characters of this script are returned.
+    """Return the characters that cannot be shown, because their script has no font.
 
     own  whether to search only the fonts that come with Typst
     """
