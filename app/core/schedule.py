@@ -136,13 +136,10 @@ def next_time(entry: ScheduleEntry, *, after: Instant, zone: tzinfo) -> Instant 
 
 
 def due_time(entry: ScheduleEntry, *, since: Instant, now: Instant, zone: tzinfo) -> Instant | None:
-    """Return the latest instant in a period at which an entry was due. Return None if there is
-    none.
+    """Return the latest instant in a period at which an entry was due, or None.
 
     since  start of the period, exclusive
     now    end of the period, inclusive
-
-    Work that was missed several times is due only once.
     """
     begin = max(since, Instant(now - LOOKED_BACK))
     times = takewhile(lambda at: at <= now, _times(entry, after=begin, zone=zone))

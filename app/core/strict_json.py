@@ -1,8 +1,7 @@
-"""Strict JSON parser: RFC 8259 in UTF-8. The parser refuses documents that other parsers may read
-differently.
+"""Strict JSON parser (RFC 8259), which refuses what other parsers may read differently.
 
-Duplicate keys, NaN, Infinity, integers beyond 64 bits, and deep nesting are refused. Fractions are
-parsed as Decimal, so that no amount becomes a binary float.
+Duplicate keys, NaN, Infinity, integers beyond 64 bits, and deep nesting are refused. Fractions
+become Decimal.
 """
 
 import json

@@ -45,8 +45,8 @@ emoji."""
 def is_human_text(text: str) -> bool:
     """Return whether a text has only printable characters, and joiners that its script needs.
 
-    Persian and Sinhala names may have a zero-width joiner or non-joiner. Direction marks and other
-    invisible characters are refused, because different names could look alike.
+    Direction marks and other invisible characters are refused, because different names could look
+    alike.
     """
     return text.isprintable() or all(_is_seen(text, place) for place in range(len(text)))
 

@@ -45,11 +45,11 @@ _LOCAL: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?))?", r
 
 
 def typed_instant(text: str, zone: tzinfo) -> Instant:
-    """Return the instant that a person typed as a local time such as `2026-11-20 12:00`, as a day,
-    or as RFC 3339.
+    """Return the instant that a person typed: a local time such as `2026-11-20 12:00`, a day, or
+    RFC 3339.
 
-    A day means its start. A local time that occurs twice means its first occurrence. Raises
-    ValueError for any other text.
+    A day means its start. Of a local time that occurs twice, the first counts. Raises ValueError
+    for any other text.
     """
     found = _LOCAL.fullmatch(text)
     try:

@@ -1,10 +1,7 @@
 """Open a database safely. Code reads from snapshots, and writes in one transaction at a time.
 
-    async with database.reading() as connection: …      # a snapshot
-    async with database.writing() as connection: …      # one transaction
-
-The store modules of the packages contain the SQL statements. `receiving/inbox.py` opens the inbox
-together with a database.
+async with database.reading() as connection: …      # a snapshot
+async with database.writing() as connection: …      # one transaction
 """
 
 import asyncio
@@ -135,11 +132,10 @@ class Database:
 
     @asynccontextmanager
     async def reading(self, *, settled: bool = False) -> AsyncIterator[AsyncConnection]:
-        """Lend a connection that reads from one consistent snapshot. Raise StoreUnavailable if no
-        connection is free.
+        """Lend a connection that reads from one snapshot. Raise StoreUnavailable if none is free.
 
-        settled  whether the snapshot must be consistent over all nodes of a cluster. Each node has
-                 its own snapshot, so new deliveries wait until every node has taken its snapshot
+        settled  whether the snapshot must be consistent over all nodes of a cluster; new deliveries
+                 wait
         """
         try:
             async with (
@@ -412,10 +408,10 @@ class Database:
         return before, schema.NEWEST
 
     async def distribute(self) -> list[str]:
-        """Distribute large tables over the nodes of a Citus cluster, and return the tables' names.
+        """Distribute large tables over the nodes of a Citus cluster, and return their names.
 
         No other process may use the database. Raises UsageError without a cluster, and
-        ConfigurationError if the database is not up to date.
+        ConfigurationError for an outdated database.
         """
         if not self.shared:
             raise UsageError("SQLite has no nodes; `db distribute` needs PostgreSQL with Citus")
@@ -481,11 +477,9 @@ class DatabaseContext(Protocol):
 
 
 async def sync_file(writer: Writer, path: Path) -> None:
-    """Move the SQLite write-ahead log into the database file, and sync the file and its folder to
-    the disk.
+    """Move the SQLite write-ahead log into the database file, and sync file and folder.
 
-    This function never opens the file. Closing any descriptor of the file would drop SQLite's locks
-    in this process, and another process could then delete the log.
+    The file is not opened here, because closing it would drop SQLite's locks in this process.
     """
     if not await writer.checkpoint():
         log.warning(
@@ -496,11 +490,10 @@ async def sync_file(writer: Writer, path: Path) -> None:
 
 
 def drop_cached_pages(path: Path) -> None:
-    """Drop the cached pages of an SQLite file and its log. After a failed write, cached pages may
-    differ from the disk.
+    """Drop the cached pages of an SQLite file and its log, which may differ from the disk.
 
-    Call this function only before this process opens the database, because closing a file drops
-    SQLite's locks. Raises OSError if a file cannot be read.
+    Call it only before this process opens the database: closing a file drops SQLite's locks. Raises
+    OSError if a file cannot be read.
     """
     for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         if name.exists():

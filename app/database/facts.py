@@ -23,8 +23,7 @@ _CHECKS = {False: "PRAGMA quick_check(20)", True: "PRAGMA integrity_check(20)"}
 async def damage(
     connection: AsyncConnection, *, thorough: bool = False, until: asyncio.Event | None = None
 ) -> list[str]:
-    """Return the problems that SQLite's own check finds. Return none for PostgreSQL, which has
-    tools such as `amcheck`.
+    """Return the problems that SQLite's own check finds; none for PostgreSQL.
 
     thorough  whether to compare every index with its table, which takes several times as long
     until     event that ends the check early, without problems

@@ -1,8 +1,4 @@
-"""Gaps: time spans whose evidence may be lost, and whose loss a person has accepted.
-
-A database that lost commits is recognized by the instant of its last commit.
-`receiving/inbox_store.py` keeps a second copy of the instant.
-"""
+"""Gaps: time spans whose evidence may be lost, and whose loss a person has accepted."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -24,11 +20,11 @@ acknowledged deliveries that were not read yet."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundGap:
-    """Gap that nobody has accepted yet. A gap is a time span in which evidence may be lost.
+    """Time span in which evidence may be lost, which nobody has accepted yet.
 
     since, until  first and last instant of the span
-    deliveries    maximum number of acknowledged deliveries that may be lost; None if unknown
-    detail        description of the cause, in words of the program
+    deliveries    maximum number of acknowledged deliveries that may be lost, if known
+    detail        description of the cause, in the program's words
     """
 
     kind: GapKind

@@ -82,9 +82,11 @@ HELD: Final = (
     "UPDATE holders SET newest = ?, until = ? WHERE ctid = ? AND holder = ? AND epoch = ? "
     "AND current_setting('tallyhook.session', true) = ? RETURNING ctid"
 )
-"""SQL statement that locks a holder's row until the transaction ends. If no row is returned, the
-transaction must not write. The row is found by its location (`ctid`), because a search by key would
-be slow."""
+"""SQL statement that locks a holder's row until the transaction ends.
+
+If no row is returned, the transaction must not write. The row is found by its location (`ctid`),
+because a search by key would be slow.
+"""
 
 _FIND: Final = "SELECT ctid FROM holders WHERE holder = ? AND epoch = ?"
 
@@ -105,8 +107,7 @@ def hold(connection: PlainConnection, holder: Holder) -> None:
 
 
 def find(connection: PlainConnection, holder: Holder) -> None:
-    """Find a holder's row again. The row's stored location is wrong after a rollback, or after a
-    commit with an unknown outcome.
+    """Find a holder's row again after a rollback or a commit with an unknown outcome.
 
     Raises StoreUnavailable if a pooler has replaced the connection, and StorePoisoned if another
     process took over.

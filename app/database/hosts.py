@@ -151,8 +151,9 @@ class Hosts:
         port: int | Sequence[int] | None = None,
         **words: Any,
     ) -> Connection:
-        """Connect to the first usable host. If the URL names several hosts, the host must accept
-        writes, unless the URL says otherwise. Hosts that failed earlier are tried last.
+        """Connect to the first usable host. Hosts that failed earlier are tried last.
+
+        Of several hosts, one that accepts writes is used, unless the URL says otherwise.
 
         words  further arguments for the driver
 

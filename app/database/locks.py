@@ -31,11 +31,10 @@ STATING: Final = 7_411_009
 ASKING: Final = 7_411_010
 REDATING: Final = 7_411_011
 SCANNING: Final = 7_411_012
-"""Number of an advisory lock, like the constants above.
+"""Number of an advisory lock.
 
-A transaction that needs several locks takes them in this order: STATING (one for each order),
-REDATING, LINKING, REFUSING, ASKING (one for each source), and then locks on rows. SEALING is never
-held together with another lock.
+A transaction takes several locks in this order: STATING (one for each order), REDATING, LINKING,
+REFUSING, ASKING (one for each source), then rows. SEALING is held alone.
 """
 
 

@@ -1,8 +1,7 @@
-"""Convert database rows to values of the package `reconcile`, and back. Values are checked here,
-because the tables check nothing.
+"""Convert database rows to values of the package `reconcile`, and back.
 
-Statements that write and code that reads use common lists of columns from this module. The classes
-of `tables` would load too slowly; tests/architecture compares the classes with the lists.
+Values are checked here, because the tables check nothing. Lists of columns stand here, because the
+classes of `tables` load slowly.
 """
 
 import json

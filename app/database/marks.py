@@ -35,8 +35,8 @@ class Mark:
     """Description of the personal data in one column or file.
 
     what     the contents, in words
-    because  reason why an erasure keeps the contents; empty if an erasure does not keep them
-    ground   legal ground that allows keeping the contents
+    because  reason why an erasure keeps the contents, if it does
+    ground   legal ground for keeping the contents
     """
 
     personal: Personal

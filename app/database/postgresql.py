@@ -78,12 +78,12 @@ VACUUM_S: Final = 24 * 3_600
 def writing_engine(
     url: str, *, purpose: Purpose, hosts: Hosts, check: Callable[[Any], None], session: str
 ) -> AsyncEngine:
-    """Return the engine of the connection that writes. For purposes with short transactions,
-    statements and locks have time limits.
+    """Return the engine of the connection that writes.
+
+    Statements and locks have time limits if the purpose has short transactions.
 
     check    called with a cursor of each new connection
-    session  text that marks each connection as ours, so that a connection changed by a pooler is
-             noticed
+    session  text by which a connection changed by a pooler is noticed
     """
     statements.tables()  # load now, not while the first batch waits
     hurried = purpose in ("serving", "working", "writing")
@@ -278,11 +278,11 @@ async def run_transaction(
 async def run_statement(
     connection: AsyncConnection, sql: str, values: Sequence[Any], *, holder: Holder
 ) -> None:
-    """Run one statement as a transaction of a registered writer. No transaction may be open. This
-    takes one round trip to the server instead of four.
+    """Run one statement as a transaction of a registered writer, in one round trip.
 
-    sql  statement that begins with the text of `HELD`, which locks the writer's row; its result
-         ends with the row's location
+    No transaction may be open.
+
+    sql  statement that begins with the text of `HELD`, and returns the row's location last
     """
     driver = await _driver(connection)
     # In a transaction it would wait for a COMMIT that nobody sends, and be acknowledged.
@@ -303,7 +303,7 @@ async def run_statement(
 async def transaction(connection: AsyncConnection, holder: Holder | None) -> AsyncIterator[None]:
     """Run the block as a transaction of this registered writer. No transaction may be open.
 
-    Raises StoreUnavailable if the connection cannot be used or a commit did not wait for its
+    Raises StoreUnavailable for an unusable connection or a commit that did not wait for its
     standby, and StorePoisoned if another process took over.
     """
     driver = await _driver(connection)
@@ -339,8 +339,8 @@ warning does not concern the commit, so it is ignored."""
 def _committing(driver: Connection, holder: Holder | None) -> Iterator[None]:
     """Abort the connection if the server does not confirm the block's commit in time.
 
-    Raises StoreUnavailable if the server warns that it did not wait for its standby. The deliveries
-    in this commit must then not be acknowledged.
+    Raises StoreUnavailable if the server did not wait for its standby; do not acknowledge the
+    deliveries then.
     """
     warnings: list[object] = []
 

@@ -296,8 +296,7 @@ async def _made_on_postgresql(connection: AsyncConnection) -> list[SchemaObject]
 
 
 async def stamp_environment(connection: AsyncConnection, environment: str | None) -> str | None:
-    """Return the environment with which the database is stamped. A new database is stamped with the
-    given environment.
+    """Return the environment of the database, after stamping a new database with the given one.
 
     environment  the expected environment; None to read the stamp only
 

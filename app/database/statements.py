@@ -54,9 +54,12 @@ class Whole:
 
 
 class WholeCursor:
-    """Cursor that fetches all rows at once, so that each statement needs only one switch to the
-    driver's thread. The class has only the methods of `aiosqlite.Cursor` that SQLAlchemy uses. To
-    read many rows, use `stream`. To write many rows, use `insert_rows`."""
+    """Cursor that fetches all rows at once, so that a statement needs one switch to the driver's
+    thread.
+
+    It has only the methods of `aiosqlite.Cursor` that SQLAlchemy uses. Use `stream` or
+    `insert_rows` for many rows.
+    """
 
     arraysize = 1
 
@@ -235,11 +238,9 @@ class CallingConnection(sqlite3.Connection):
 
 
 def compute(connection: PlainConnection, work: Callable[[], Result], *, size: int) -> Result:
-    """Return the result of `work`, a function without side effects. Call this function from a plain
-    function that runs on a connection.
+    """Return the result of `work`, a function without side effects, called while on a connection.
 
-    On PostgreSQL, large work runs in another thread. On SQLite, the caller is already outside the
-    event loop's thread.
+    On PostgreSQL, large work runs in another thread. On SQLite, the caller already runs in one.
     """
     return work() if connection.dialect == "sqlite" else await_only(computed(work, size=size))
 
@@ -397,7 +398,7 @@ def select_rows(
     """Return the rows of a query that has a list of values in `IN ({})`.
 
     values  the values for the list: all texts, all integers or all bytes
-    first   values of the placeholders that stand before the list in the query
+    first   values of the placeholders before the list
     """
     wanted = list(values)
     if not wanted:

@@ -220,11 +220,10 @@ _CHECKED: Final = (
 
 
 def server_moved(connection: PlainConnection) -> str | None:
-    """Return a sentence with the next step if the server is not the recorded server, or if commits
-    may be missing on it. Otherwise return None.
+    """Return a sentence with the next step if the server is not the recorded one or lacks commits.
 
-    A server that was restored from a base backup looks like the original, unless it was recovered
-    to a point in time.
+    A server restored from a base backup looks like the original, unless it was recovered to a point
+    in time.
     """
     if (seen := look(connection)) is None:
         return None
@@ -309,9 +308,8 @@ class ServerWatch:
     def _is_missing(self, seen: Look, holder: Holder) -> bool:
         """Return whether the server lacks the newest commit of a writer in this process.
 
-        Only writers that last used another server are compared. The writer `holder` is compared
-        even if the server seems unchanged, because two promoted standbys may have the same
-        identity.
+        Only `holder` and writers that last used another server are compared: two promoted standbys
+        can have one identity.
         """
         for each, server in self.servers.items():
             mark, moved = seen.newest.get(each.id), server != seen.server

@@ -1,8 +1,6 @@
-"""The only code that writes to a database. It runs one transaction at a time on one connection, and
-no transaction after an I/O error.
+"""The only code that writes to a database: one transaction at a time, and none after an I/O error.
 
-Every transaction is shielded from cancellation, because a canceled transaction would stay open in
-the driver's thread.
+Every transaction is shielded from cancellation, which would leave it open in the driver's thread.
 """
 
 import asyncio
@@ -145,10 +143,9 @@ class LogLength:
         """Return whether the log's file is shorter than its committed pages, so that commits are
         lost.
 
-        size  function that returns the size of the log's file
+        size  returns the size of the log's file
 
-        If the index changes during the check, the result is False, because another process may be
-        emptying the log.
+        False if the index changes meanwhile, because another process may be emptying the log.
         """
         before = self._head()
         pages = self._pages_by(before)
@@ -222,9 +219,10 @@ REPLACED: Final = "was replaced"
 
 
 class DatabaseFiles:
-    """Identity and size of a database's three files: the file itself, its write-ahead log and the
-    log's index. If the index is missing, another process may create a second index. The two
-    processes would then overwrite each other's pages."""
+    """Identity and size of a database's file, its write-ahead log and the log's index.
+
+    Without the index, another process could create a second one, and overwrite pages.
+    """
 
     def __init__(self, database: Path, log: LogLength, *, lost: str = RESTORE) -> None:
         """Prepare to watch a database's files.
@@ -291,9 +289,10 @@ TURN_S: Final = 5.0
 usually take milliseconds."""
 
 KEEP_S: Final = 0.025
-"""Maximum seconds for which writers in this process pass the lock of the database file from one to
-the next. If each of them released the lock instead, each small write would have to wait for other
-processes."""
+"""Maximum seconds for which writers of this process pass on the lock of the database file.
+
+If each released it, each small write would wait for other processes.
+"""
 
 WANTED_S: Final = 1.0
 """Seconds for which another process that waited for this process is expected to wait again."""
@@ -422,8 +421,7 @@ class Writer:
         """Run the block as a transaction, which is committed at the end and rolled back on an
         error.
 
-        noted  whether the instant of the commit is stored; False for a migration, which would
-               otherwise hide lost commits
+        noted  whether the instant of the commit is stored; False for a migration
 
         Raises StorePoisoned or StoreUnavailable for errors of the database.
         """

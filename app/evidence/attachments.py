@@ -213,10 +213,9 @@ def media_of(content: bytes) -> str | None:
 
 
 def fault_of(name: str, content: bytes, media: str) -> str | None:
-    """Return why a file's content does not fit its name or media type; None if the content fits.
+    """Return why a file's content does not fit its name or media type, or None.
 
-    The file is never parsed, because it may be hostile. Only single byte sequences in the file are
-    examined.
+    Only single byte sequences are examined, because the file can be hostile.
     """
     by_name = _MEDIA_BY_NAME.get(PurePath(name).suffix.lower(), media)
     if by_name != media:

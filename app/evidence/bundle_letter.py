@@ -1,8 +1,7 @@
 """Write the letter in an evidence bundle (`report.html`).
 
-Two printed pages state what was ordered, what was paid, and what was known when. Long tables are
-shortened, and name the file that has all rows. The letter depends only on the order, the instant
-and the merchant's time zone.
+Two printed pages state what was ordered, what was paid, and what was known when. The letter depends
+only on the order, the instant and the time zone.
 """
 
 from collections.abc import Mapping, Sequence

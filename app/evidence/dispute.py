@@ -1,7 +1,7 @@
 """Facts about an order's dispute, and the evidence that a bank asks for.
 
-The evidence depends on the reason of the dispute. Reasons are grouped into families, by the
-providers' words and the card networks' codes. A person can choose the family of any other reason.
+Reasons are grouped into families, by the providers' words and the card networks' codes. A person
+can choose the family of any other reason.
 """
 
 import re

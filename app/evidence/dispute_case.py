@@ -1,7 +1,6 @@
 """Gather the dispute case of an order, which shows what an answer to the dispute still needs.
 
-The case has the dispute, the messages about the payment, attachments and the customer's earlier
-orders. This module only reads.
+This module only reads.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence

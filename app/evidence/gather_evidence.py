@@ -75,7 +75,7 @@ class ProvenSignature:
 class DeliveryEvidence:
     """Stored delivery, and what it proves.
 
-    body     the event's bytes, possibly from an earlier delivery; None if they were deleted
+    body     the event's bytes; None if deleted
     method   the request's HTTP method
     url      the address to which the request was sent
     headers  names and values of the headers
@@ -415,11 +415,9 @@ async def gather_dossier(
 async def _arrived(
     connection: Connection, known: History
 ) -> tuple[list[store.StoredDelivery], list[store.StoredDelivery]]:
-    """Return two lists of deliveries: each event's first delivery, and later deliveries that bring
-    missing bodies.
+    """Return each event's first delivery, and later deliveries that bring missing bodies.
 
-    The second list is needed for events whose first delivery was stored without a body. Raises
-    UsageError if the bodies and headers are too large.
+    Raises UsageError if the bodies and headers are too large.
     """
     events = by_event(known.as_stored().deliveries)
     ids = [each[0].delivery_id for each in events]

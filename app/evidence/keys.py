@@ -167,10 +167,10 @@ def read_public_key(text: str) -> PublicKey:
 def minisign_signature(key: EvidenceKey, data: bytes, *, comment: str, about: str = "") -> str:
     """Return the content of a signature file for the data.
 
-    Raises ValueError for a comment that minisign would not accept.
-
     comment  text that the signature covers
-    about    first line, which the signature does not cover; by default the key's name
+    about    first line, which is not covered; by default the key's name
+
+    Raises ValueError for a comment that minisign would not accept.
     """
     about = about or f"signature from tallyhook key {key_name(key.public)}"
     for each in (comment, about):
@@ -190,8 +190,7 @@ def minisign_signature(key: EvidenceKey, data: bytes, *, comment: str, about: st
 def trusted_comment(public: PublicKey, data: bytes, text: str) -> str:
     """Verify the signature file `text` for these bytes, and return its trusted comment.
 
-    The form of the file, the key, the signature over the bytes, and the signature over the comment
-    are checked in this order. Raises NotSigned if a check fails.
+    Raises NotSigned if its form, its key or a signature is wrong.
     """
     lines = text.split("\n")
     if len(lines) != 5 or lines[4] or not lines[0].startswith(_UNTRUSTED):  # 1

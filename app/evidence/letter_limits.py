@@ -1,7 +1,6 @@
 """Limits of providers and card networks on a letter that answers a dispute.
 
-If a provider and a card network both limit something, the smaller limit applies. Each limit names
-the pages that state it, with their dates. Limits that no page states are left out.
+Of two limits, the smaller applies. Each limit names the pages that state it, with their dates.
 """
 
 from collections.abc import Mapping, Sequence

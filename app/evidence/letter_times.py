@@ -1,8 +1,7 @@
-"""Show the times of a letter in the merchant's time zone, and record the zone's offsets in
-times.json.
+"""Show a letter's times in the merchant's time zone, and record the zone's offsets in times.json.
 
-With these offsets from UTC, any machine can render the letter to the same bytes. For a merchant in
-UTC, there is no times.json.
+With these offsets, any machine can render the letter to the same bytes. Without the file, times are
+UTC.
 """
 
 from bisect import bisect_right

@@ -57,7 +57,7 @@ Each path may need 256 hashes from the database.
 class InclusionProof:
     """Proof that one leaf is in the sealed log.
 
-    subject  what the leaf is about, such as the id of a delivery or record
+    subject  what the leaf is about, such as the id of a delivery
     text     document of the leaf, from which its hash is computed
     path     sibling hashes on the way from the leaf to the root
     """
@@ -192,10 +192,10 @@ async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
 async def prove_each(
     context: AppContext, subjects: Collection[str], *, with_texts: bool = False
 ) -> dict[str, Any]:
-    """Return proofs at the newest checkpoint, with the texts and salts from which the digests in
-    the leaves can be computed again. The result has JSON values.
+    """Return proofs at the newest checkpoint, with the texts and salts of the leaves, as JSON
+    values.
 
-    with_texts  whether to include parts that may have personal data
+    with_texts  whether to include parts that can have personal data
 
     Raises the errors of `proofs_of`.
     """
@@ -284,8 +284,7 @@ class OrderName:
     """Pseudonym of an order in log leaves, in hex.
 
     commitment  the commitment to the order's reference
-    key         the key that opens the commitment; None if the reference is masked, because the key
-                would help to guess it
+    key         the key that opens the commitment; None if the reference is masked
     """
 
     commitment: str
@@ -423,9 +422,8 @@ async def sealed_parts(
 ) -> SealedParts:
     """Return the log entries for a history's deliveries and records, and for other subjects.
 
-    All proofs are for one checkpoint, which covers everything sealed about the order. The first
-    such checkpoint with enough cosignatures is used. If there is none, the first such checkpoint is
-    used.
+    All proofs are for the first checkpoint, preferably cosigned, that covers everything sealed
+    about the order.
 
     others  ids of the other subjects
     """

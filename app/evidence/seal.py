@@ -301,12 +301,10 @@ def _new_origin(environment: str | None, now: Instant) -> str:
 async def begin_origin(
     connection: Connection, *, environment: str | None, at: Instant
 ) -> str | None:
-    """Give the log a new origin, and remove its witnesses. Return the origin; None if there is no
-    log.
+    """Give the log a new origin, and remove its witnesses. Return the origin; None without a log.
 
-    No sealer may run meanwhile. The new origin is needed after a restore, because new entries may
-    differ from entries that outsiders have seen. Under the old origin, the log would look
-    rewritten.
+    No sealer may run meanwhile. After a restore, new entries can differ from entries that outsiders
+    have seen; under the old origin, the log would look rewritten.
     """
     known = await log_store.identity(connection)
     if known is None:
@@ -318,10 +316,10 @@ async def begin_origin(
 
 
 async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log_store.Identity:
-    """Give the log a new origin, with an audit entry, and return its new origin and keys.
+    """Give the log a new origin, with an audit entry. Return its origin and keys.
 
-    No other process may have the database open. Raises NotFoundError if there is no log, and
-    UsageError for a missing permission.
+    No other process may have the database open. Raises NotFoundError without a log, and UsageError
+    without permission.
     """
     now = context.clock.now()
     async with context.database.writing() as connection:
@@ -358,11 +356,10 @@ def fingerprint_of(public: str) -> str:
 
 
 async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
-    """Make a new evidence key that signs from now on.
+    """Make a new evidence key that signs from now on, endorsed by the old key.
 
-    The old key endorses the new key, and its file is kept. An interrupted rotation can be repeated.
-    Raises ConfigurationError if nothing is signed yet or a file cannot be written, and UsageError
-    for a missing permission.
+    An interrupted rotation can be repeated. Raises ConfigurationError if nothing is signed yet or a
+    file cannot be written, and UsageError without permission.
     """
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action="key_rotated")
@@ -391,12 +388,9 @@ async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
 def _replaced_key(
     path: Path, *, until: str, now: Instant
 ) -> tuple[EvidenceKey | None, EvidenceKey]:
-    """Rename the key's file, make a new key, and return the old key and the new key.
+    """Rename the key's file, make a new key, and return the old key, if present, and the new key.
 
-    The old key is None if its file is missing.
-
-    until  old public key in hex. The key is also found if an interrupted rotation has already
-           renamed its file
+    until  old public key in hex, to find the file of an interrupted rotation
     """
     files = (path, *sorted(path.parent.glob(f"{path.name}{_ASIDE}*"), reverse=True))
     loaded = filter(None, map(load_key, files))
@@ -485,9 +479,9 @@ _PACKED: Final = struct.Struct(">32sqq")
 class _Growing:
     """Changes of the tree of all orders that must still be stored.
 
-    changed, others  packed entries of the orders that have changed and of all others, grouped by
-                     the first byte of their commitments
-    groups           new nodes. The keys are numbers of bits
+    changed, others  packed entries of changed and all other orders, by the first byte of their
+                     commitments
+    groups           new nodes, by number of bits
     """
 
     size: int
@@ -507,8 +501,7 @@ class _Growing:
 async def seal_orders_if_due(context: AppContext) -> bool:
     """Make the day's tree of all orders if it is due. Return whether it was made.
 
-    A tree is due if the last tree was made on an earlier day. The first tree is due on the day
-    after the log began. Sealers may run at the same time.
+    It is due if the last tree was made on an earlier day. Sealers can run at the same time.
     """
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -524,8 +517,7 @@ async def seal_orders_if_due(context: AppContext) -> bool:
 async def seal_orders_for(context: AppContext, order: str) -> bool:
     """Make today's tree of all orders if this order's bundle needs it. Return whether it was made.
 
-    If the order began on an earlier day (UTC), its bundle needs a tree of today that includes the
-    order.
+    Only the bundle of an order that began on an earlier day (UTC) needs it.
     """
     now = context.clock.now()
     async with context.database.reading() as connection:

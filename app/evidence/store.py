@@ -20,7 +20,7 @@ from reconcile.instants import Instant
 class StoredDelivery:
     """Delivery as it was stored.
 
-    body      the delivered bytes; None if they were deleted, or are stored with an earlier delivery
+    body      the delivered bytes; None if deleted, or stored with an earlier delivery
     envelope  digest of `whole`, if the request has several events
     whole     the whole body of a request with several events, or None
     """

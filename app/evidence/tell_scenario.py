@@ -1,8 +1,7 @@
-"""Export an order's evidence as a scenario, which repeats the deliveries in their order and timing.
+"""Export an order's evidence as a scenario, which repeats the deliveries in order and timing.
 
-A scenario contains the structure and the amounts of the bodies, but no secret, phone number or
-name. The simulated provider signs the deliveries with its own secret, and sends them to a sandbox
-instance.
+It contains the structure and amounts of the bodies, but no secret, phone number or name. The
+simulated provider can play it.
 """
 
 import json

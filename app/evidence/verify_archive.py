@@ -184,8 +184,7 @@ def attached(bundle: Bundle) -> list[dict[str, Any]]:
 def redated(bundle: Bundle) -> dict[str, int]:
     """Return the corrected instants of deliveries and records that a fast clock dated too late.
 
-    The keys are names in the log. A `redated` record states a correction. If several records
-    correct the same name, the earliest instant is used.
+    The keys are names in the log. Of several corrections, the earliest instant is used.
     """
     found: dict[str, int] = {}
     for each in bundle.document("history.json")["records"]:

@@ -138,8 +138,7 @@ class _Thing(NamedTuple):
     """Values that a part of the bundle must share with its leaf in the log.
 
     leaf      values of the leaf's own members
-    document  values that the leaf seals as separate parts; None for a delivery, whose event is
-              compared later
+    document  values that the leaf seals as separate parts; None for a delivery
     """
 
     leaf: dict[str, Any]
@@ -269,7 +268,7 @@ class Readings(NamedTuple):
     proved   everything that was read is proved
     masked   everything is proved except masked texts
     bare     nothing is sealed yet
-    several  the log has different readings. Only the body can show which reading is right
+    several  the log has different readings, so only the body shows the right one
     """
 
     proved: list[str]
@@ -334,9 +333,8 @@ class Chain(NamedTuple):
 def order_chain(bundle: Bundle) -> Chain:
     """Return the log's entries for the order. Raises Wrong if one is missing.
 
-    In each entry, `nth` is its number within the order, counted from 1, and `after` is the index of
-    the previous entry. The tree of all orders states how many entries the order had when the tree
-    was made.
+    `nth` is an entry's number within the order, from 1, and `after` the index of the previous
+    entry. The tree of all orders states how many entries the order had.
     """
     log, reference, shown = (
         bundle.document("log.json"),

@@ -1,7 +1,7 @@
 """Verify an evidence bundle from its file alone, without a database or a configuration.
 
-`app.evidence.verify`, which every bundle contains, has the steps that plain Python can do. This
-module adds the steps that need ed25519, `reconcile`, or the providers' signature schemes.
+This module adds to `app.evidence.verify` the steps that need ed25519, `reconcile`, or the
+providers' signature schemes.
 """
 
 from __future__ import annotations
@@ -180,8 +180,8 @@ def _kept(bundle: verify.Bundle) -> Iterator[_StoredBytes]:
 
 
 def _profiles(bundle: verify.Bundle) -> dict[str, Profile] | None:
-    """Return the profile of each source. The result is None if another release made the bundle and
-    this release cannot read a profile.
+    """Return the profile of each source; None if this release cannot read another release's
+    profile.
 
     Raises Wrong if this release made the bundle and a profile cannot be read.
     """
@@ -236,7 +236,7 @@ class VerifiedBundle:
     order       the order that the bundle states, or None
     as_of       the instant that the bundle states, or None
     steps       result of each step
-    not_proven  sentences on parts for which only the bundle's maker vouches
+    not_proven  sentences on what only the bundle's maker vouches for
     """
 
     order: str | None
@@ -368,8 +368,8 @@ def verify_evidence(
 
     trusted    key that must have signed the bundle
     kept       published checkpoint of the bundle's log
-    witnesses  witnesses that must have cosigned the bundle's checkpoint
-    now        time of the verifier's clock; None for this computer's clock
+    witnesses  witnesses that must have cosigned the checkpoint
+    now        the verifier's time; None for this computer's clock
     """
     checks: list[tuple[str, Callable[[verify.Bundle], Any]]] = [
         ("digests", verify.digests),
@@ -416,11 +416,9 @@ def _not_proven(
     left: int,
     witnesses: TrustedWitnesses | None,
 ) -> Iterator[str]:
-    """Yield a sentence on each statement that is proved neither by the bundle nor by this program's
-    checks.
+    """Yield a sentence on each statement that neither the bundle nor this program proves.
 
-    passed  names of the checks that succeeded. `signature` is in the set only if the key is known
-            to be the shop's
+    passed  names of the successful checks; `signature` only for a key known to be the shop's
     left    number of leaves in a checkpoint of this log that the verifier kept
     """
     shown = {
@@ -590,8 +588,8 @@ def _checkpoint(bundle: verify.Bundle) -> Found:
     """Check that the checkpoint is signed with the manifest's key, or with an earlier key of the
     log.
 
-    Endorsements must lead from the earlier key to the manifest's key. Otherwise the result is
-    undecided, because a bundle could claim that any key is an earlier key.
+    Endorsements must lead from the earlier key to the manifest's key; otherwise the result is
+    undecided.
     """
     if "checkpoint.txt" not in bundle.members:
         raise verify.Wrong("checkpoint.txt is missing: the log proves nothing in this bundle")
@@ -621,11 +619,10 @@ def _checkpoint(bundle: verify.Bundle) -> Found:
 
 
 def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) -> Found:
-    """Check that the bundle's checkpoint and the kept checkpoint belong to the same log.
+    """Check that the bundle's checkpoint and the kept checkpoint belong to one log.
 
-    The later checkpoint must extend the earlier checkpoint (RFC 9162, 2.1.4.2). The result is
-    undecided if the proof of consistency is missing, or if the bundle lacks the key that signed the
-    kept checkpoint.
+    The later one must extend the earlier one (RFC 9162, 2.1.4.2). Undecided if the proof or a key
+    is missing.
     """
     newest = _key(bundle)
     try:

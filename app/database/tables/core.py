@@ -111,8 +111,8 @@ class HolderRow(Table, table=True):
     """Registration of a connection that writes to a PostgreSQL database.
 
     kind    name of the process's work
-    epoch   number that a process increases when it takes over, which stops this connection
-    until   time from which another process may take over; each transaction moves it forward
+    epoch   number that a process increases to take over
+    until   time from which another process may take over
     newest  random identifier of the last transaction
     """
 
@@ -175,11 +175,10 @@ class SuspectRow(Table, table=True):
 
 
 class UnreadValueRow(Table, table=True):
-    """One value from a message that could not be read. The value may be the reference of an order
-    or payment. It is empty if the message's values cannot be read.
+    """One value from an unreadable message, such as the reference of an order; empty if it has
+    none.
 
-    The row is deleted when the message has been read or judged. An erasure keeps values that name a
-    known order.
+    The row is deleted when the message has been read or judged.
     """
 
     __tablename__ = "unread_values"
@@ -322,9 +321,8 @@ EventRow.__table__.primary_key.ddl_if(dialect="sqlite")  # type: ignore[attr-def
 class ConfirmationRow(Table, table=True):
     """Event that has no effect until its provider confirms or denies it, when asked.
 
-    taken_until  end of the claim of the process that asks the provider; NULL if no process is
-                 asking
-    answered_at  time of the last answer that neither confirmed nor denied the event
+    taken_until  end of the claim of the process that asks, or NULL
+    answered_at  time of the last answer that decided nothing
     """
 
     __tablename__ = "confirmations"
@@ -488,8 +486,7 @@ class RevisionRow(Table, table=True):
 
 
 class OrderListingRow(Table, table=True):
-    """Entry in a list of orders with one outcome or finding. The rows are a cache, rebuilt with the
-    ledgers.
+    """Entry in a list of orders with one outcome or finding. A cache, rebuilt with the ledgers.
 
     word  name of the list, such as `outcome succeeded` or `finding overpaid`
     seq   number of the order's last revision
@@ -515,8 +512,7 @@ class ArrivalsRow(Table, table=True):
 
 
 class RefusalsRow(Table, table=True):
-    """Number of a source's refused deliveries with one verdict in one hour. The row is kept longer
-    than the deliveries themselves.
+    """Number of a source's refused deliveries with one verdict in one hour.
 
     hour            hours since 1970
     source          the source; empty for all names that are not configured

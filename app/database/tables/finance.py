@@ -1,7 +1,7 @@
 """Tables of finance: imports and their lines, reconciliation runs, breaks and closings.
 
-A line is never changed. `since` is the import that brought this version of the line, and `until` is
-the import that brought the next version. Lines are visible once their import is published.
+A line is never changed: `since` is the import that brought this version, and `until` the import
+that brought the next.
 """
 
 from sqlalchemy import Index
@@ -212,7 +212,7 @@ class ImportRow(Table, table=True):
     published_at  NULL while the import runs, or if it was killed
     written       number that grows while the import runs
     withdraws     number of an earlier import that this row withdraws
-    reason        why the earlier import is withdrawn
+    reason        why that import is withdrawn
     """
 
     __tablename__ = "imports"
@@ -271,8 +271,7 @@ class CoverageRow(Table, table=True):
 
 
 class BankBalancesRow(Table, table=True):
-    """Opening and closing balance of one statement in a bank file, with their days as the bank
-    states them. Rows are never changed or deleted.
+    """Opening and closing balance of one bank statement, with the bank's days. Append-only.
 
     difference  amount that the entries do not explain
     proposal    proposal by which two people accepted this difference
@@ -330,11 +329,11 @@ class ImportTaskRow(Table, table=True):
 
 
 class BookLineRow(Table, table=True):
-    """Version of a line in an order book. The line is stored once for each reference in it.
+    """Version of a line in an order book, once for each reference in it.
 
     kind       kind of the reference
     match_key  the reference as normalized text
-    refunded   refunded amount, which is a part of `minor`; NULL if not stated
+    refunded   refunded amount, a part of `minor`; NULL if not stated
     phone      phone number; empty, not NULL, after an erasure
     """
 

@@ -88,8 +88,8 @@ class LogWitnessRow(Table, table=True):
 
     size     size of the largest checkpoint that the witness cosigned
     next_at  time of the next request to the witness
-    since    time since which the witness has not cosigned; NULL while it cosigns
-    problem  reason for missing cosignatures; NULL while the witness cosigns
+    since    time since which the witness has not cosigned, or NULL
+    problem  reason for missing cosignatures, or NULL
     """
 
     __tablename__ = "log_witnesses"
@@ -152,10 +152,10 @@ class OrderTreeRow(Table, table=True):
 
 
 class OrderStateRow(Table, table=True):
-    """Number of an order's entries among the sealed log's first `size` entries, and the newest of
-    them. Rows are never changed or deleted.
+    """Number of an order's entries among the log's first `size` entries, and the newest.
+    Append-only.
 
-    A row is stored only if the order has new entries since the previous tree of orders.
+    Stored only if the order has new entries since the previous tree of orders.
     """
 
     __tablename__ = "order_states"
@@ -167,11 +167,10 @@ class OrderStateRow(Table, table=True):
 
 
 class OrderNodeRow(Table, table=True):
-    """Node of the tree of all orders in the sealed log's first `size` entries. Rows are never
-    changed or deleted.
+    """Node of the tree of all orders in the log's first `size` entries. Append-only.
 
-    A node is a hash of the orders whose commitments begin with the first `level` bits of `place`.
-    It is stored only if it has changed since the previous tree.
+    The node hashes the orders whose commitments begin with the first `level` bits of `place`. It is
+    stored only if it has changed.
     """
 
     __tablename__ = "order_nodes"
@@ -227,9 +226,8 @@ class NotificationRow(Table, table=True):
 class DestinationAwayRow(Table, table=True):
     """Address to which the last notification could not be delivered.
 
-    destination  digest of the address, because the address may contain a credential
-    only_seq     number of the only notification that failed, because it may itself be at fault.
-                 Other notifications are still sent. NULL if several failed
+    destination  digest of the address, which can contain a credential
+    only_seq     number of the only notification that failed, if one; others are still sent
     """
 
     __tablename__ = "destinations_away"
@@ -454,8 +452,7 @@ class UsedFormRow(Table, table=True):
 
 
 class ProposalRow(Table, table=True):
-    """Act that an operator proposed and a second person must approve. Rows are never changed or
-    deleted.
+    """Act that an operator proposed and a second person must approve. Append-only.
 
     given  parameters of the act, as JSON
     state  description of the subject at the time of the proposal
@@ -495,7 +492,7 @@ class BookmarkRow(Table, table=True):
     """An operator's private bookmark: an order, or a list with its filters.
 
     kind   `order`, or the name of the list's page
-    label  the order's reference, or the operator's name for the list
+    label  the order's reference, or the list's name
     query  the list's filters as a query string
     """
 

@@ -1,9 +1,7 @@
-"""All tables with their indexes and constraints, and triggers that protect the rows of append-only
-tables.
+"""All tables with their indexes and constraints, and triggers that protect append-only tables.
 
-Until 0.1.0 is tagged, there is no database to keep: change the tables, and this migration, in
-place. When it is tagged, write out the statements that `create_all` runs. Every later change then
-needs a new migration.
+Until 0.1.0 is tagged, change the tables and this migration in place. At the tag, write out the
+statements of `create_all`; every later change needs a new migration.
 """
 
 from alembic import op
