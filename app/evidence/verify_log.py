@@ -84,11 +84,7 @@ async def contents(
 def misfit(
     leaf: leaf_store.Leaf, row: leaf_store.Sealable | None, content: store.Content | None
 ) -> str | None:
-    """Return a sentence on why a leaf does not match the row that it seals; None if they match.
-
-    The hash, the row, the sealed content except deleted headers, and the body are compared in this
-    order.
-    """
+    """Return a sentence on why a leaf does not match the row that it seals, or None."""
     subject = leaf.subject if ":" in leaf.subject else f"{leaf.kind} {leaf.subject}"
     name = f"leaf {leaf.number} ({subject})"
     sealed = None
@@ -644,8 +640,7 @@ class OrderCounts:
         """Return a sentence for each table in which the newest tree of all orders is stored
         wrongly.
 
-        The result is empty if the newest tree was not made from the first `size` leaves. A wrong
-        table would make proofs and the next tree wrong.
+        The result is empty if the newest tree was not made from the first `size` leaves.
         """
         if self._newest is None or self._newest.size != size:
             return []

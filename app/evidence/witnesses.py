@@ -264,8 +264,7 @@ ANSWER_MAX: Final = 16 * 1024
 TRIES: Final = 3
 """Maximum number of requests to a witness in a row.
 
-A witness refuses a request that assumes another log size than the witness knows. The request is
-repeated with the size in the answer, up to twice.
+If the witness knows another log size, the request is repeated with that size.
 """
 
 LEASE: Final[instants.Duration] = instants.MINUTE

@@ -109,11 +109,12 @@ async def propose_difference(
     reason: str,
     by: str | None,
 ) -> Proposal:
-    """Propose to import a bank statement although its balances do not agree with its entries. Raise
-    UsageError if the reason is not acceptable, and the errors of `propose`.
+    """Propose to import a bank statement although its balances do not agree with its entries.
 
     file    name of the file that contains the statement
     sha256  digest of this file
+
+    Raise UsageError for an unacceptable reason, and the errors of `propose`.
     """
     check_reason(reason, countries=context.countries)
     account = account_name(differs.account) or "without a name"

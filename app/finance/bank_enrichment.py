@@ -98,10 +98,9 @@ def _twice(line: CoverageLine, shared: Sequence[BankDays]) -> str:
 async def enrich(
     connection: Connection, staged: Staged, accounts: Mapping[str, str], *, as_of: Instant
 ) -> list[str]:
-    """Replace each staged entry by the stored bank line that it fits, and fill the line's missing
-    texts. Return a note on each account.
+    """Replace each staged entry by the bank line that it fits, and fill the line's missing texts.
 
-    An entry that fits no line or several lines is deleted.
+    Return a note on each account. An entry that fits no line or several lines is deleted.
 
     accounts  result of `accounts_to_enrich`
 

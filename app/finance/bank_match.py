@@ -190,12 +190,13 @@ async def booked_lines(
     after: str = "",
     limit: int,
 ) -> list[Booked]:
-    """Return bank lines with their matches as known at an instant, newest first. Raise the errors
-    of `booked_page`.
+    """Return bank lines with their matches as known at an instant, newest first.
 
     as_of   the instant; None for now
     stands  bucket of the lines; None for all
-    after   id of the line after which to begin; empty for the newest lines
+    after   id of the line before the first; empty for the newest lines
+
+    Raise the errors of `booked_page`.
     """
     page = await booked_page(context, as_of=as_of, stands=stands, after=after, limit=limit)
     return page.lines

@@ -441,8 +441,6 @@ async def match_lines(
 ) -> None:
     """Match a break with unmatched lines by hand, and close the breaks about these lines.
 
-    The next run applies the match and reports any difference.
-
     Raise NotFoundError for an unknown break, and UsageError if the lines cannot be matched.
     """
     if not 0 < len(lines) <= MOST_LINES:
@@ -675,8 +673,8 @@ async def _partners(connection: Connection, found: SeenBreak, line: str) -> list
 async def _check_line(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
     """Return the other open breaks that are closed if this break is matched with a line.
 
-    Raise UsageError if the line is already matched. Also raise it if the line is neither a
-    candidate of this break nor the subject of another open break.
+    Raise UsageError if the line is already matched, or is neither a candidate nor the subject of an
+    open break.
     """
     if otherwise := CAUSES[found.seen.cause].not_by_hand:
         raise UsageError(otherwise)

@@ -1,8 +1,8 @@
 """Choose breaks by conditions such as `cause=not_settled currency=KES amount<10`, and decide about
-all of them at once.
+all at once.
 
-People see the sums first. The decision is then applied in batches, each in its own transaction.
-Breaks that one person may not accept alone are left out and counted.
+The decision is applied in batches. Breaks that one person may not accept alone are left out and
+counted.
 """
 
 import re
@@ -55,8 +55,9 @@ NAMES: Final = (*_WORDS, "amount", "age")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Conditions that every chosen break meets. Without a condition on the state, only breaks that
-    need a person are chosen.
+    """Conditions that every chosen break meets.
+
+    Without a condition on the state, only breaks that need a person are chosen.
 
     words    pairs of a name and a value
     amounts  pairs of a comparison sign and minor units of `currency`
@@ -217,7 +218,7 @@ class ChosenBreaks:
     of       the breaks to act on
     apart    number of breaks left out, by reason
     lines    the line to match with each break, by the break's id
-    against  reason against deciding about the breaks together, or None
+    against  reason against deciding about them together, or None
     """
 
     of: list[break_acts.SeenBreak]

@@ -88,10 +88,10 @@ class CloseRequest:
 async def close_period(
     context: AppContext, request: CloseRequest, *, progress: report_period.Progress = silent
 ) -> closings.Closing | Proposal | tuple[closings.Blocker, ...]:
-    """Close a month, or return all reasons against closing the month.
+    """Close a month, or return all reasons against it.
 
-    Return a proposal if two people are required. Raise UsageError for a month that is invalid,
-    closed or not the next, and for a missing permission.
+    Return a proposal if two people are required. Raise UsageError without permission, or for a
+    month that is invalid, closed or not the next.
     """
     alone = await may_close_alone(context) and not request.exceptions
     because = EXCEPTED if request.exceptions else NOT_ALONE

@@ -56,10 +56,9 @@ async def closed_within(context: AppContext, scope: Scope) -> list[str]:
 async def closed_report(
     context: AppContext, period: str, form: ReportFormat, *, version: int | None = None
 ) -> bytes:
-    """Return a closed month's report. If this format was not stored at the closing, the report is
-    rendered anew.
+    """Return a closed month's report, rendered anew if this format was not stored.
 
-    version  version of the closing; None for the closing in force
+    version  version of the closing; None for the one in force
 
     Raise NotFoundError for an open month, and UsageError for an unavailable format.
     """
@@ -88,11 +87,10 @@ async def closing_named(
 
 
 async def stated_before(connection: Connection, scope: Scope) -> list[ClosedMonth]:
-    """Return the closed months before the scope, with their figures and the adjustments that were
-    already reported.
+    """Return the closed months before the scope, with their figures and reported adjustments.
 
-    Return an empty list unless the scope begins where the last closed month ends. Only closings in
-    force at `scope.as_of` count.
+    Empty unless the scope begins where the last closed month ends. Only closings in force at
+    `scope.as_of` count.
     """
     closed = await closings_at(connection, scope.as_of)
     if not closed or closed[-1].month.end != scope.start:
@@ -140,8 +138,7 @@ async def month_in_books(context: AppContext, name: str) -> Month:
 async def on_the_books(context: AppContext, scope: Scope) -> Scope:
     """Return the scope with the merchant's name and zone, adjusted to the closed months.
 
-    A scope may begin or end at the start of a closed month. The bound is then the start of this
-    month in the time zone of its closing.
+    A bound at a closed month is that month's start in the time zone of its closing.
     """
     start, end = [await _on_books(context, at) for at in (scope.start, scope.end)]
     return replace(

@@ -1,7 +1,6 @@
 """List the coverage of imported files, and let people declare and withdraw coverage.
 
-An import states which days its file covers (`imports`). A person's declaration states or corrects
-the days of files. The audit trail and the reports name the person.
+The audit trail and the reports name the person who declared it.
 """
 
 from dataclasses import dataclass, replace
@@ -29,7 +28,7 @@ class Declaration:
     name    the source, bank account or order book
     first   the first covered day
     last    the last covered day
-    wallet  sub-account of the source; None for all sub-accounts
+    wallet  sub-account of the source; None for all
     """
 
     kind: ImportKind

@@ -1,8 +1,6 @@
-"""Store the spans of time that files cover, as a file states or a person declares them. Rows are
-only added.
+"""Store the spans of time that files cover, stated by a file or declared by a person.
 
-An import's row counts until the import is withdrawn. A declared row counts until another row
-withdraws it. A row without a span only records that files of this name exist.
+Rows are only added. A row without a span records that files of this name exist.
 """
 
 from collections.abc import Iterable
@@ -158,8 +156,8 @@ async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
 def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered, ...]:
     """Return the spans that files of this kind cover, for each source, bank account or order book.
 
-    A line without a wallet covers a day for the whole source. Otherwise, all wallets of the source
-    must have a line for the day.
+    A line without a wallet covers a day for the whole source; otherwise all wallets must have a
+    line.
     """
     found = []
     for name, by_wallet in sorted(_by_name(lines, kind).items()):

@@ -30,7 +30,7 @@ class FeeSuggestions:
     """Fee rules that the statement lines in a span of time suggest.
 
     lines     number of payments whose source is known
-    nameless  number of payments whose source is unknown; they suggest nothing
+    nameless  number of payments whose source is unknown
     more      whether there were more lines than MOST
     """
 

@@ -119,7 +119,7 @@ def identify_file(
 ) -> FileIdentity:
     """Identify a file by its content. A given kind or source counts as certain.
 
-    account  the bank account of rows that name no account
+    account  the bank account of rows that name none
     saved    saved mappings that may fit
 
     Raise NotFoundError or UsageError for an unreadable file, preset or mapping, and UsageError for

@@ -51,7 +51,7 @@ class Import:
     who           who started the import
     published_at  None while rows are written
     written       number of rows written so far
-    withdraws     number of the earlier import that this import withdraws, or None
+    withdraws     number of the import that this import withdraws, if any
     """
 
     kind: ImportKind
@@ -331,7 +331,7 @@ class ImportTask:
     """File in the watched folder that was not imported, so that a person must look at it.
 
     folder   its folder within the import folder; empty for the import folder itself
-    problem  why the file was not imported and what to do, in one sentence
+    problem  why the file was not imported and what to do
     since    when the problem was first found
     """
 

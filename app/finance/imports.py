@@ -69,8 +69,8 @@ async def import_file(
     chosen  how to read the file
     name    the source or order book; empty for a bank file
 
-    Raise NotFoundError for a missing file. Raise UsageError for a missing permission, or if a
-    booking would count twice.
+    Raise NotFoundError for a missing file, and UsageError without permission, or if a booking would
+    count twice.
     """
     if request.rejects is not None and not request.accept_good:
         raise UsageError("--rejects works only with --accept-good: give both")
@@ -137,11 +137,9 @@ async def import_file(
 
 
 async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) -> None:
-    """Compare a bank file with the lines that are already stored.
+    """Compare a bank file with the stored lines, and add details to lines of another format.
 
-    If a file of another format has brought these bookings, add the new file's details to the stored
-    lines. Note whether the file's balances continue earlier balances. Raise UsageError if a booking
-    would count twice or be left out.
+    Raise UsageError if a booking would count twice or be left out.
     """
     done = reading.done
     enriched = await bank_enrichment.accounts_to_enrich(
@@ -212,9 +210,7 @@ async def import_book(
 ) -> Imported:
     """Import an order book, for comparison with ledgers.
 
-    Only its references to payments and sessions link events to orders.
-
-    sources  names that a row's source may have; None for any name
+    sources  names that a row's source may have; None for any
 
     Raise the errors of `import_file`, and UsageError for an invalid mapping.
     """
@@ -238,7 +234,7 @@ async def import_statement(
     """Import a provider's statement.
 
     source      name of the source; empty if unknown
-    own_orders  whether the names of the source's orders are stored with the source as a prefix
+    own_orders  whether the source's orders are stored with its name as a prefix
 
     Raise the errors of `import_file`, and UsageError for an invalid mapping.
     """

@@ -1,7 +1,7 @@
 """Find unmatched lines, so that a person can choose the counterpart of a break.
 
-The candidates are lines of other open breaks that may be the counterpart, and bank lines without a
-provider. A person may choose several lines. The page shows the remaining sum.
+Candidates are lines of other open breaks, and bank lines without a provider. A person can choose
+several.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class LeftOver:
     """Unmatched line that a person may match with a break.
 
     line  a line's id, or an order's reference
-    of    id of the open break that is about the line; None for a bank line without a provider
+    of    id of the open break about the line; None for a bank line without a provider
     text  the bank's text, with the payer
     """
 
@@ -58,7 +58,7 @@ class LeftOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineSearch:
-    """Conditions of a search for lines. An empty condition, or None, fits every line.
+    """Conditions of a search for lines. An empty condition fits every line.
 
     text    a part of a reference, a bank's text or a payer's name
     amount  the line's amount, in major units of the break's currency
@@ -76,7 +76,7 @@ class LineSearch:
 class FoundLines:
     """Lines that a search found.
 
-    lines   the chosen lines, then other lines by similarity of sum and date
+    lines   the chosen lines, then others by similarity of sum and date
     chosen  the chosen lines
     left    the break's sum minus the chosen lines; None if a currency differs
     more    whether some lines were not searched
@@ -97,12 +97,11 @@ async def find_lines(
     texts: bool = True,
     other_business: Sequence[Booked] = (),
 ) -> FoundLines:
-    """Search for possible counterparts of a break. Raise UsageError if the searched amount is
-    unclear.
+    """Search for possible counterparts of a break. Raise UsageError if the amount is unclear.
 
     chosen          ids of lines that the person has already chosen
     texts           whether the reader may see the bank's texts
-    other_business  bank lines without a provider that are also searched, if `may_be_other_business`
+    other_business  bank lines without a provider to search, too, if `may_be_other_business`
     """
     seen = found.seen
     wanted = _minor(sought.amount, seen.money.currency)

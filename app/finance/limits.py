@@ -1,7 +1,7 @@
-"""Limit what one person may decide alone, and add up the amounts that the person has used.
+"""Limit what one person may decide alone, and add up what the person has used.
 
-The amounts come from the audit trail. Acts that a second person approved do not count. The amounts
-are added up in the transaction of the act, after the trail was locked.
+The amounts come from the audit trail, in the transaction of the act. Acts that a second person
+approved do not count.
 """
 
 from collections import Counter

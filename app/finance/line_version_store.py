@@ -222,7 +222,7 @@ LINES: Final[Mapping[import_store.ImportKind, LineKind]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """New line that may correct an earlier line. The earlier line is still valid.
+    """New line that can correct an earlier line, which is still valid.
 
     of      the subject of both lines, such as `refund of pay_1`
     minor   amount of the new line
@@ -309,9 +309,9 @@ async def write_lines(
     number: int | None,
     calendar: Calendar = IN_UTC,
 ) -> WrittenVersions:
-    """Write new versions of lines, if the staged rows of an import differ from the current lines.
+    """Write new versions of lines where an import's staged rows differ from the current lines.
 
-    rows      rows with the kind's group and content columns; the rows of a group are consecutive
+    rows      rows with the kind's group and content columns; a group's rows are consecutive
     number    the import's number; None to count changes without writing
     calendar  calendar of the rows' days
     """
@@ -442,11 +442,10 @@ async def lines_known(
     as_of: Instant,
     **having: Iterable[str],
 ) -> Rows:
-    """Return the lines known at an instant that have one of the wanted values. The result is
-    unsorted and has each line once.
+    """Return the lines known at an instant that have one of the wanted values, unsorted.
 
     columns  columns to return, in SQL
-    having   wanted values by column; a line must have a wanted value in at least one column
+    having   wanted values by column; one is enough
     """
     number, found = await import_store.newest_published(connection, as_of=as_of), dict[Row, None]()
     for name, values in having.items():
@@ -487,8 +486,7 @@ async def key_stretches(
 async def undo_stretch(
     connection: AsyncConnection, kind: import_store.ImportKind, *, after: str | None, to: str | None
 ) -> None:
-    """Undo an unpublished import for a range of lines. Its versions are deleted, and the versions
-    that it ended are restored.
+    """Undo an unpublished import for a range of lines, and restore the versions that it ended.
 
     after  key before the range; None to begin at the first key
     to     last key of the range; None for no limit

@@ -78,11 +78,10 @@ async def delete_named(context: AppContext, name: str, *, by: str | None) -> Non
 
 
 async def with_named_mapping(context: AppContext, request: Request) -> Request:
-    """Return the request with the content of the saved mapping that the request names. A request
-    with a path is returned unchanged.
+    """Return the request with the content of the saved mapping that it names.
 
-    A text with a `/`, the ending `.toml` or the name of an existing file is a path. Raise
-    NotFoundError if there is no such mapping.
+    A request with a path is returned unchanged: a text with a `/`, the ending `.toml` or the name
+    of a file. Raise NotFoundError for an unknown mapping.
     """
     named = request.mapping
     if named is None or request.content or named.suffix == ".toml" or named.name != str(named):

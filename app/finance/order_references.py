@@ -1,8 +1,7 @@
-"""Store an order book's references to payments and sessions, and report references that already
-belong to another order.
+"""Store an order book's references to payments and sessions.
 
-A session or payment that is stored for an order belongs to this order forever. The provider's
-events about the session or payment are then linked to the order.
+A stored session or payment belongs to its order forever, and the provider's events about it are
+linked to the order. References of another order are reported.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -34,8 +33,7 @@ Unfit = tuple[int, str]
 
 
 def shared_references(staged: Staged) -> dict[str, list[int]]:
-    """Return the numbers of the rows that share a reference with another row of the order book. The
-    keys are `session` and `payment`, the kinds of reference.
+    """Return the numbers of the rows that share a reference, for `session` and `payment`.
 
     No order gets a shared reference, because a spreadsheet may have shortened it.
     """

@@ -1,5 +1,4 @@
-"""Store closings of periods. The module also has the queries that a report needs, except queries
-about lines and breaks.
+"""Store closings of periods, and query what a report needs except lines and breaks.
 
 Periods are closed in order, and a closing is never changed. A reopened period is closed again as
 its next version.

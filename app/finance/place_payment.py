@@ -218,11 +218,10 @@ async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """State of a payment, read in the transaction that changes the payment.
+    """State of a payment, read in the transaction that changes it.
 
-    money   amount that remains of the payment; None if it is not clear
-    proved  whether `money` comes from statement lines, because the provider confirmed the payment
-            without an amount
+    money   amount that remains of the payment; None if unclear
+    proved  whether `money` comes from statement lines
     taken   orders from which the requested act takes the payment
     """
 

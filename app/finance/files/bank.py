@@ -194,10 +194,9 @@ def _signed(
 ) -> list[int]:
     """Return signed amounts. Each row has exactly one of amount, credit and debit.
 
-    signs  how the file writes debits; None means that debits have no minus sign
+    signs  how the file writes debits; None for no minus sign
 
-    Raise UnclearCell for a row with no or several amounts, and for a debit or credit with an
-    unexpected sign.
+    Raise UnclearCell for no or several amounts, and for an unexpected sign.
     """
     signed = []
     for amount, credit, debit in zip(amounts, credits, debits, strict=True):

@@ -1,7 +1,6 @@
 """Open the table in a ZIP or gzip file, after unpacking it to a temporary file.
 
-A workbook does not count as a container. Archives with long lists of files, or with compression
-methods other than zlib's, are refused. Therefore no child process is needed to limit memory.
+Archives with long lists of files, or with compression other than zlib's, are refused.
 """
 
 import errno

@@ -1,8 +1,7 @@
 """Parse dates and times as files write them, and their time zones.
 
-The declared form of a date states only whether the day or the month comes first, or the unit of a
-number. In every form, this module also reads English month names, `20261120`, twelve-hour clocks,
-fractions of a second and zones.
+The declared form states only whether the day or the month comes first, or the unit of a number.
+English month names, `20261120` and twelve-hour clocks are read in every form.
 """
 
 import re
@@ -54,10 +53,9 @@ ABBREVIATIONS: Final = _table("""
     -02:30 NDT
     -03:30 NST
 """)
-"""Offsets of zone abbreviations that have only one meaning in the time zone database (IANA, 2026).
+"""Offsets of zone abbreviations with one meaning in the time zone database (IANA, 2026).
 
-MEZ, MESZ, TRT, ICT, SGT, MYT, PHT, BRT and ART are not in the database and follow common use. CDT
-is the time of North America, not of Cuba.
+MEZ, MESZ, TRT, ICT, SGT, MYT, PHT, BRT and ART follow common use. CDT is the time of North America.
 """
 
 AMBIGUOUS: Final[Mapping[str, str]] = {
@@ -185,8 +183,8 @@ class Dates:
         """Set up the parser.
 
         form   declared form of the dates
-        zone   zone of dates that name none; if None, a time without a zone is unclear, and a date
-               without a time is a day in UTC
+        zone   zone of dates that name none; if None, a time without a zone is unclear, and a day is
+               in UTC
         words  zone or offset of each zone name in the file, in small letters
         """
         self._form, self._zone = form, zone
@@ -270,9 +268,10 @@ class Dates:
         return instant + instants.Duration(fraction.ljust(6, "0")[:6]) if fraction else instant
 
     def _serial(self, text: str, zone: str) -> instants.Instant:
-        """Parse a date that a spreadsheet stores as a number of days since the end of 1899. The
-        time is a fraction of a day and is rounded to seconds. Any other text is parsed as a written
-        date."""
+        """Parse a date that a spreadsheet stores as a number of days since the end of 1899.
+
+        Any other text is parsed as a written date.
+        """
         if _SERIAL.fullmatch(text) is None:
             return self._day(text, zone)
         days, part = divmod(Decimal(text), 1)
@@ -290,8 +289,8 @@ class Dates:
         named: str,
         column: str,
     ) -> instants.Instant:
-        """Return the instant of a date and time. Raise UnclearCell if there is no such instant or
-        its zone is unknown.
+        """Return the instant of a date and time. Raise UnclearCell if there is none, or its zone is
+        unknown.
 
         named   zone in the cell itself; may be empty
         column  zone in the row's column of zones; may be empty

@@ -71,7 +71,7 @@ class Understood:
     unclear   the other rows, with None for unclear values
     problems  the problems of unclear rows
     totals    numbers of the rows that state totals
-    read      number of rows that were read
+    read      number of rows read
     """
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
@@ -420,8 +420,7 @@ class Vocabulary:
         name        name of the field
         vocabulary  the allowed words
         also        meanings of further words; a mapping may replace them
-        default     word for empty cells; None if unknown. It is not used if the mapping names the
-                    field's column or words, or gives a default of its own
+        default     word for empty cells, if known and the mapping says nothing about the field
         """
         meant = {**(also or {}), **mapping.words.get(name, {})}
         self._vocabulary = vocabulary
@@ -523,9 +522,8 @@ SHOWN: Final = 3
 class ShortenedReferences:
     """Finder of columns whose references a spreadsheet has shortened, batch by batch.
 
-    Spreadsheets turn a long reference into `4.81477E+15`, or into zeros from the sixteenth digit on
-    (Microsoft, "Excel specifications and limits": number precision of 15 digits). A note reports
-    such references, because the lost digits cannot be restored.
+    Spreadsheets turn a long reference into `4.81477E+15` (Microsoft, "Excel specifications and
+    limits": precision of 15 digits). The lost digits cannot be restored.
     """
 
     def __init__(self, columns: Mapping[str, tuple[int, str]]) -> None:

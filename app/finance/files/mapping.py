@@ -115,7 +115,7 @@ SIGNS: Final[tuple[Signs, ...]] = get_args(Signs)
 """Ways in which a file writes outgoing money.
 
 - minus: a minus sign
-- none: no sign, because the row's type or the column shows the direction
+- none: no sign; the row's type or the column shows the direction
 - any: signs are ignored
 - sum: the row's columns are added and subtracted
 """
@@ -127,7 +127,7 @@ class SumOf:
 
     add          columns to add
     subtract     columns to subtract
-    sign         the column with the sum's direction; None for the sum's own sign
+    sign         the column with the sum's direction, if any
     plus, minus  words in that column that keep or reverse the sum's sign
     """
 
@@ -195,11 +195,10 @@ class RowRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileMapping:
-    """Valid mapping, which says how to read the columns of a file. Missing keys have default names
-    and forms.
+    """Valid mapping: how to read the columns of a file.
 
-    kind    the kind of file; None if not stated
-    signs   how the file writes outgoing money; None if not declared
+    kind    the kind of file, if stated
+    signs   how the file writes outgoing money, if declared
     preset  name of the shipped preset; empty for a changed preset; None for another mapping
     """
 
@@ -437,7 +436,7 @@ def read_mapping(
 
     fields  columns of this kind of file
     name    name of the file in the error's sentences
-    beside  keys from outside the file, such as its encoding, which replace the file's own keys
+    beside  keys that replace the file's own, such as its encoding
     """
     return mapping_of(mapping_values(content, fields, name=name, beside=beside))
 

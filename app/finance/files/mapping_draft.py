@@ -1,8 +1,4 @@
-"""Draft a mapping from a person's choices about the columns of an unknown file.
-
-1 look   show the heading, the first rows, and the words of columns with few words
-2 draft  write the mapping as TOML, the text of a mapping file
-"""
+"""Draft a mapping, in TOML, from a person's choices about the columns of an unknown file."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,8 +26,8 @@ IGNORED: Final = "ignore"
 class TablePreview:
     """Heading and first rows of a file, with phone numbers and addresses masked.
 
-    places  position of each column from "1", used as its name in a file without a heading
-    words   words of each column in the first BATCH rows, if there are at most MOST_WORDS
+    places  position of each column from "1", its name in a file without a heading
+    words   words of each column in the first rows, if they are few
     """
 
     columns: Sequence[str]

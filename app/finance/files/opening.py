@@ -190,10 +190,10 @@ def open_table(
     *,
     check: Check | None = None,
 ) -> tables.SourceTable:
-    """Open the table in a file. The table yields only rows that are data.
+    """Open the table in a file. It yields only rows that are data.
 
     fields  columns of this kind of file
-    check   function that examines the table's heading first
+    check   examines the table's heading first
 
     Raise RefusedTable, NotFoundError or UsageError for a file without a table, and OSError for an
     unreadable file.

@@ -1,8 +1,7 @@
 """Convert the rows of exports that the keys of a mapping cannot describe.
 
-A preset names its row function with the key `rows`. The function adds columns, joins rows or leaves
-rows out. A function that adds no column must be idempotent: applied to its own results, it changes
-nothing.
+A preset names its row function with the key `rows`. A function that adds no column must be
+idempotent.
 """
 
 import re
@@ -219,8 +218,8 @@ def _paypal_activity(table: MadeRows) -> Iterator[Row]:
 def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
     """Convert the rows of an export from M-PESA's portal.
 
-    - Turn a row into a fee if its details end with "charge". Such rows have the type of a payment.
-    - Turn a payment to a person into a refund if it names a linked transaction.
+    - A row whose details end with "charge" becomes a fee.
+    - A payment to a person becomes a refund if it names a linked transaction.
     """
     paid_to_persons = ("business payment", "promotion payment", "salary payment")
     for number, row in table.rows:

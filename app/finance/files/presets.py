@@ -1,7 +1,7 @@
 """Define presets, which are mappings for widely used exports, and choose how to read a file.
 
-A preset contains a mapping, the kind of file, and the columns by which an export is recognized. It
-also names the pages that document the export. `../presets/README.md` says how to write a preset.
+A preset has a mapping, the kind of file, the columns that identify the export, and pages that
+document it. `../presets/README.md` says how to write one.
 """
 
 import re
@@ -393,11 +393,7 @@ columns."""
 
 
 def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> list[str]:
-    """Return a sentence on the preset that fits best, although some of its columns are missing.
-
-    The best preset lacks the fewest columns. Among presets that lack equally many, it has the most
-    columns in the heading. If several presets are equally good, return a sentence on each.
-    """
+    """Return a sentence on each preset that fits best, although some of its columns are missing."""
     near: dict[tuple[int, int], dict[str, str]] = {}
     for _, _, plain in _plain_rows(rows):
         for export in shipped_exports():
@@ -580,13 +576,12 @@ class ReadingDefaults:
 def choose(
     request: ReadingRequest, kind: PresetKind, *, unstated: ReadingDefaults
 ) -> ChosenReading:
-    """Choose how to read a file: by the request, by the preset that fits, or by the usual column
-    names.
+    """Choose how to read a file: by the request, by the preset that fits, or by usual column names.
 
     unstated  settings for what the mapping does not state
 
     Raise UsageError or NotFoundError for an invalid mapping or preset, and UsageError if several
-    presets fit.
+    fit.
     """
     if request.mapped and request.preset is not None:
         raise UsageError(

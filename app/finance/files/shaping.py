@@ -67,11 +67,9 @@ MAX_REMEMBERED: Final = 10_000
 
 
 def pattern_of(word: str) -> re.Pattern[str]:
-    """Return a pattern for a word, in which a star stands for any text. The pattern matches cells
-    that are stripped and in small letters.
+    """Return a pattern for a word, in which a star stands for any text.
 
-    Text between two stars matches its first occurrence without backtracking, which keeps patterns
-    fast.
+    It matches cells that are stripped and in small letters, without backtracking.
     """
     first, *inner = map(re.escape, word.strip().casefold().split("*"))
     if not inner:
@@ -324,11 +322,10 @@ def made_cells(
     """Return a function that computes a field's cells from this heading's columns.
 
     row       number of the heading's row in the file
-    optional  whether the field's columns may be missing
+    optional  whether the columns may be missing; then None is returned
     signs     how the file writes outgoing money
 
-    Return None if an optional field's columns are missing. Raise RefusedTable if a required field's
-    columns are missing.
+    Raise RefusedTable if a required field's columns are missing.
     """
     found = {tables.plain_name(name) for name in heading} & {
         tables.plain_name(name) for name in made.names
@@ -646,11 +643,10 @@ class ShapedTotals:
         )
 
     def why_not(self, row: Sequence[str]) -> str | None:
-        """Return why a row that is labelled as a total is not a total. Return None if the row is a
-        total.
+        """Return why a row that is labelled as a total is no total, or None.
 
-        The amount of a total is the sum of all rows above it, or of the rows since the last total.
-        A total may also have no amount.
+        A total is the sum of all rows above it, or of the rows since the last total. It can also
+        have no amount.
         """
         found = self._why_not(row)
         return None if found is None else f"is called a total, but {found}"

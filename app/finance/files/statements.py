@@ -85,8 +85,7 @@ class StatementForm:
         """Set up the form.
 
         source      the provider account of the statement; empty if unknown
-        own_orders  whether the names of the source's orders are stored with the source as a prefix,
-                    as in `@till:1001`. The file has them without the prefix
+        own_orders  whether the source's orders are stored with its prefix, as in `@till:1001`
         """
         self._source = source
         self._before = f"@{source}:" if own_orders else ""

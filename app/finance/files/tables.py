@@ -44,10 +44,9 @@ def places_of(
 ) -> dict[str, int]:
     """Return the index of each field's column in the heading.
 
-    named  for each field in the mapping, the column's name in the heading; an empty name leaves the
-           field out
+    named  name of each mapped field's column; an empty name leaves the field out
 
-    Raise RefusedTable if two columns have one name, or if the mapping names a missing column.
+    Raise RefusedTable if two columns have one name, or a mapped column is missing.
     """
     plain = {plain_name(name) for name in heading} - {""}
     found = {}
@@ -117,7 +116,7 @@ QUOTED_LENGTH is the maximum number of characters of such a cell."""
 class Problem:
     """Problem that was found in a file.
 
-    row       line of the file in which the row begins, counted from 1
+    row       line of the file in which the row begins, from 1
     column    name in the file's heading; None for the whole row or file
     sentence  sentence that states the problem
     word      the unknown word, or None
@@ -286,10 +285,7 @@ class CellMoment(str):
 class Batch:
     """Consecutive rows with their numbers in the file.
 
-    broken  problems of malformed rows, by row number
-
-    If a row has a problem in one column, the other cells of the row are valid. If the whole row is
-    malformed, its first cell contains the row's text.
+    broken  problems of malformed rows, by row number; such a row's first cell has the whole text
     """
 
     rows: list[Sequence[str]]
@@ -444,11 +440,8 @@ class CsvTable:
     ) -> None:
         """Find the heading and the delimiter.
 
-        recognize    function that counts the known columns of a heading
+        recognize    counts the known columns of a heading
         heading_row  line of the heading; None to find it; 0 for columns that are named by position
-
-        In a file of rejected rows, the heading shows the delimiter, because a spreadsheet may have
-        changed the delimiter.
         """
         self._path = path
         with path.open("rb") as file:
@@ -587,9 +580,11 @@ class CsvTable:
 _Broken = Mapping[int, Problem]
 
 _LEAST_COLUMNS: Final = 5
-"""Minimum number of columns in a table whose cells are searched for whole rows. A wrong quotation
-mark can turn several rows into one cell. In a table with fewer columns, a text may have as many
-delimiters as a row by chance."""
+"""Minimum number of columns in a table whose cells are searched for whole rows.
+
+A wrong quotation mark can turn several rows into one cell. In a narrower table, a text can have as
+many delimiters by chance.
+"""
 
 _MISQUOTED: Final = (
     ("unexpected end", "the quotation marks that begin in this row are not closed until the end"),

@@ -84,8 +84,7 @@ def _untyped(cell: object) -> object:
 
 
 def sheet_lines(path: Path, name: str | None, noted: bool, most: int) -> Iterator[bytes]:
-    """Yield a sheet's head and rows as lines of JSON, or a line with the reason why the sheet is
-    refused.
+    """Yield a sheet's head and rows as lines of JSON, or a line with the reason for a refusal.
 
     noted  whether the head has notes on other sheets and hidden rows
     most   maximum number of rows with content; 0 for no limit
@@ -218,11 +217,10 @@ def doubts_of(path: Path, sheet: str) -> SheetDoubts:
 
 
 _MARKS: Final = (b"hidden", b'"e"', b"'e'", b"<f", b":f", b"\0")
-"""Byte strings that show whether a sheet may have doubtful cells or hidden rows.
+"""Byte strings that show whether a sheet can have doubtful cells or hidden rows.
 
-A zero byte means that the sheet is in UTF-16, in which the other strings would not be found. A
-sheet without any of these strings is not parsed element by element, because parsing takes four
-times as long.
+A zero byte means UTF-16, in which the others would not be found. A sheet without any is not parsed
+by element, which takes four times as long.
 """
 
 _LONGEST_MARK: Final = max(map(len, _MARKS))

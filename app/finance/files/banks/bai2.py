@@ -1,8 +1,8 @@
 """Read BAI2, the report format of banks in North America, one record at a time.
 
-The rules come from banks' public guides to the Bank Administration Institute's "Cash Management
-Balance Reporting Specifications, Version 2". Reports of a part of a day are refused, because the
-report of the whole day repeats them.
+Source: banks' public guides to the Bank Administration Institute's "Cash Management Balance
+Reporting Specifications, Version 2". Reports of a part of a day are refused, because the report of
+the whole day repeats them.
 """
 
 import re

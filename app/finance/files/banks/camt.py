@@ -51,11 +51,10 @@ previously closed booked, closing booked."""
 
 
 class CamtTable(entries.BankTable):
-    """Bank file in a CAMT format. The parser refuses document types and entities, which CAMT never
-    has.
+    """Bank file in a CAMT format, without document types and entities, which CAMT never has.
 
-    The parser therefore needs no child process to limit its memory. The parser holds at most 64
-    KiB, a tag of MAX_TAG bytes, and MAX_DEPTH names.
+    The parser holds at most 64 KiB, a tag of MAX_TAG bytes, and MAX_DEPTH names, so no child
+    process is needed.
     """
 
     def __init__(self, path: Path) -> None:

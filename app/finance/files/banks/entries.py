@@ -122,10 +122,10 @@ def cells_of(**found: str) -> Sequence[str]:
 
 
 def amount_cell(text: str, *, debit: bool) -> str:
-    """Return a cell with the amount, which is negative for a debit.
+    """Return a cell with the amount, negative for a debit.
 
-    An unclear amount, or an amount that already has a sign, becomes a `Number` that begins with
-    `debit` or `credit`. Such a cell is refused later.
+    An unclear or signed amount becomes a `Number` that begins with `debit` or `credit`, and is
+    refused later.
     """
     if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{0,60})?", text):
         return tables.Number(f"{'debit' if debit else 'credit'} {text}")
