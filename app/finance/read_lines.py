@@ -40,7 +40,7 @@ async def book_page(
 ) -> LinePage[BookLine]:
     """Return a page of an order book's lines.
 
-    reference  the lines' reference or group; None for all lines, sorted by key
+    reference  the lines' reference or group; None for all, sorted by key
     as_of      instant as of which the lines are known; None for now
     after      `following` of the previous page
     """
@@ -72,7 +72,7 @@ async def statement_page(
 ) -> LinePage[StatementLine]:
     """Return a page of statement lines.
 
-    reference  an order's reference or a payment; None for all lines, sorted by key
+    reference  an order's reference or a payment; None for all, sorted by key
     as_of      instant as of which the lines are known; None for now
     after      `following` of the previous page
     """

@@ -344,9 +344,9 @@ async def bank_sides(
     hands: tuple[HandMatch, ...],
     takings: Connection | None = None,
 ) -> BankSides | None:
-    """Return the input of bank matching as of an instant, or None if no bank file was imported.
+    """Return the input of bank matching as of an instant, or None without bank files.
 
-    takings  connection to the ledger lines of that instant; None to use `connection`
+    takings  connection to that instant's ledger lines, if not `connection`
 
     Raise UsageError for more payouts, lines or orders than MOST.
     """

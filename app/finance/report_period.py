@@ -1,7 +1,7 @@
 """Compute the report of a period: its orders, its money, and later evidence about closed months.
 
-All orders are read on one snapshot and folded into ledgers as of the report's instant. They are
-matched by the rules of that instant, and added up. Nothing is written.
+All orders are folded on one snapshot, as of the report's instant, and matched by the rules of that
+instant. Nothing is written.
 """
 
 import json
@@ -84,10 +84,9 @@ async def report_period(
 ) -> PeriodReport:
     """Return the report of a period.
 
-    If the period begins where the closed months end, the report also shows later evidence about the
-    closed months.
+    If it begins where the closed months end, later evidence about them is included.
 
-    progress  function to call with the number of rows folded or read
+    progress  called with the number of rows folded or read
 
     Raise the errors of `check_scope`, and NotAllRead for deliveries unread at `as_of`.
     """

@@ -1,7 +1,7 @@
 """List the settings of matching rules with examples, and change one setting in a text of rules.
 
-A change leaves all other lines unchanged. The new text is parsed to check the change. If the parts
-of a file are not where these functions expect them, a person must change the file.
+A change leaves all other lines unchanged. If a part is not where it is expected, a person must
+change the file.
 """
 
 import json
@@ -177,12 +177,12 @@ def known_currency(typed: str) -> str:
 
 
 def with_fees(text: str, blocks: str, *, replaced: Callable[[Mapping[str, Any]], bool]) -> str:
-    """Return rules without the replaced fee blocks, and with the new blocks at the end.
-
-    Raise UsageError if the text is written in a form that this function cannot edit.
+    """Return rules with the new fee blocks at the end, in place of the replaced ones.
 
     blocks    the new [[fee]] blocks as TOML
-    replaced  function that returns whether a fee block is to be replaced
+    replaced  returns whether a fee block is replaced
+
+    Raise UsageError if the text cannot be edited.
     """
     wanted = tomllib.loads(text, parse_float=Decimal)
     wanted["fee"] = [each for each in wanted.get("fee", []) if not replaced(each)]

@@ -1,7 +1,6 @@
 """Store scheduled runs, one row for each due time of each entry.
 
-A running row has a lease, so that one worker does the work. If this worker dies, another worker
-takes over when the lease has ended.
+A running row has a lease; if its worker dies, another takes over when the lease ends.
 """
 
 import json

@@ -69,8 +69,8 @@ class ImportForm:
 
     identity  first columns of a staged row, which identify a line
     at_most   maximum number of a file's rows with equal identity
-    names     field whose column is named in the error about too many rows with equal identity
-    opens     function that opens a file as a table
+    names     field named in the error about too many of them
+    opens     opens a file as a table
     """
 
     name: ImportKind

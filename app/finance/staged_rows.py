@@ -1,7 +1,7 @@
 """Sort and search many rows before they are used.
 
-Many rows are sorted in parts, in one unnamed file under `TMPDIR`. A database would take four times
-as long for a million rows, because it sorts all rows again for each query.
+Many rows are sorted in parts, in one unnamed file under `TMPDIR`; a database would take four times
+as long.
 """
 
 from __future__ import annotations
@@ -122,10 +122,10 @@ class Staged:
         return self._order == (*of, self._columns[0])
 
     def _sorted_by(self, of: Sequence[str]) -> Staged:
-        """Return a copy that has only the first column and the columns `of`, and is sorted by the
-        columns `of`. Rows with None in one of these columns are left out.
+        """Return a sorted copy with only the first column and the columns `of`.
 
-        If `self` is already sorted in this way, no copy is needed, and the result is empty.
+        Rows with None in one of these are left out. If `self` is already sorted so, the result is
+        empty.
         """
         found = Staged((self._columns[0], *of), order=(*of, self._columns[0]))
         if not self._lies_by(of):

@@ -1,7 +1,7 @@
 """Find payments that belong, or belonged, to no order. Their money is in suspense.
 
 Each payment is folded on its own. Its money, and people's decisions on it, are posted to a suspense
-account. `orders.unallocated` shows these payments to people.
+account.
 """
 
 from collections.abc import Collection, Mapping, Sequence

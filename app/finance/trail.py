@@ -1,8 +1,7 @@
-"""Follow money from an order through statement lines and payouts to the bank, or back from the bank
-to the order.
+"""Follow money from an order through statement lines and payouts to the bank, or back.
 
-The trail can begin at an order, payment, payout, statement line or bank line. A payout may have
-lines of many orders, so only the first MOST rows of each kind are shown.
+The trail can begin at an order, payment, payout, statement line or bank line. Only the first MOST
+rows of each kind are shown.
 """
 
 from dataclasses import dataclass, field

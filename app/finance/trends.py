@@ -56,7 +56,7 @@ class MonthFees:
 class Trends:
     """Settlement and fees by source, currency and month, the oldest first.
 
-    as_of     when the newest reconciliation read the captures; None without a reconciliation
+    as_of     when the newest reconciliation read the captures, if there is one
     months    names of the months, such as `2026-10`
     settling  captures by (source, currency) and month
     fees      payments and fees by (source, currency, method) and month

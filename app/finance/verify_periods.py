@@ -69,8 +69,8 @@ async def verify_periods(
 
     only  the only month to verify; None for all
 
-    If a closing was altered, its further steps are skipped. Raise NotFoundError for a month without
-    a closing.
+    Further steps of an altered closing are skipped. Raise NotFoundError for a month without a
+    closing.
     """
     async with context.database.reading() as connection:
         made = await period_store.all_closings(connection)

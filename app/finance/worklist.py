@@ -245,12 +245,11 @@ async def settle_late(
     by: str | None,
     seen: str | None = None,
 ) -> break_acts.SeenBreak | Proposal:
-    """Decide about late money. If two people are needed, propose the decision.
+    """Decide about late money, or propose the decision if two people are needed.
 
     seen  `mark_of` the break as the person saw it; None for any state
 
-    Raise UsageError for an unknown action or for a break that is not about late money, and the
-    errors of `act_on_breaks`.
+    Raise UsageError for an unknown action or another break, and the errors of `act_on_breaks`.
     """
     if action not in breaks.SETTLINGS:
         raise UsageError(f"--action must be one of: {', '.join(breaks.SETTLINGS)}")

@@ -61,11 +61,10 @@ For the disk this is elapsed time, and for the processor it is processor time.
 MOST_SYNCS: Final = 200
 
 WHOLE_WAY: Final = 8.5
-"""Factor between two processor times: the time to process a delivery completely, and the time that
-the calibration measures for a delivery.
+"""Processor time to process a delivery completely, divided by the calibration's time.
 
-Complete processing includes everything from receiving to sealing. Measured on two busy cores
-(2026-11-30): 54 to 65 µs in the calibration, and 486 to 539 µs for the complete processing.
+Measured on two busy cores (2026-11-30): 486 to 539 µs from receiving to sealing, 54 to 65 µs in the
+calibration.
 """
 
 CORES: Final = 2
@@ -176,8 +175,7 @@ _BODY: Final = (
 def work_time() -> float:
     """Measure the processor seconds that a delivery takes to be verified, read and folded.
 
-    Orders of four deliveries are folded. The result is the median of many runs, so other work on
-    the machine hardly affects it.
+    The result is the median of many runs of orders with four deliveries.
     """
     secret = f"whsec_{base64.b64encode(new_secret()).decode()}"
     source = Source(name="shop", profile=load_profile("checkout"), secrets=[secret])

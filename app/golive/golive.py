@@ -1,7 +1,7 @@
-"""The checklist before real money is taken: checks by the program, and statements signed by people.
+"""The checklist before real money is taken: checks by the program, and people's statements.
 
-Statements are never changed or deleted. A person cannot override a problem that the program finds.
-An item that the program cannot check (`to_sign`) passes once a person has signed it by name.
+Statements are never changed or deleted, and cannot override a problem that the program finds. An
+item that the program cannot check (`to_sign`) passes once a person has signed it.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ class Trial:
     """Result of sending trial requests to a source's endpoint.
 
     tried      names of the requests that were sent
-    wrong      wrong answers of the endpoint; None if this program cannot sign like the provider
+    wrong      wrong answers; None if this program cannot sign like the provider
     unreached  whether the endpoint gave no answer
     """
 
@@ -198,8 +198,7 @@ class ChecklistItem:
     """Item of the checklist with its present state.
 
     sentence  why the item is in its state, and what to do
-    sources   sources that a signature on the item would cover; empty if the item is not about
-              sources
+    sources   sources that a signature would cover; empty if the item is not about sources
     """
 
     item: str
@@ -275,8 +274,8 @@ def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistIt
 def sharing_item(*, unknown: Sequence[str], apart: Sequence[str]) -> ChecklistItem:
     """Build the checklist's item on provider accounts that other shops may use.
 
-    unknown  sources for which nobody has said whether another shop uses their account
-    apart    sources whose account other shops use, but whose settings distinguish the shops
+    unknown  sources for which nobody has said whether another shop uses the account
+    apart    sources of shared accounts whose settings distinguish the shops
     """
     name = "account_sharing"
     if unknown:
@@ -321,8 +320,7 @@ def keys_item(
 
     problems         problems of the configuration
     sources          whether the settings name any source
-    starts_payments  whether this service opens sessions; if not, a person must state that this is
-                     intended
+    starts_payments  whether this service opens sessions
     """
     name = "api_keys"
     if problems:
@@ -414,9 +412,7 @@ ASKED_FOR: Final = "to sign for: "
 def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
     """Return the item's sources that the last signature does not cover.
 
-    The program asks for a signature on certain sources. The last signature covers the sources for
-    which the program had asked before. If the program had not asked yet, the signature covers the
-    sources of the program's next request.
+    A signature covers the sources that the program had named when it asked, or names next.
     """
     asked: list[str] | None = None
     covered: list[str] | None = None
@@ -533,8 +529,8 @@ async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
 async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> None:
     """State that the two operators who set up the system are two different people.
 
-    Only the machine's owner may do this, and only during setup. Raises UsageError if the checklist
-    was ever complete or a month is closed. Also raises the errors of `vouch_for_founders`.
+    Only the machine's owner may do this, during setup. Raises UsageError if the checklist was ever
+    complete or a month is closed, and the errors of `vouch_for_founders`.
     """
     from app.finance.closed_periods import list_closed  # a receiver starts without it
 

@@ -37,8 +37,7 @@ NUMBERS: Final = "TALLYHOOK_REHEARSAL__NUMBERS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Ledger that an order must have at the end of a scenario. At the start, the ledger must be
-    different.
+    """Ledger that an order must have at the end of a scenario, and not at its start.
 
     ships     whether the order may be fulfilled
     claims    claims that must be in the timeline
@@ -106,8 +105,7 @@ class RehearsalPlan:
 
     numbers     provider's test number for each scenario
     amount      amount in major units
-    patience_s  number of seconds to wait for the end of each scenario; None to wait until BEYOND_S
-                seconds after the scenario's deadline
+    patience_s  seconds to wait for a scenario's end; None for BEYOND_S after its deadline
     """
 
     numbers: Mapping[str, str] = field(repr=False)

@@ -122,10 +122,9 @@ class AlarmMessages:
         self._failed = Repeating()
 
     async def note(self, lasting: Mapping[str, Alarm]) -> None:
-        """Store a notice for each raised alarm and each channel. If an alarm has ended, note that a
-        notice of its end is due.
+        """Store a notice for each raised alarm and channel, and note the ends of other alarms.
 
-        lasting  alarms that this process sees now. The keys are the alarms' names
+        lasting  alarms that this process sees now, by name
         """
         now = self._context.clock.now()
         async with self._context.database.reading() as connection:

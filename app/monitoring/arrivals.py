@@ -91,9 +91,10 @@ LEAST: Final = 3
 payment with an order. Fewer payments may be tests."""
 
 MOST: Final = 20
-"""Number of successive payments without an order that raise an alarm, if the source has also had
-payments with an order. If one payment in five has an order, twenty successive payments without an
-order occur only once in a hundred times."""
+"""Number of successive payments without an order that raise an alarm, beside payments with one.
+
+If one payment in five has an order, this happens once in a hundred times by chance.
+"""
 
 LOOKED_AT: Final = 1_000
 """Number of latest deliveries, of all sources, among which payments are searched. If a source has

@@ -1,6 +1,7 @@
-"""Numbers that describe the state of the service and its database. Because they are read from the
-database, they also prove that it can be read. The module also finds out when the public URL's
-certificate expires."""
+"""Numbers on the state of the service and its database, and the certificate's expiry.
+
+Reading them also proves that the database can be read.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -120,11 +121,9 @@ _left: Final = set[asyncio.Task[Any]]()
 
 
 async def bounded(look: Coroutine[Any, Any, Found]) -> Found:
-    """Return the result of a check. Raise StoreUnavailable if the check takes longer than ten
-    seconds.
+    """Return the result of a check. Raise StoreUnavailable after ten seconds.
 
-    The check's reads are then canceled. A commit is not canceled, because this would lose the
-    database connection. A commit has time limits of its own.
+    The check's reads are then canceled, but not a commit, which has limits of its own.
     """
 
     async def limited() -> Found:

@@ -1,7 +1,6 @@
 """Rows that the watchdog reads, and the notices and owners of its alarms.
 
-An id begins with its time. Time spans are therefore searched by ids, and need no index on a time.
-Every query has a limit.
+An id begins with its time, so time spans are searched by ids. Every query has a limit.
 """
 
 from collections.abc import Sequence
@@ -113,11 +112,13 @@ async def sessions_since(
 
 
 async def paid_until(connection: AsyncConnection, until: Instant, *, looked_at: int) -> Rows:
-    """Return the events that state a successful payment, latest first. Only the `looked_at` latest
-    deliveries before `until` are searched.
+    """Return the events that state a successful payment, among the latest deliveries before
+    `until`.
 
     Each row has the source, the payment, the delivery, the arrival, and whether the payment belongs
     to an order.
+
+    looked_at  maximum number of deliveries to search
     """
     values = {"until": first_id("dlv_", until), "looked_at": looked_at}
     rows = await connection.execute(text(PAID), values)
@@ -267,9 +268,10 @@ async def any_lasts(connection: AsyncConnection) -> bool:
 
 
 async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: Instant) -> None:
-    """Mark each alarm as ended if no receiver process has seen it since `unseen_since`. A notice of
-    the alarm's end then becomes due. If a fast clock has stored a future time, the alarm counts as
-    not seen."""
+    """Mark each alarm as ended if no receiver process has seen it since `unseen_since`.
+
+    A notice of its end becomes due. A future time of a fast clock counts as not seen.
+    """
     await connection.execute(
         text(
             "UPDATE alarm_messages SET over_at = :now, tries = 0, "
@@ -283,10 +285,9 @@ async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: I
 async def messages_due(
     connection: AsyncConnection, now: Instant, *, beyond: Instant = LATEST
 ) -> Sequence[AlarmMessage]:
-    """Return the notices that must be sent now, about alarms that were raised and alarms that have
-    ended.
+    """Return the notices that must be sent now, about raised and ended alarms.
 
-    beyond  latest plausible due time. A later due time was set by a fast clock, and counts as due
+    beyond  latest plausible due time; a later one was set by a fast clock, and counts as due
     """
     rows = await connection.execute(
         text(
@@ -354,8 +355,7 @@ async def delete_message(connection: AsyncConnection, message: AlarmMessage) -> 
 class AlarmOwner:
     """Person who handles an alarm.
 
-    reason  reason of the alarm when the person took it. If the alarm is raised for another reason,
-            the person no longer owns it
+    reason  reason of the alarm when the person took it; for another reason, nobody owns it
     state  progress of the person's work
     at  time since which the person owns the alarm
     """

@@ -376,9 +376,11 @@ def of_database(facts: DatabaseFacts) -> Iterator[Check]:
 
 
 def has_reset_bug(version: tuple[int, ...]) -> bool:
-    """Return whether this SQLite version has the WAL-reset bug. The bug is in versions 3.7.0 to
-    3.51.2. It was corrected in 3.44.6 and 3.50.7, and in later versions of 3.44 and 3.50. Source:
-    https://sqlite.org/wal.html, "The WAL-Reset Bug"."""
+    """Return whether this SQLite version has the WAL-reset bug (3.7.0 to 3.51.2).
+
+    It was corrected in 3.44.6 and 3.50.7, too. Source: https://sqlite.org/wal.html, "The WAL-Reset
+    Bug".
+    """
     mended = any(version[:2] == line[:2] and version >= line for line in ((3, 44, 6), (3, 50, 7)))
     return (3, 7, 0) <= version < (3, 51, 3) and not mended
 

@@ -91,8 +91,8 @@ class Watch(NamedTuple):
 
     name  key in the readiness answer; also part of the metric `tallyhook_<name>_alarm`
     figure  help text of the metric
-    look  function that checks once, and returns the alarm if there is a reason for it
-    dated  whether the metric `tallyhook_<name>_since_seconds` states when the alarm began
+    look  checks once, and returns the alarm if there is a reason for it
+    dated  whether the metric `tallyhook_<name>_since_seconds` exists
     """
 
     name: str
@@ -332,9 +332,11 @@ async def _reader(watched: Watched) -> Alarm | None:
 
 
 KEPT_MOST: Final = 256 * MIB
-"""Maximum bytes of read deliveries that may stay in the inbox before an alarm is raised. The inbox
-deletes read deliveries after a checkpoint of the database's write-ahead log. The limit is five
-times the log size at which a checkpoint begins."""
+"""Maximum bytes of read deliveries in the inbox before an alarm is raised.
+
+The limit is five times the log size at which a checkpoint begins, after which read deliveries are
+deleted.
+"""
 
 
 @_watch("1 while the inbox has more than 256 MiB of deliveries that were already read.")
@@ -542,11 +544,10 @@ class Watchdog:
         return max(AGAIN_S, (min(self._ends) - now) / SECOND) if self._ends else inf
 
     def reader_changed(self, oldest: Instant | None) -> bool:
-        """Return whether the alarm `reader` must be checked again, because it seems to have begun
-        or ended. Return True at most once in two seconds.
+        """Return whether the alarm `reader` seems to have begun or ended, at most once in two
+        seconds.
 
-        oldest  arrival of the oldest unread delivery, which the receiver knows without a query;
-                None if all are read
+        oldest  arrival of the oldest unread delivery, if there is one
         """
         now, context = asyncio.get_running_loop().time(), self._watched.context
         limit = context.settings.inbox_alarm_s * SECOND

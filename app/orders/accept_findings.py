@@ -1,8 +1,7 @@
 """Accept findings and release holds, so that an order no longer needs a person.
 
-Acceptances and releases are stored as records of the order. An acceptance changes neither the
-finding nor the order's outcome. The acceptance counts until new evidence of the finding arrives.
-The module `reconcile.ledger.attention` decides which findings need a person.
+An acceptance changes neither the finding nor the outcome, and counts until new evidence of the
+finding arrives. `reconcile.ledger.attention` decides which findings need a person.
 """
 
 from collections.abc import Iterable
@@ -31,8 +30,8 @@ async def accept_finding(
 
     code  code of the finding
 
-    Raises UsageError for a finding that cannot be accepted or is settled, an unusable reason, or a
-    missing permission. Raises NotFoundError for an unknown order.
+    Raises UsageError for a finding that cannot be accepted, an unusable reason, or a missing
+    permission, and NotFoundError for an unknown order.
     """
     accepted = next((each for each in ACCEPTABLE if each == code), None)
     if accepted is None:
@@ -65,9 +64,8 @@ async def release_hold(
 
     held_for  the reason of the hold
 
-    Raises UsageError if `held_for` is no reason of a hold, for an unusable reason, or if a
-    permission is missing. Raises NotFoundError if the order is unknown, or not held for this
-    reason.
+    Raises UsageError for an unknown hold reason, an unusable reason or a missing permission, and
+    NotFoundError for an unknown order, or one not held for this.
     """
     held = next((each for each in HOLD_REASONS if each == held_for), None)
     if held is None:

@@ -80,8 +80,7 @@ class ClockWatch:
     def note(self) -> None:
         """Compare the system clock with the elapsed time, and remember a jump.
 
-        Call this method after each use of the clock for a stored date. Otherwise nobody notices a
-        clock that is fast only between two rounds of the worker.
+        Call it after each use of the clock for a stored date, to notice a short jump.
         """
         elapsed = round(monotonic() * SECOND)
         now, latest = self._context.clock.now(), self._latest
@@ -114,19 +113,19 @@ class ClockWatch:
         self._again = await put_right(context, seen=self._set_back) is ClockState.UNREAD
 
     def _seen(self, latest: Instant, now: Instant) -> ClockCorrection:
-        """Return the correction for a clock that was set back from `latest` to `now`. The clock
-        became fast when it last jumped ahead, if that jump was about as large. Otherwise the time
-        at which it became fast is unknown."""
+        """Return the correction for a clock that was set back from `latest` to `now`.
+
+        It became fast at its last jump ahead of about this size, or at an unknown time.
+        """
         leap = self._leap
         began = leap is not None and abs(leap[1] - (latest - now)) <= CLOCKS_DIFFER
         return ClockCorrection(leap[0] if leap is not None and began else None, now, latest)
 
 
 async def put_right(context: AppContext, *, seen: ClockCorrection | None = None) -> ClockState:
-    """Correct the dates of rows dated later than now. Orders whose ledgers were computed as of a
-    later instant are marked as due.
+    """Correct the dates of rows dated later than now, and mark the affected orders as due.
 
-    seen  the correction of the clock that this process saw; None if it saw none
+    seen  the correction of the clock that this process saw, if any
     """
     database, now = context.database, context.clock.now()
     newest = await database.on_snapshot(store.newest_ahead, now)
@@ -166,9 +165,11 @@ async def put_right(context: AppContext, *, seen: ClockCorrection | None = None)
 
 
 def _redate(connection: PlainConnection, now: Instant, at: Instant) -> tuple[int, bool]:
-    """Redate the earliest rows that are dated later than now: add a record with a corrected instant
-    for each. The corrected instants differ, and keep the sequence of the rows. Return the number of
-    rows, and whether no further rows must be redated."""
+    """Redate the earliest rows dated later than now, by adding a record for each.
+
+    The corrected instants keep the rows' sequence. Return the number of rows, and whether all are
+    redated.
+    """
     take_lock(connection, REDATING)
     found, is_all = store.dated_ahead(connection, now=now, limit=AT_ONCE)
     records = [
@@ -206,8 +207,7 @@ def _note(
     things: int,
     orders: int,
 ) -> None:
-    """Store a correction of the clock. Sessions, invitations and proposals that the fast clock made
-    too long are ended.
+    """Store a correction of the clock, and end what the fast clock made too long.
 
     after   latest instant that a correct clock can have given
     things  number of redated rows

@@ -17,8 +17,10 @@ _REDATED: Final = (
     "EXISTS (SELECT 1 FROM records AS moved WHERE moved.kind = 'redated' "
     "AND moved.replaces = {thing} AND moved.at <= ?)"
 )
-"""SQL condition for a row that was already redated to the given instant or an earlier one. A clock
-may be set back in two steps. The first step then gives a row a date that is still too late."""
+"""SQL condition for a row that was already redated to the given instant or an earlier one.
+
+A clock can be set back in two steps, so that the first correction is still too late.
+"""
 
 _DELIVERIES: Final = statement(
     "SELECT deliveries.id, deliveries.received_at, events.order_key, {at} FROM deliveries "
@@ -129,11 +131,9 @@ _NEWEST: Final = (
 
 
 def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
-    """Return the latest date among all rows that are not redated yet. Return `now` if no row is
-    dated later than now.
+    """Return the latest date among all rows that are not redated yet, or `now` if none is later.
 
-    Audit entries that concern no order are never redated. Of these entries, only the last entry of
-    the audit trail counts, and each correction adds a correctly dated entry.
+    Of audit entries that concern no order, only the last counts, because they are never redated.
     """
     soon = now + CLOCKS_DIFFER
     ids = (first_id("dlv_", now), now, soon), (first_id("rec_", now), now, soon)
@@ -144,11 +144,11 @@ def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
 
 
 def providers_agree(connection: PlainConnection, now: Instant, *, looked_at: int) -> bool | None:
-    """Return whether the providers' dates show that our clock was fast. Return False if the dates
-    show that the clock is slow now, and None without such dates.
+    """Return whether the providers' dates show that our clock was fast, or is slow now.
 
-    looked_at  maximum number of deliveries, among those dated later than now, whose provider dates
-               are compared
+    Return None without such dates.
+
+    looked_at  maximum number of deliveries to compare
     """
     first = first_id("dlv_", now)
     ((dated, later),) = connection.ask(_DATED_SO, (now, first, now, looked_at))
@@ -186,7 +186,7 @@ def _folded_ahead(connection: PlainConnection, now: Instant, after: str, limit: 
 class ClockCorrection(NamedTuple):
     """Correction of a clock that was fast between two instants.
 
-    since   instant at which the clock became fast; None if unknown
+    since   instant at which the clock became fast, if known
     until   instant at which the clock was set right
     latest  the latest instant that the fast clock is known to have shown
     """

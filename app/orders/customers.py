@@ -86,8 +86,8 @@ def checked_reason(context: AppContext, reason: str, *, phones: Iterable[str] = 
 
     phones  phone numbers and mail addresses that the reason must not contain
 
-    Raises UsageError if the reason is empty, too long or not printable, or contains a phone number
-    or one of these mail addresses.
+    Raises UsageError if it is empty, too long, not printable, or contains one of these or another
+    phone number.
     """
     checked = reason.strip()
     if not (0 < len(checked) <= MAX_REASON) or not is_human_text(checked):
@@ -100,11 +100,10 @@ def checked_reason(context: AppContext, reason: str, *, phones: Iterable[str] = 
 
 
 async def unmask(context: AppContext, order: str, *, reason: str, by: str | None) -> list[str]:
-    """Return the full phone numbers of an order's customer to a permitted person. The audit trail
-    records this.
+    """Return the full phone numbers of an order's customer, with an audit entry.
 
-    Raises UsageError if the permission or the reason is missing, the order's data is restricted, or
-    the person has seen too many numbers. Raises NotFoundError for an unknown order.
+    Raises UsageError if the permission or the reason is missing, the data is restricted, or too
+    many were seen, and NotFoundError for an unknown order.
     """
     await explain_order(context, order)
     async with context.database.writing() as connection:
@@ -126,10 +125,10 @@ async def unmask(context: AppContext, order: str, *, reason: str, by: str | None
 
 
 async def reveal_body(context: AppContext, delivery_id: str, *, reason: str, by: str) -> bytes:
-    """Return a delivery's body to a permitted person. The audit trail records this.
+    """Return a delivery's body to a permitted person, with an audit entry.
 
-    Raises UsageError if the permission or the reason is missing, the person has seen too many
-    bodies, or the body is restricted or not stored. Raises NotFoundError for an unknown delivery.
+    Raises UsageError if the permission or the reason is missing, too many were seen, or the body is
+    restricted or not stored, and NotFoundError for an unknown delivery.
     """
     async with context.database.writing() as connection:
         await acting_alone(connection)
@@ -259,10 +258,10 @@ async def chosen_orders(
 async def propose_unmasking(
     context: AppContext, kind: proposals.ProposalKind, asked: UnmaskRequest
 ) -> Proposal:
-    """Propose that an operator may see the phone numbers of these orders. Return the proposal.
+    """Propose that an operator may see the phone numbers of these orders.
 
-    Raises UsageError if permission, proof of identity, purpose or reason is missing, for no order
-    or too many orders, or if an equal proposal waits. Raises NotFoundError for an unknown order.
+    Raises UsageError if permission, proof of identity, purpose or reason is missing, for a wrong
+    number of orders, or if an equal proposal waits, and NotFoundError for an unknown order.
     """
     orders = list(dict.fromkeys(asked.orders))
     if not 0 < len(orders) <= MOST_ORDERS:

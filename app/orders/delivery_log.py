@@ -262,11 +262,9 @@ async def note_reading(
 async def masked_parts(
     context: AppContext, entry: delivery_log_store.LogEntry
 ) -> tuple[list[str], list[str]]:
-    """Return two lists, all masked: the phone numbers in a delivery's stored body, and the
-    delivery's headers.
+    """Return a delivery's phone numbers and its headers, all masked.
 
-    Both lists are empty if the delivery's data is restricted. The first list is also empty for a
-    refused delivery, a deleted body, or a profile without phone numbers.
+    Both are empty if the data is restricted. Numbers are read only from accepted, stored bodies.
     """
     if entry.restricted:
         return [], []

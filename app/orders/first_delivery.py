@@ -2,7 +2,7 @@
 
     log ──look, every half second──▶ taken │ refused, with the likely mistake │ nothing came
 
-The running service accepts the delivery. This module only reads the service's delivery log.
+This module only reads the running service's delivery log.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -28,7 +28,7 @@ class FirstDelivery:
 
     unknown    whether the delivery's source name is not configured
     diagnoses  each mistake that would explain a refusal
-    no_order   advice if the delivery is in no order's ledger; else None
+    no_order   advice if the delivery is in no order's ledger, or None
     """
 
     entry: LogEntry
@@ -49,10 +49,9 @@ async def wait_for_delivery(
 ) -> FirstDelivery | None:
     """Wait for the source's next delivery, and return it.
 
-    began  function that is called after the earlier deliveries were read and before the wait begins
+    If none comes in time, return the latest one to an unknown source, or None.
 
-    If no delivery comes in time, return the latest new delivery whose address names no configured
-    source. Return None if there is no such delivery.
+    began  called before the wait begins
     """
     seen = {each.delivery_id for name in (source, None) for each in await _latest(context, name)}
     began()

@@ -1,5 +1,4 @@
-"""Gather the histories of orders. A history is everything that is stored about one order. Folding a
-history into a ledger is done elsewhere.
+"""Gather the histories of orders: everything that is stored about one order.
 
 `gather` reads a few orders by their references. `scan` reads all orders, sorted by reference, in
 constant memory.

@@ -1,7 +1,6 @@
-"""Holds that are in force. An order is held for a reason if its latest `held` or `released` record
-with this reason is `held`.
+"""Holds that are in force: an order's latest `held` or `released` record with a reason is `held`.
 
-Holds are rows of `records`. The computation of an order's ledger decides what a hold means.
+The fold decides what a hold means.
 """
 
 from collections.abc import Iterable, Sequence
@@ -63,10 +62,10 @@ class Hold:
 
 
 class HoldChange(NamedTuple):
-    """Change of a hold that must be recorded for an order: a new hold, or the release of a hold.
+    """New hold of an order, or the release of one, which must be recorded.
 
     at   earliest instant that the new record can have
-    ask  events of payments whose present state must be requested from the provider
+    ask  events of payments whose present state the provider must be asked for
     """
 
     kind: RecordKind

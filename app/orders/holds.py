@@ -91,11 +91,10 @@ def _of_other_rules(
 
 
 def only_by_new_rules(history: History, last: LastPublished, *, policy: Policy) -> bool:
-    """Return whether an order became fulfillable only because the rules changed. The evidence known
-    at the order's last publication is judged by the new rules.
+    """Return whether an order became fulfillable only because the rules changed.
 
-    Return False if a hold because of new rules was recorded since then, because a person may have
-    released the hold.
+    The evidence known at its last publication is judged by the new rules. False if such a hold was
+    recorded since then, because a person may have released it.
     """
     held = any(
         each.kind == "held" and each.reason == BECAUSE and each.recorded_at > last.as_of
@@ -175,14 +174,12 @@ async def release(
     why: str = "",
     by: str | None = None,
 ) -> int:
-    """Release these orders from their holds for a reason: all orders, or none. Return the number of
-    released orders.
+    """Release these orders from their holds for a reason, all or none. Return their number.
 
     reason  the reason of the holds
     why     the person's own words
 
-    Raises NotFoundError if an order is not held for this reason, and UsageError if the permission
-    is missing.
+    Raises NotFoundError if an order is not held for this, and UsageError without permission.
     """
     await hold_if_due(context, orders)
     async with context.database.writing() as connection:

@@ -175,12 +175,10 @@ def publish(
     put_aside_until: Instant | None = None,
     notify: Instant | None = None,
 ) -> None:
-    """Write the ledgers and revisions of orders, and when each order is due again, in the caller's
-    transaction.
+    """Write the ledgers and revisions of orders, and when each is due, in the caller's transaction.
 
-    put_aside_until  instant at which orders that could not be folded are due again; they have no
-                     publication
-    notify           instant at which notifications of the revisions are due; None to notify nobody
+    put_aside_until  when orders that could not be folded are due again
+    notify           when notifications of the revisions are due; None to notify nobody
     """
     orders = [each.order for each in publications]
     before, numbers = standing(connection, orders), listing_store.last_numbers(connection, orders)

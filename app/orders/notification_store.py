@@ -77,9 +77,9 @@ _HEADS: Final = (
 class Notification:
     """Notification that this process has taken for sending.
 
-    since  time from which the period runs after which the notification is given up
-    tries  number of earlier tries to send the notification
-    until  time until which only this process may send the notification; a later result is ignored
+    since  start of the period after which the notification is given up
+    tries  number of earlier tries
+    until  end of this process's claim; a later result is ignored
     """
 
     published: Published
@@ -346,13 +346,10 @@ async def note_back(connection: AsyncConnection, destination: str) -> bool:
 async def send_again(
     connection: AsyncConnection, *, now: Instant, revisions: Iterable[int] | None
 ) -> int:
-    """Make notifications due again, and return their number. The period after which they are given
-    up begins again.
+    """Make notifications due again, with a new period before they are given up. Return their
+    number.
 
-    revisions  numbers of notifications in any state; None for all notifications that were tried
-               without success, including those given up
-
-    A destination that accepted nothing lately may be tried at once.
+    revisions  numbers of notifications in any state; None for all without success
     """
     await connection.execute(
         sa.text("UPDATE destinations_away SET probe_at=:now WHERE probe_at > :now"), {"now": now}
@@ -385,7 +382,7 @@ async def notifications_in(
     """Return notifications for a list, newest first.
 
     state    state of the notifications; None for all states
-    is_away  whether the destination accepts nothing now. If so, no notification counts as stuck
+    is_away  whether the destination accepts nothing now; then none counts as stuck
     order    order of the notifications; None for all orders
     before   only notifications with a smaller number; None for all
     """
@@ -446,7 +443,7 @@ class Stuck:
     count    number of stuck notifications, counted up to a limit
     order    order of the oldest stuck notification
     since    time since which the oldest waits
-    problem  code for the reason of the oldest's last failure
+    problem  code for the oldest's last failure
     """
 
     count: int

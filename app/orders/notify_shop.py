@@ -225,11 +225,9 @@ def judge(
     before: Away | None,
     now: Instant,
 ) -> tuple[Away | None, list[SendResult]]:
-    """Return the state of the shop, and the result of each sent notification. The notifications
-    were sent at the same time and concern different orders.
+    """Return the state of the shop, and the result of each notification, all sent at one time.
 
-    The state is None if the shop accepted a notification. The state is also None if only one
-    notification was sent and is now given up.
+    The state is None if the shop accepted one, or if the only one is now given up.
     """
     sent = list(zip(taken, answers, strict=True))
     if any(answer.taken for answer in answers):
@@ -390,14 +388,11 @@ async def redeliver(
     by: str | None = None,
     why: str = "",
 ) -> int:
-    """Make notifications due again, and return their number. A running service or worker sends them
-    at once.
+    """Make notifications due again, and return their number.
 
-    revisions  numbers of the notifications; None for all that were tried and not accepted,
-               including those given up
+    revisions  their numbers; None for all that were tried and not accepted
 
-    Raises NotFoundError if a number has no notification, and UsageError if the permission is
-    missing.
+    Raises NotFoundError for a number without a notification, and UsageError without permission.
     """
     async with context.database.writing() as connection:
         now = context.clock.now()

@@ -35,12 +35,10 @@ async def in_force_since(context: AppContext) -> Instant | None:
 
 
 async def start_requiring(context: AppContext) -> Instant | None:
-    """Return the instant since which orders need a price from the shop. Return None if orders need
-    no price.
+    """Return the instant since which orders need a price from the shop, if they do.
 
-    If the settings newly require prices, the present instant is stored. If the settings no longer
-    require prices, the stored instant is deleted. Call this function when a process starts to
-    serve.
+    Stores it when the settings first require prices, and deletes it when they stop. Call it when a
+    process starts to serve.
     """
     database, required = context.database, context.settings.requires_order_record
     async with database.reading() as connection:
@@ -129,8 +127,7 @@ class ReferenceTaken(UsageError):
 async def tell_order(
     context: AppContext, facts: OrderFacts, *, author: str = OWNER
 ) -> list[Record]:
-    """Store the facts that the shop states about an order, and return the new records. Known facts
-    change nothing.
+    """Store the facts that the shop states about an order, and return the new records.
 
     author  author of the records, and of the audit entry if the price changes
 

@@ -128,11 +128,10 @@ class Accounts:
     revenue: Revenue | None = None
 
     def name_of(self, posting: Posting, transaction: Transaction) -> str:
-        """Return the name of a posting's account.
+        """Return the name of a posting's account: a person's, the first fitting override's, or the
+        default.
 
-        If a person named the account, that name is used. Otherwise the first fitting override is
-        used, or else the default. The names of source and sub-account are appended:
-        `Assets:Wallets:Mpesa:Utility`.
+        Source and sub-account are appended: `Assets:Wallets:Mpesa:Utility`.
         """
         if posting.account is not None:
             return posting.account

@@ -1,8 +1,7 @@
-"""Write the payments journal, one transaction at a time, in beancount, CSV or JSON. For Xero and
-QuickBooks, the file has one journal for each day and currency.
+"""Write the payments journal in beancount, CSV or JSON, or for Xero and QuickBooks.
 
-The journal has sales only if `revenue_at` says when they are posted. Texts from outside are in
-quoted strings, or in cells that no spreadsheet evaluates.
+Sales are included only if `revenue_at` says when they are posted. Texts from outside are quoted, so
+that no spreadsheet evaluates them.
 """
 
 import io
@@ -56,11 +55,11 @@ async def write_journal(
 ) -> JournalTotals:
     """Write a period's journal in pieces, and return its totals.
 
-    write     function to call with each piece
-    accounts  names of the accounts; None for the merchant's accounts
+    write     called with each piece
+    accounts  names of the accounts; None for the merchant's
 
-    Raise UsageError for an invalid period, and for Xero and QuickBooks if an exchange rate is
-    missing.
+    Raise UsageError for an invalid period, and for a missing exchange rate in Xero's and
+    QuickBooks' formats.
     """
     if accounts is None:
         accounts = merchant_accounts(context.settings.reports)
@@ -109,10 +108,9 @@ def print_name(form: JournalFormat) -> str:
 async def closed_journal(
     context: AppContext, period: str, form: JournalFormat, *, version: int | None = None
 ) -> AsyncGenerator[bytes]:
-    """Yield the parts of a closed month's journal. If this format was not stored at the closing,
-    the journal is rendered anew.
+    """Yield the parts of a closed month's journal, rendered anew if this format was not stored.
 
-    version  version of the closing; None for the closing in force
+    version  version of the closing; None for the one in force
 
     Raise NotFoundError for an open month.
     """
@@ -168,8 +166,7 @@ async def journal_page(
 
     account   the account; None for no postings
     currency  the currency of these postings
-    most      maximum number of postings. The result's member `more` is the number of further
-              postings
+    most      maximum number of postings; `more` counts the others
 
     Raise the errors of `write_journal`.
     """
@@ -278,8 +275,7 @@ def begun(
 class JournalText:
     """Text of a journal in one format: its head, each transaction, and its foot.
 
-    The calendar gives the day of each transaction. In formats that state only the sums of each day,
-    the foot is the whole journal.
+    In formats that state only sums of each day, the foot is the whole journal.
 
     rates  rates to the merchant's currency for Xero and QuickBooks; None for original currencies
     """

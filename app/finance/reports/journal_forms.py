@@ -1,8 +1,7 @@
-"""Define the formats of the payments journal. Commands, API and console use one record for each
-format.
+"""Define the formats of the payments journal for commands, API and console.
 
 A new format needs a record in `JOURNAL_FORMS` and a function that writes it. The command line
-imports this module when it starts, so it imports nothing slow.
+imports this module at its start, so it imports nothing slow.
 """
 
 from __future__ import annotations

@@ -33,11 +33,10 @@ _TEXT: Final = frozenset({"text", "list"})
 
 
 def csv(report: PeriodReport) -> bytes:
-    """Return one CSV table of all report tables. Its column `section` names each row's table.
+    """Return one CSV table of all report tables; the column `section` names each row's table.
 
     Numbers are plain decimals in major units of `currency`. Text that a spreadsheet would evaluate
-    is marked (`app.core.cells`). The UTF-8 byte order mark keeps spreadsheets from guessing the
-    encoding.
+    is marked (`app.core.cells`).
     """
     scope = {name.replace(" ", "_"): text for name, text in layout.scope_lines(report.scope)}
     columns = tuple(dict.fromkeys((*COLUMNS, *scope)))

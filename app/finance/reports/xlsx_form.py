@@ -1,8 +1,6 @@
-"""Write the report as a workbook: a summary, then a sheet for each table. Codes are shown as words,
-and some tables have a chart.
+"""Write the report as a workbook: a summary, then a sheet for each table.
 
-Numbers and dates have their own types, and text is never a formula or a link. Rows go into
-temporary files, so that memory use is constant.
+Text is never a formula or a link. Rows go into temporary files, so that memory use is constant.
 """
 
 import io
