@@ -185,9 +185,10 @@ def news(
 def _priced(
     known: Sequence[Record], facts: OrderFacts, *, now: Instant, author: str
 ) -> list[Record]:
-    """Return a record of the order's price, tenders and date, in a list. The list is empty if the
-    latest record already states all of them. Raise TendersDoNotFit if the tenders exceed the price
-    or have another currency."""
+    """Return a record of the order's price, tenders and date, in a list; empty if nothing is new.
+
+    Raise TendersDoNotFit if the tenders exceed the price or have another currency.
+    """
     placed = [record for record in known if record.kind == "order_placed"]
     last = placed[-1] if placed else None
     tenders = facts.tenders
@@ -276,9 +277,7 @@ def named(
 def refuse_taken(connection: PlainConnection, order: str, references: Sequence[Reference]) -> None:
     """Raise ReferenceTaken for a reference that already belongs to another order.
 
-    A reference belongs to an order because the shop named it, a session was opened with it, or the
-    provider's events say so. No other transaction can link references until the caller's
-    transaction ends.
+    No other transaction can link references until the caller's transaction ends.
     """
     if not references:
         return

@@ -1,7 +1,6 @@
 """Notes on orders, which one person leaves for the next.
 
-A note is an entry of the audit trail, so it is only added, and is sealed in the log. A note holds
-no personal data, so an erasure does not delete it.
+A note is an audit entry: append-only, sealed, and without personal data.
 """
 
 from typing import Final

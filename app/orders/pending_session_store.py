@@ -60,11 +60,10 @@ _OF_KEY: Final = statement("SELECT {columns} FROM unanswered WHERE key = ?", col
 def due_sessions(
     connection: PlainConnection, *, now: Instant, beyond: Instant, limit: int
 ) -> Sequence[PendingSession]:
-    """Return up to `limit` requests that are due and held by no process. The request that waits
-    longest comes first.
+    """Return up to `limit` requests that are due and held by no process, the longest wait first.
 
-    beyond  latest time that a correct clock can have set. A request with a later due time counts as
-            due, and a hold with a later end is ignored
+    beyond  latest time that a correct clock can have set; later due times count as due, and later
+            holds as over
     """
     rows = connection.ask(_DUE, (now, beyond, now, beyond, limit))
     return [_session_of(row) for row in rows]
@@ -92,10 +91,9 @@ _OF_ORDERS: Final = statement(
 def hold(
     connection: PlainConnection, key: str, *, now: Instant, until: Instant, beyond: Instant
 ) -> bool:
-    """Reserve a request for this process. Return False if another process holds the request, or if
-    the request is gone.
+    """Reserve a request for this process. Return False if another holds it, or if it is gone.
 
-    beyond  latest end of a hold that a correct clock can have set; a later end is ignored
+    beyond  latest end of a hold that a correct clock can have set; a later one is ignored
     """
     taken = connection.ask(
         "UPDATE unanswered SET held_until=? "

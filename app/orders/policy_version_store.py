@@ -68,8 +68,7 @@ _SET_MONEY_DUE: Final = _setting_due(_SOME_WITH_MONEY)
 def rules_of(policy: str) -> str:
     """Return the short name of a policy's rules: the engine's version and a digest of the policy.
 
-    The name is stored with each order. The rules behind its ledger are therefore known even after
-    an interrupted upgrade or rebuild.
+    It is stored with each order, so its rules are known even after an interrupted upgrade.
     """
     return f"{engine_form(policy)}-{hashlib.sha256(policy.encode()).hexdigest()[:12]}"
 
@@ -138,8 +137,7 @@ async def set_some_due(
 
     after  reference after which the orders begin
 
-    An order that is already due keeps its time. A fold that is running for one of these orders is
-    discarded, as after new evidence.
+    A running fold of one of these orders is discarded.
     """
     sql = _SET_SOME_DUE[connection.dialect.name]
     found = await connection.execute(text(sql), {"after": after, "limit": limit, "now": now})

@@ -99,10 +99,10 @@ async def previewed(
     policy: Policy,
     progress: Callable[[int, int], None],
 ) -> Preview:
-    """Return the preview of an upgrade. While a migration is due, the preview lists no orders.
+    """Return the preview of an upgrade; without orders while a migration is due.
 
     version   version of the database
-    progress  called with the number of orders read so far, and the number of all orders
+    progress  called with the numbers of orders read so far, and of all orders
     """
     preview = Preview(
         before=version, after=schema.NEWEST, migrations=schema.versions_after(version)

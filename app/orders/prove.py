@@ -78,8 +78,7 @@ async def prove_orders(
     seed: int,
     progress: Callable[[int], None],
 ) -> Proof:
-    """Run the trials on the given orders, or on all orders if `references` is None. Raise
-    NotFoundError for an unknown reference.
+    """Run the trials on the given orders, or on all. Raise NotFoundError for an unknown reference.
 
     shuffles  number of trials for an order with few events
     seed      seed of the random choices

@@ -1,9 +1,8 @@
-"""Published revisions of orders' ledgers, as the outcome feed and the shop's notifications show
-them, and their numbers.
+"""Published revisions of orders' ledgers, for the outcome feed and notifications, and their
+numbers.
 
-Numbers are consecutive and never assigned twice. After a restore, nobody knows which numbers were
-assigned since the backup. The numbering therefore continues far beyond them, and `meta` records the
-skipped numbers.
+Numbers are consecutive and never assigned twice. After a restore, the numbering continues far
+beyond, and `meta` records the skipped numbers.
 """
 
 import json

@@ -56,11 +56,10 @@ async def superseded_of(context: AppContext, page: Sequence[Published]) -> list[
 
 
 async def read_from(context: AppContext, *, after: int) -> int | None:
-    """Return the cursor from which a reader must continue if `after` is beyond the end of the feed.
-    Otherwise return None.
+    """Return the cursor from which to continue if `after` is beyond the feed's end, or None.
 
-    A cursor is beyond the end if the database was replaced with an older one. Without another
-    cursor, the reader would wait for numbers that never come.
+    That happens if an older database replaced this one; the reader would wait for numbers that
+    never come.
     """
     async with context.database.reading() as connection:
         if after <= await head_of(connection):

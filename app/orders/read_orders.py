@@ -145,7 +145,7 @@ async def order_document(
 ) -> LedgerDocument:
     """Return an order's ledger as JSON values, with the sentences for a customer and for staff.
 
-    patience  how long to wait until unread deliveries have been read
+    patience  how long to wait for unread deliveries
 
     Raises NotFoundError if nothing was known of the order at the instant.
     """
@@ -353,8 +353,7 @@ def spoken_of(history: History) -> bool:
 def of_another_shop(
     connection: PlainConnection, history: History, *, until: Instant
 ) -> tuple[NotItsOwn, str] | None:
-    """Return the reason why a payment that names this order does not belong to it, and the
-    payment's id. Return None if there is no such payment.
+    """Return why a payment that names this order does not belong to it, and its id, or None.
 
     Payments of other shops come first, then refunds without a payment, then payments of unknown
     shops.
@@ -389,8 +388,7 @@ async def list_orders(
     after         reference after which the orders begin
     since, until  only orders with a publication from `since` to before `until`
 
-    The ledger cache selects the orders, so an order that has just become due may be listed under
-    its earlier outcome.
+    An order that is just due can be listed under its earlier outcome.
     """
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -457,7 +455,7 @@ async def newest_orders(
     outcomes: Sequence[str] = (),
     finding: str | None = None,
 ) -> list[Changed]:
-    """Return orders with their current ledgers. The order whose ledger changed last comes first.
+    """Return orders with their current ledgers, the one that changed last first.
 
     before             only orders whose last revision has a smaller number
     outcomes, finding  only orders published with one of these outcomes, and with this finding

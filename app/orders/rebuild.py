@@ -131,11 +131,10 @@ Elsewhere = Callable[..., Awaitable[Any]]
 
 @asynccontextmanager
 async def processes(context: AppContext, jobs: int, *, died: str) -> AsyncIterator[Elsewhere]:
-    """Start `jobs` processes with the settings and policy of a context, and end them when the block
-    ends.
+    """Start `jobs` processes with a context's settings and policy, and end them with the block.
 
-    Yield a function that runs another function in one of the processes. It raises UnreachableError
-    with the message `died` if a process has died.
+    Yield a function that runs another function in one of them. It raises UnreachableError with the
+    message `died` if a process has died.
     """
     pool = ProcessPoolExecutor(
         jobs,

@@ -94,13 +94,11 @@ async def owners_of(
 def linked_orders(
     connection: PlainConnection, references: Sequence[Named], *, lasting: bool = True
 ) -> dict[Named, str]:
-    """Return the order to which each reference belongs now. References without an order are left
-    out.
+    """Return the order to which each reference belongs now, without references of no order.
+
+    A person's assignment outranks the first link; if withdrawn, the shop's naming counts.
 
     lasting  whether the links are locked until the caller's transaction ends
-
-    A person's assignment outranks the first link. If the assignment was withdrawn, the reference
-    belongs to the order that the shop named.
     """
     if lasting:
         take_lock(connection, LINKING)

@@ -37,11 +37,9 @@ until the transaction ends."""
 
 
 class TakingUp:
-    """Task that marks orders as due, in batches, after a change of policy or an accepted gap. The
-    task ends before any order is folded.
+    """Task that marks orders as due, in batches, after a change of policy or an accepted gap.
 
-    The last batch stores the policy and the number of gaps. After an interruption, the next process
-    starts over.
+    It ends before any order is folded. After an interruption, the next process starts over.
     """
 
     def __init__(self, context: AppContext) -> None:
@@ -244,8 +242,9 @@ def _publish_standing(
     now: Instant,
     policy: str,
 ) -> tuple[list[Publication], bool]:
-    """Publish the orders that got no new evidence since they were read. Return the publications,
-    and whether other processes use a different policy.
+    """Publish the orders that got no new evidence since they were read.
+
+    Return the publications, and whether other processes use a different policy.
 
     later  for each order that must wait, the instant at which it is due again
     """
@@ -286,9 +285,8 @@ def _publish_standing(
 async def publishable(context: AppContext) -> Instant:
     """Return the latest instant as of which an order's ledger may be published.
 
-    The instant is now, or just before the oldest unread delivery, because this delivery may change
-    a result. If a fast clock dated unread deliveries, the result is EARLIEST, because their arrival
-    is unknown.
+    That is now, or just before the oldest unread delivery; EARLIEST if a fast clock dated unread
+    deliveries.
     """
     now, backlog = context.clock.now(), await context.inbox.backlog()
     if backlog.is_dated_ahead(now):
@@ -333,10 +331,9 @@ async def _taken(context: AppContext, *, now: Instant, limit: int) -> list[Due]:
 
 
 def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger | None:
-    """Return the order's ledger. If it cannot be computed, log an error and return None.
+    """Return the order's ledger, or log an error and return None if it cannot be computed.
 
-    A failure is a bug in this program. The caller puts the order aside, so that it does not block
-    other orders.
+    The caller puts such an order aside, so that it does not block others.
     """
     try:
         return fold(history, policy=policy, as_of=as_of)
@@ -346,11 +343,9 @@ def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger |
 
 
 def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publication:
-    """Return what must be published about a ledger. A revision is included if the ledger's outcome,
-    fulfillability or substance differs from `before`.
+    """Return what must be published about a ledger, with a revision if it differs from `before`.
 
-    before  the order's last published position, which has these three values; None if it was never
-            published
+    before  the order's last published position; None if it was never published
     rules   the rules by which the ledger was computed
     """
     position = position_of(ledger)

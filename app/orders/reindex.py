@@ -50,10 +50,9 @@ def read_bytes_again(
 ) -> index_store.Reread:
     """Read a delivery's stored body again. Return the event, or the reason why there is none.
 
-    environment  environment that every event must have; None accepts both. An earlier profile may
-                 have stored events of the other environment
+    environment  environment that every event must have; None accepts both
 
-    Do not call this function for a delivery whose body was deleted.
+    The body must not have been deleted.
     """
     assert delivery.body is not None
     try:

@@ -1,8 +1,7 @@
 """Find deliveries that still have bodies and headers, and empty their rows.
 
 A row stays, because a redelivery is judged by its id, digest, verdict, size and time. SQLite
-overwrites freed space at once (`engine`), so nothing can be read from unused pages. Other modules
-decide when bodies are deleted.
+overwrites freed space at once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -64,11 +63,7 @@ async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> li
 
 
 async def unrelated_among(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
-    """Return those of the deliveries that were read and concern no order. For example, a delivery
-    may only state a customer's new address.
-
-    The event of such a delivery is of an ignored kind, and names no order, payment or session.
-    """
+    """Return those of the deliveries that were read and concern no order, payment or session."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id FROM deliveries JOIN events "

@@ -1,8 +1,7 @@
-"""Find orders by facts that a person may know, with a limit for each kind of fact.
+"""Find orders by facts that a person can know, with a limit for each kind of fact.
 
-References, payments, sessions and ids have a database index. Amounts have none, because every
-delivery would have to update it; the newest events are searched instead. Other modules decide who
-may search.
+References, payments, sessions and ids have an index. Amounts have none; the newest events are
+searched instead.
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence

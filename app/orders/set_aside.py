@@ -1,8 +1,7 @@
-"""Deliveries that were accepted but could not be read, although the reader tried each of them alone
-three times.
+"""Deliveries that were accepted but could not be read in three tries.
 
-Such deliveries are set aside and kept. If the order of such a delivery is known, the order is held
-until the delivery has been read, because it may say that money went back.
+They are kept, and a known order of such a delivery is held until it is read, because it can say
+that money went back.
 """
 
 from collections.abc import Collection, Sequence
@@ -163,11 +162,10 @@ HOLDING: Final = Holding(
 async def judge_unread(
     context: AppContext, delivery: str, *, reason: str, by: str | None = None
 ) -> int:
-    """Record a person's judgement of an unreadable message. Return the number of orders that are
-    due because of it.
+    """Record a person's judgement of an unreadable message. Return the number of orders made due.
 
-    Raises NotFoundError if no such message needs a judgement, and UsageError if the reason or the
-    permission is missing.
+    Raises NotFoundError if no such message needs a judgement, and UsageError without reason or
+    permission.
     """
     why = checked_reason(context, reason)
     async with context.database.writing() as connection:

@@ -132,11 +132,8 @@ _DATES: Final = (
 
 
 def last_loss(connection: PlainConnection) -> Instant | None:
-    """Return when statements of the shop were last lost. Return None if none were ever lost.
-
-    Statements are lost if the database was restored, or if commits were missing after a takeover
-    and a person accepted this.
-    """
+    """Return when statements of the shop were last lost, by a restore or an accepted takeover, or
+    None."""
     rows: Sequence[Any] = connection.ask("SELECT value FROM meta WHERE name='facts_lost_at'")
     return Instant(rows[0][0]) if rows else None
 

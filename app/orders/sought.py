@@ -274,11 +274,9 @@ def _days(word: str, calendar: Calendar) -> dict[str, tuple[Instant, Instant]]:
 
 
 def _amount(text: str) -> tuple[tuple[str, ...], dict[int, int] | None]:
-    """Return the possible currencies of an amount, and the amount in minor units for each number of
-    decimals that the currency may have.
+    """Return the possible currencies of an amount, and its minor units by number of decimals.
 
-    If the text has no currency sign or code, the first value is empty: every currency is possible.
-    The second value is None if the text is no amount.
+    The first is empty if every currency is possible. The second is None if the text is no amount.
     """
     found = _AMOUNT.fullmatch(text)
     if found is None:

@@ -409,8 +409,8 @@ class UnallocatedRequest:
     """Filters of a list of unallocated payments.
 
     after       `next` of the previous page
-    everything  whether dismissed payments, and payments that ended without money, are included
-    not_ours    whether only the payments of other shops on the account are listed
+    everything  whether dismissed payments, and those that ended without money, are included
+    not_ours    whether only payments of other shops on the account are listed
     """
 
     source: str | None = None

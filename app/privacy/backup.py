@@ -407,8 +407,8 @@ async def _log(
 ) -> FollowedLog:
     """Return how the transparency log continues after a restore.
 
-    The log keeps its origin only if it contains the last leaf of the replaced log. Otherwise it
-    gets a new origin, because others may know different leaves under the old origin.
+    Without the replaced log's last leaf, it gets a new origin, because others may know different
+    leaves under the old one.
     """
     known = await log_store.identity(connection)
     if known is None:

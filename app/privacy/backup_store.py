@@ -107,12 +107,10 @@ class Contents:
 
 @contextmanager
 def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[Path, Contents]]:
-    """Copy `source` under a temporary name beside `target`. Yield the path of the copy and its
-    contents.
+    """Copy `source` under a temporary name beside `target`. Yield the copy's path and contents.
 
-    The copy passes the same checks as a backup that is restored. It is deleted after the block,
-    unless `put_in_place` renamed it. Raise StoreUnavailable for an unsound source or a failed
-    write.
+    It is deleted after the block, unless `put_in_place` renamed it. Raise StoreUnavailable for an
+    unsound source or a failed write.
     """
     part = target.with_name(target.name + ".part")
     descriptor = _locked(part)  # 1

@@ -129,8 +129,8 @@ async def scratch_index(
 ) -> AsyncIterator[AsyncConnection]:
     """Yield a temporary database with an empty index.
 
-    sampled  whether the check reads only a sample of deliveries. For a sample, the stored contests
-             are copied into the index. Otherwise the links of all records are added to it
+    sampled  whether only a sample of deliveries is read; stored contests are then copied instead of
+             all records' links
     """
     async with scratch_database() as scratch:
         if sampled:
@@ -191,9 +191,8 @@ async def differences(
 ) -> AsyncIterator[Sequence[str]]:
     """Yield sentences on differences between the stored and the rebuilt index.
 
-    progress  function to call with the number of rows since its last call
-    digests   the sample of events to compare, without the stored links; None to compare all events
-              and links
+    progress  called with the number of rows since its last call
+    digests   the sample of events to compare; None for all events and links
     """
     stored, contests = await _contests(connection), await _contests(scratch)
     yield _CONTESTS.compare(stored.items(), contests.items())
@@ -242,9 +241,11 @@ async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection
 async def _customers(
     connection: AsyncConnection, notes: Iterable[tuple[Any, ...]], contests: Contests
 ) -> set[tuple[bytes, str]]:
-    """Return (digest, order) for each stored note on a phone number. For a delivery without an
-    order, the delivery's id replaces the order. Orders that claim the same evidence count as one
-    order, whose reference is the first of theirs."""
+    """Return (digest, order) for each stored note on a phone number.
+
+    A delivery without an order stands for itself. Orders that claim the same evidence count as the
+    first of them.
+    """
     several = list(notes)
     deliveries = [thing for _, kind, thing in several if kind == "delivery"]
     orders = {each.delivery_id: each.order for each in await owners(connection, deliveries)}

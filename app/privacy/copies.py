@@ -103,11 +103,11 @@ async def earlier_copies(
     person: str | None,
     since: Instant,
 ) -> list[TakenCopy]:
-    """Return the copies that may hold erased data, oldest first.
+    """Return the copies that can hold erased data, oldest first.
 
     subjects  orders and deliveries of the erasure
     person    person whose data are erased; None for an erasure by order
-    since     when the first of the erased data arrived
+    since     arrival of the first of the erased data
     """
     found = await _backups(context, connection, since=since)
     found += lost_inboxes(context, since=since)

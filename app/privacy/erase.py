@@ -274,10 +274,10 @@ def erasure_kinds(context: AppContext) -> Mapping[str, proposals.ProposalKind]:
 
 
 def traces_left(path: Path, erasure: Erasure) -> list[Path]:
-    """Return the files of an SQLite database that still contain an erased number or address,
-    although no row does. Return an empty list if rows with the number or address stay.
+    """Return the files of an SQLite database that still contain an erased number, although no row
+    does.
 
-    Call this in a process that does not have the database open.
+    Call it in a process that does not have the database open.
     """
     if erasure.kept or erasure.holding or not erasure.identifiers:
         return []

@@ -312,10 +312,10 @@ class ErasureFinder:
     async def of_restricted(
         self, connection: Connection, row: RestrictionRow, *, beside: str | None
     ) -> Erasure:
-        """Find the data that one restriction is about. Judge from the facts known now whether the
-        data can be erased.
+        """Find the data that one restriction is about, and judge by present facts whether it can be
+        erased.
 
-        beside  an order that must still be kept and was restricted by the same erasure, or None
+        beside  a kept order that the same erasure restricted, or None
         """
         erasure, names = Erasure(subject=row.thing), [row.thing]
         if row.kind == "order":

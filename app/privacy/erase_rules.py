@@ -112,9 +112,9 @@ class Periods:
     """Periods for which an erasure keeps data.
 
     minimum      for all data, since their last change
-    accounts     for accounting records, since an order's last evidence or a bank line's booking
+    accounts     for accounting records, since the last evidence or booking
     disputes     for an order's evidence, since its last capture
-    unallocated  for data on the payer of an unallocated payment, since the payment's arrival
+    unallocated  for the payer of an unallocated payment, since its arrival
     """
 
     minimum: Duration = NO_TIME
@@ -224,11 +224,7 @@ def to_settle(ledger: Ledger) -> list[ToSettle]:
 
 
 async def left_to_settle(connection: Connection, history: History, ledger: Ledger) -> list[str]:
-    """Return what a person must do before an order can be erased, with the commands.
-
-    The list is empty if nothing is left to do. For example, finance has accepted the order's break
-    in a run after the order's last evidence.
-    """
+    """Return what a person must do before an order can be erased, with the commands."""
     codes, order = to_settle(ledger), history.order
     if not codes:
         return []
@@ -244,8 +240,7 @@ async def left_to_settle(connection: Connection, history: History, ledger: Ledge
 def steps_for(
     code: ToSettle, seen: "Sequence[SeenBreak] | None", order: str, *, booked: bool
 ) -> list[str]:
-    """Return the steps that settle a finding or outcome, with the commands. Return an empty list if
-    it is settled.
+    """Return the steps that settle a finding or outcome, with the commands.
 
     seen    the order's breaks; None if no run has seen its last evidence
     booked  whether the run compared the order with a line of the order book

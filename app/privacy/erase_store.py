@@ -1,7 +1,7 @@
-"""Read and empty the rows of an erasure, and store the database's copy of the journal of erasures.
+"""Read and empty the rows of an erasure, and store the database's copy of the journal.
 
-The copy has all lines that this database knows. Lines that are not carried out yet are pending.
-After a crash, or in an older backup, the file has lines that the copy lacks.
+Lines that are not carried out yet are pending. After a crash, or in an older backup, the file has
+lines that the copy lacks.
 """
 
 import json

@@ -78,11 +78,11 @@ async def quoting_revisions(
 async def bank_lines_with(
     connection: Connection, written: Sequence[re.Pattern[str]]
 ) -> list[BankText]:
-    """Return the bank lines that have one of these numbers in their texts, and state which texts to
+    """Return the bank lines that have one of these numbers in their texts, and which texts to
     empty.
 
-    Payer and free text are emptied, because a name may be beside the number. The bank's ids, by
-    which payouts are found, are emptied only if they contain the number.
+    Payer and free text are emptied, because a name can be beside the number. The bank's ids are
+    emptied only if they contain it.
     """
     found: list[BankText] = []
     if not written:

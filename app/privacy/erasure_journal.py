@@ -239,10 +239,9 @@ def read_key(path: Path) -> JournalKey | None:
 
 
 def read_journal(path: Path) -> ErasureJournal | None:
-    """Read the journal at a path, or return None if the journal and its key are both missing.
+    """Read the journal at a path, or return None if it and its key are both missing.
 
-    Raise ConfigurationError if only one of the two is missing, if other users can read them, or if
-    the journal was changed.
+    Raise ConfigurationError if one is missing, others can read them, or the journal was changed.
     """
     key = read_key(path)
     if read_private(path, variable=VARIABLE, what="a journal of erasures", most=0) is None:

@@ -52,8 +52,7 @@ NOT_ALONE: Final = "a copy of all data about a person needs two operators"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """Request for a copy of one person's data. The person is given by a phone number, an email
-    address, or an order.
+    """Request for a copy of the data of one person, given by phone number, email address or order.
 
     identity     how the person's identity was checked
     attachments  whether to include attached PDFs and pictures, which cannot be masked
@@ -102,10 +101,9 @@ async def export(
 ) -> Exported:
     """Return a copy of a person's data for the person, and record it in the audit trail.
 
-    approved  the approved proposal, whose reason says how the identity was checked; None for the
-              machine's owner
+    approved  the approved proposal; None for the machine's owner
 
-    Raise NotFoundError if nothing is stored. Raise UsageError for a missing permission, bad
+    Raise NotFoundError if nothing is stored, and UsageError without permission, or for bad
     arguments or too much data.
     """
     await must_have_read(context)  # the inbox may hold data of the person

@@ -183,11 +183,10 @@ class PersonalCopy:
         )
 
     def _names_another(self, text: str, *, field: str, within: str, other: bool) -> bool:
-        """Return whether a text is another person's name. A text that has a word of the person's
-        own names usually is not.
+        """Return whether a text is another person's name.
 
-        other  whether the object is about another person. If so, a name counts as this other
-               person's, unless all its words occur in the person's own names
+        other  whether the object is about another person, whose name then counts unless all its
+               words are the person's own
         """
         words = name_words(text)
         if other and (field.lower() == "name" or masking.names_a_person(field, within=within)):

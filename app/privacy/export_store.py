@@ -75,7 +75,7 @@ async def values_in(
 
     place   the column to return, as `table.column`
     where   the column by which rows are selected
-    values  the values of that column in the selected rows
+    values  its values in the selected rows
     """
     name, _, wanted = place.partition(".")
     sql = statement(_IN, wanted=wanted, table=name, column=where)

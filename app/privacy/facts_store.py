@@ -1,7 +1,6 @@
 """Check stored facts: bodies by their digests, revisions by their order, rows by the sealed log.
 
-Each SQL statement selects wrong rows, so it returns nothing if the stored facts are right. This
-module compares neither events with bodies nor ledgers with histories.
+Each SQL statement selects wrong rows.
 """
 
 import hashlib

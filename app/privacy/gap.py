@@ -30,11 +30,10 @@ async def accept_found(
 ) -> FoundGap:
     """Accept that a database lost commits, before it is served. Return the gap.
 
-    follow  whether to call `follow_loss`, too. For an SQLite file, it is always called, in case the
-            caller fails afterwards
+    follow  whether to call `follow_loss`; always called for an SQLite file
 
-    Raise UsageError if no commits were lost, or with `follow` for a database server. Raise
-    StoreUnavailable for a damaged SQLite file.
+    Raise UsageError if no commits were lost, or with `follow` for a server, and StoreUnavailable
+    for a damaged file.
     """
     await bring_up_to_date(settings)
     async with open_inbox(settings, purpose="alone", refuses_gap=False) as inbox:
@@ -69,11 +68,9 @@ async def bring_up_to_date(settings: Settings) -> None:
 
 
 async def follow_takeover(connection: Connection, *, at: Instant) -> None:
-    """Continue after a standby server took over without a loss of commits. Use the caller's
-    transaction.
+    """Continue after a standby took over without a loss of commits, in the caller's transaction.
 
-    The numbers of the outcome feed jump ahead, and an audit entry records this. The shop's
-    statements still count as complete.
+    The numbers of the outcome feed jump ahead, and an audit entry records this.
     """
     head, first = await _jump(connection, at=at)
     await note_in_trail(
@@ -97,8 +94,8 @@ async def accept_gap(connection: Connection, found: FoundGap, *, at: Instant, re
 
 
 def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str) -> None:
-    """Raise ConfigurationError if a gap was found but is not accepted. Raise UsageError if a gap is
-    accepted although none was found.
+    """Raise ConfigurationError for a gap that is not accepted, and UsageError for an acceptance
+    without a gap.
 
     accepts  the person's reason for accepting a gap, or None
     command  command that accepts the gap, for the error
@@ -112,10 +109,10 @@ def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str)
 
 
 async def follow_loss(connection: Connection, *, at: Instant, given: int = 0) -> int:
-    """Repair the outcome feed and the shop's facts after a loss of commits. Return the next number
-    of the feed.
+    """Repair the outcome feed and the shop's facts after a loss of commits.
 
-    Published numbers are skipped, and statements of the shop are recorded as lost.
+    Published numbers are skipped, and statements of the shop are recorded as lost. Return the
+    feed's next number.
 
     given  the last number that was published; 0 if unknown
     """

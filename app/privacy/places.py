@@ -1,8 +1,6 @@
-"""List every place that stores text from outside. The list states whether the text is personal, and
-how an erasure treats it.
+"""List every place that stores text from outside, and how an erasure treats it.
 
-The marks on the columns of tables give the list. The files beside the database are listed here. The
-module `erase_finding` finds the data that an erasure empties.
+The marks on the columns of tables give the list; files beside the database are listed here.
 """
 
 from collections.abc import Mapping, Set

@@ -85,8 +85,8 @@ class Retention:
 def retention_of(settings: Settings, sources: Mapping[str, Source]) -> Retention | None:
     """Return the retention periods, or None if everything is kept.
 
-    A class without a period has the period of bodies and headers. A period of 0 days means for
-    ever. Raise ConfigurationError if a source may redeliver after its bodies were deleted.
+    A class without a period has that of bodies and headers; 0 days means for ever. Raise
+    ConfigurationError if a source may redeliver after its bodies were deleted.
     """
     days = settings.retention_days
     given = {
@@ -267,7 +267,7 @@ class SettledOrder:
     """Settled order whose bodies and headers may be deleted.
 
     last_heard  when its last evidence arrived
-    sizes       size in bytes of each delivery that is not pruned yet
+    sizes       bytes of each delivery that is not pruned yet
     mark        due mark, which shows whether new evidence has arrived since
     """
 

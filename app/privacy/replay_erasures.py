@@ -88,8 +88,7 @@ def _row_digest(
 def emptied_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids that the journal lists for an erasure, by kind. If an id is a digest, the
-    second result has the row that the digest stands for.
+    """Return the ids that the journal lists for an erasure, by kind, and the rows of its digests.
 
     The kinds are in the order in which their lines are written.
     """

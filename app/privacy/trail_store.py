@@ -51,9 +51,9 @@ class Acts:
     """Kind of act that both a table and the audit trail store.
 
     rows     SQL statement that reads the table, sorted
-    of_row   function that returns a row's act as (name, facts)
-    actions  actions that trail entries about such acts have
-    entries  function that turns trail entries into acts, sorted, as (name, facts)
+    of_row   returns a row's act as (name, facts)
+    actions  actions of the trail's entries about such acts
+    entries  turns trail entries into sorted acts
     """
 
     rows: str

@@ -55,8 +55,8 @@ def masked(identifier: str) -> str:
 def pseudonym(context: AppContext, identifier: str) -> str:
     """Return a keyed digest that identifies this person in the audit trail and in proposals.
 
-    The digest differs from the digests in the table `phones`, so that the database alone does not
-    lead to the person's orders. Raise UsageError if there is no key.
+    It differs from the digests in the table `phones`, which lead to orders. Raise UsageError
+    without a key.
     """
     if context.phone_key is None:
         raise UsageError(

@@ -1,8 +1,7 @@
-"""The command `signature check`: it verifies requests written as JSON lines, and answers each line
-with a verdict.
+"""The command `signature check`, which verifies requests written as JSON lines.
 
-Verification is the same as in the receiver, but without database and configuration. Secrets may be
-short, as in published examples. A line that is not a request is reported, and the run continues.
+Verification is the receiver's, without database and configuration. Secrets can be short, as in
+published examples.
 """
 
 import base64
@@ -178,11 +177,9 @@ AGED: Final = frozenset({"timestamp_too_old", "timestamp_too_new"})
 
 
 def with_tolerance(profile: Profile, tolerance: Duration) -> Profile:
-    """Return a copy of the profile that allows timestamps to differ by this tolerance, in whole
-    seconds, to past and future.
+    """Return a copy of the profile that allows timestamps to differ by this tolerance.
 
-    Some profiles name a verifier in `app.providers.named`. Such a profile is returned unchanged if
-    the tolerance is ANY_AGE, or if the verifier has no option for a tolerance.
+    It is unchanged if a verifier in `app.providers.named` has no such option, or for ANY_AGE there.
     """
     seconds = tolerance // SECOND
     if profile.timestamp is not None:
@@ -218,11 +215,10 @@ def request_lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def check_lines(lines: Iterable[bytes], *, profile: str | None, now: Instant) -> Iterator[str]:
-    """Yield one JSON object with the verdict on each line, as soon as it is checked. No line raises
-    an error.
+    """Yield one JSON object with the verdict on each line. No line raises an error.
 
-    profile  profile to use if a line names none
-    now  time of verification if a line states none
+    profile  profile for lines that name none
+    now  time of verification for lines that state none
     """
     for text in lines:
         name = None

@@ -15,11 +15,10 @@ SetupFacts = Mapping[str, str | list[str]]
 
 
 def setup_facts(profile: Profile) -> SetupFacts:
-    """Return the instructions of a profile as sentences. The keys are `where`, `secret`,
-    `credentials`, `events`, `fields`, `traps` and `silence`.
+    """Return the instructions of a profile as sentences, by part.
 
-    If the profile does not state a part, its value is `not documented here`. A part that does not
-    apply is absent.
+    The keys are `where`, `secret`, `credentials`, `events`, `fields`, `traps` and `silence`. A part
+    is `not documented here` if the profile does not state it, and absent if it does not apply.
     """
     setup = profile.setup
     facts: dict[str, str | list[str]] = {"where": setup.where or UNDOCUMENTED}

@@ -99,10 +99,10 @@ PORTS: Final = (":80", ":443", ":8080", ":8443")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Configuration of one source. Each trial of the doctor uses a changed copy.
+    """Configuration of one source, of which each trial of the doctor changes a copy.
 
     address  scheme and host under which the provider knows this service; "" if not configured
-    ends  expiry of each secret that expires. The keys are secrets
+    ends  expiry of each secret that expires, by secret
     """
 
     name: str
@@ -134,8 +134,7 @@ class _Trial(NamedTuple):
 def diagnose(
     account: Account, others: Sequence[Account], request: Incoming, *, now: Instant
 ) -> list[Diagnosis]:
-    """Return the mistakes that would explain why a request was refused, likeliest first. Correcting
-    one mistake alone would let the request pass.
+    """Return the mistakes that would each explain why a request was refused, likeliest first.
 
     others  the other sources, whose secrets are tried, too
     now  time at which the request arrived

@@ -44,8 +44,7 @@ class Example:
     """One documented event of a provider.
 
     event  kind of the event, as the profile reads it
-    named  the provider's own name of the event, for people who subscribe to events; empty if the
-           example does not contain it
+    named  the provider's own name of the event; empty if not in the example
     """
 
     name: str
@@ -123,12 +122,11 @@ def find_example(profile: str, event: str) -> Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedEvent:
-    """Values for an invented event. None keeps the example's value.
+    """Values for an invented event; None keeps the example's.
 
-    order, session  references. The ids are computed from these, so that equal references give an
-                    equal event
+    order, session  references, from which the ids are computed
     amount  money of the event
-    at  time of the event; None for the present time
+    at  time of the event; None for now
     """
 
     order: str | None = None
@@ -140,10 +138,10 @@ class WantedEvent:
 def shape_event(
     source: Source, example: Example, wanted: WantedEvent, *, now: Instant, url: str
 ) -> Signed:
-    """Build a request to `url` from the example and the wanted values. Sign it as the provider
-    would sign it now.
+    """Build a request to `url` from the example and the wanted values, signed as the provider
+    would.
 
-    Raise UsageError if a wanted value does not fit the example, and ConfigurationError if only the
+    Raise UsageError if a value does not fit the example, and ConfigurationError if only the
     provider can sign.
     """
     shape = _Shape(source, example, now=now, url=url)

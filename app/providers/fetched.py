@@ -41,7 +41,7 @@ def keep_answer(
     bytes.
 
     asked  event about which the provider was asked
-    dated  time in the answer's Date header; None if it is not needed
+    dated  time in the answer's Date header, if needed
     """
     about: dict[str, Any] = {
         "event_id": asked.event_id,
@@ -131,11 +131,10 @@ class AnswerReader:
         self._unit = amounts.amount_unit(profile.amounts.unit, profile.amounts.decimals)
 
     def read(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """Return the event that a stored answer states. Raise Unreadable if the answer cannot be
-        read.
+        """Return the event that a stored answer states. Raise Unreadable if it cannot be read.
 
         digest  SHA-256 of the stored bytes, 64 hex digits
-        environment  environment of this instance; None to read answers of both environments
+        environment  environment of this instance; None for both
         """
         document = parse(kept)
         about = document["asked_about"]
@@ -242,9 +241,10 @@ class AnswerReader:
     def _own_references(
         self, claim: ClaimKind, data: fields.EventData, asked: dict[str, str | None]
     ) -> dict[str, str | None]:
-        """Return the references that the answer states. A reference of the asked event is used only
-        if it is proven, because anyone may have written it. Raise Unreadable if the answer must
-        name its order but does not."""
+        """Return the references that the answer states, and proven ones of the asked event.
+
+        Raise Unreadable if the answer must name its order but does not.
+        """
         final = claim not in SAYS_NOTHING_FINAL | reader.MEANT_AS_STATED
         # Where the payment is unsigned and neither the question nor the answer names it, the answer
         # proves only the session: anyone could write another's payment beside their own session.

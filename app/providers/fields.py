@@ -330,8 +330,7 @@ def order_named(order: str, source: str, *, own: bool) -> str:
 
     own  whether the source's orders are kept apart from all other orders
 
-    Raise Unreadable if the reference is too long, or if it is reserved for another source's own
-    orders.
+    Raise Unreadable if it is too long, or reserved for another source's own orders.
     """
     if not own:
         if is_own_order(order):

@@ -1,8 +1,6 @@
 """Find out which key has signed a stored request, and which content the signature covers.
 
-The receiver stores only that a request was genuine. The key and the signed content are found later,
-from the stored request and the present secrets. A fingerprint identifies the key. No secret leaves
-this module.
+Both follow from the stored request and the present secrets. No secret leaves this module.
 """
 
 import hashlib

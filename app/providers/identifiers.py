@@ -27,8 +27,8 @@ def email(value: object) -> str | None:
 
 
 def name(value: object) -> str | None:
-    """Return the identifier of a person's name: words in lower case without accents and
-    punctuation, sorted, such as `doe jose` for `Doe, José`.
+    """Return the identifier of a person's name: sorted words in lower case, such as `doe jose` for
+    `Doe, José`.
 
     Return None for a single word, which is too common to find a person by.
     """

@@ -27,8 +27,7 @@ a shared secret may be just as long."""
 def refuse_key_pair(secret: str) -> None:
     """Raise ValueError if a shared secret is in fact a public or private key.
 
-    These texts are keys: `whpk_` or `whsk_` with a key, PEM of any kind, a JSON Web Key, and a
-    public key as DER in base64. The message reveals nothing of the secret.
+    Keys begin with `whpk_` or `whsk_`, or are PEM, a JSON Web Key, or DER in base64.
     """
     text = secret.strip()
     is_key = text.startswith((WHPK, WHSK)) or _PEM in text
