@@ -48,11 +48,11 @@ def refuse_key_pair(secret: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRing:
-    """The compiled keys of a source. The keys are hidden from the repr.
+    """The compiled keys of a source, hidden from the repr.
 
     main  keys of the profile's section [signature], newest first
     also  keys of the profile's section [signature.also]
-    named  keys in `main` that have an id. The dictionary's keys are the ids
+    named  keys in `main` that have an id, by id
     """
 
     main: tuple[Key, ...] = field(default=(), repr=False)

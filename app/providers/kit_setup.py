@@ -80,10 +80,10 @@ class Setup:
         return tuple(each for each in made if each is not None)
 
     def named(self, make: Callable[[str], T], *parts: str) -> dict[str, T]:
-        """Return the named secrets, each converted by a function. A secret that cannot be converted
-        is recorded as a problem.
+        """Return the named secrets, each converted by a function. Failures are recorded as
+        problems.
 
-        make  function that converts a secret, or raises ValueError with the problem
+        make  converts a secret, or raises ValueError with the problem
         parts  names of secrets to leave out
         """
         made = {

@@ -103,9 +103,9 @@ def _text(path: Path) -> str:
 class _Key(NamedTuple):
     """Attribute of a profile or of one of its sections.
 
-    section  dataclass of the section; None if the attribute is a single key
+    section  dataclass of the section; None for a single key
     optional  whether the value may be None
-    rule  check of the value; None for `Profile.name`, which is the file's name
+    rule  check of the value; None for `Profile.name`
     """
 
     section: Any
@@ -219,11 +219,9 @@ def show_profile(name_or_path: str) -> dict[str, Any]:
 
 
 def what_the_shop_must_name(profile: Profile) -> str | None:
-    """Return an instruction which says that the shop must report a reference of each payment.
-    Return None if this is not necessary.
+    """Return an instruction that the shop must report a reference of each payment, or None.
 
-    The shop need not report a reference if the event or the provider's answer names the order, or
-    if no event moves money.
+    None is needed if an event or the provider's answer names the order, or if no event moves money.
     """
     answers = profile.fetch_back.order if profile.fetch_back else ()
     if profile.verifies_only or profile.event.order or answers:

@@ -73,9 +73,8 @@ class Questions:
         return self._rule.auth == "oauth"
 
     def about(self, event: Event, *, access_token: str = "") -> Question | None:
-        """Build the question about this event. Return None if the event lacks a reference that the
-        question needs. Return None also if a reference such as `..` would lead to a different
-        address.
+        """Build the question about this event. Return None if a needed reference is missing or
+        unsafe.
 
         access_token  access token, if `needs_token` is true
         """

@@ -131,11 +131,9 @@ class ProfileField:
         return fields.required_text(value, self.name_in(data))
 
     def description(self, data: fields.EventData) -> str | None:
-        """Return the field as a description for people. Possible phone numbers are masked, and
-        control characters are escaped.
+        """Return the field as a description for people, or None if there is no readable text.
 
-        Return None if there is no text, or if the text cannot be read. A damaged description never
-        makes an event unreadable.
+        Possible phone numbers are masked, and control characters escaped.
         """
         try:
             value = self.find(data)
@@ -241,9 +239,9 @@ def _text_at(find: fields.Find, data: fields.EventData) -> str | None:
 class EventReader:
     """Reader of one source's events.
 
-    captures  payment methods that are captured without a further event, as the provider names them
-    vouchers  values of the header `authorization` that only the provider sends. The unsigned
-              payment method of a request counts only if the request has one of these values
+    captures  payment methods that are captured without a further event
+    vouchers  values of the header `authorization` that only the provider sends; a request's
+              unsigned payment method counts only with one
     """
 
     def __init__(
@@ -350,11 +348,9 @@ class EventReader:
         )
 
     def belonging(self, body: bytes, incoming: request.Incoming) -> reading.Belonging:
-        """Return only the account, the shop and the environment that a body states. No error is
-        raised.
+        """Return only the account, the shop and the environment that a body states, without errors.
 
-        If the source checks accounts, a body that cannot be read counts as a body of another
-        account. If the environment cannot be read, only the method `read` raises an error.
+        An unreadable body counts as another account's, if the source checks accounts.
         """
         if self._accounts is None and not self._names_environments:
             return reading.NOBODYS
@@ -636,11 +632,9 @@ class EventReader:
             return self._date(value, self._occurred_at.name_in(data), self._zone)
 
     def _environment_of(self, data: fields.EventData) -> str | None:
-        """Return the environment that an event states, or else the environment of the source's
-        keys.
+        """Return the environment that an event states, or else that of the source's keys.
 
-        Raise Unreadable if the environment is unknown or cannot be read. For an event of an ignored
-        kind, which moves no money, an environment that cannot be read counts as not stated.
+        Raise Unreadable if it is unknown, or cannot be read in an event that moves money.
         """
         try:
             value = self._environment.find(data)

@@ -221,8 +221,7 @@ class Refusal:
     """One check that a request has failed.
 
     reason  verdict of the rejection
-    sentence  explanation for the log. It contains names of the profile and computed numbers, but
-              never text of the request, a secret or a computed signature
+    sentence  explanation for the log, without text of the request, secrets or signatures
     """
 
     reason: Reason

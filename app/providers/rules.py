@@ -1,8 +1,7 @@
-"""Kinds of values that a key of a profile file may have. The module `sections` uses them.
+"""Kinds of values that a key of a profile file may have.
 
-Each kind is a function that returns the value or raises ValueError. The function compiles the value
-as the engine does later, so a file that loads also works. Rules between several keys are in
-`rules_together`.
+Each kind is a function that returns the value or raises ValueError. It compiles the value as the
+engine does later, so a file that loads also works.
 """
 
 import re

@@ -191,10 +191,10 @@ def _collect_neighbours(
     before: set[template.TemplateReference],
     found: list[tuple[template.TemplateReference, template.TemplateReference]],
 ) -> set[template.TemplateReference]:
-    """Collect all pairs of references that may be adjacent, because no literal text stands between
-    them. Return the references that may come last.
+    """Collect all pairs of references without a literal text between them. Return the possible last
+    ones.
 
-    before  references that may precede the first token
+    before  references that can precede the first token
     found  list to which the pairs are added
     """
     for token in tokens:

@@ -155,11 +155,9 @@ class RsaKey(AsymmetricKey):
 
 
 class EcdsaKey(AsymmetricKey):
-    """Key for ECDSA signatures over one curve (FIPS 186-5). Creating it raises ValueError for any
-    other kind of key.
+    """Key for ECDSA signatures over one curve (FIPS 186-5). Raises ValueError for any other key.
 
-    raw  whether the numbers r and s stand side by side at the curve's length (RFC 9421), and not in
-         DER
+    raw  whether r and s stand side by side at the curve's length (RFC 9421), and not in DER
     """
 
     def __init__(
@@ -317,8 +315,8 @@ class TokenKey:
 class Scheme:
     """One signature scheme.
 
-    make  function that returns a key from the secret's bytes, or raises ValueError
-    covers  whether the signature covers content. If not, the request contains the secret itself
+    make  returns a key from the secret's bytes, or raises ValueError
+    covers  whether the signature covers content; if not, the request contains the secret itself
     asymmetric  whether the secret is a public key
     encoding  name of the signature's encoding if the profile states none
     """

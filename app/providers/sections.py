@@ -1,7 +1,7 @@
 """Profiles: descriptions of providers' webhooks, read from TOML files as frozen data.
 
-Each section is a class. Each key is an attribute annotated with its allowed values. README.md
-explains every key. Rules between keys and dependent defaults are in `rules_together`.
+Each section is a class, and each key an attribute annotated with its allowed values. README.md
+explains every key.
 """
 
 from __future__ import annotations
@@ -187,10 +187,10 @@ class EventRule:
 class CustomerRule:
     """Section [customer]: the locations of data that identify the customer.
 
-    Only keyed digests of these data are stored. The phone number is shown masked, on demand.
+    Only keyed digests of these data are stored.
 
     country  calling code of phone numbers that begin with a single zero
-    card  a card's number or the visible part of it; the last four digits count
+    card  a card's number or a part of it; the last four digits count
     """
 
     phone: Locations = ()
@@ -239,12 +239,11 @@ class TransactionRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentRule:
-    """Section [environment]: the location of an event's environment, and the provider's words for
-    sandbox and live.
+    """Section [environment]: the location of an event's environment, and the provider's words.
 
     either  word that marks an event as valid in both environments
     sandbox_keys  prefixes of the sandbox's secrets, for events that state no environment
-    live_keys  prefixes of the live secrets, for the same purpose
+    live_keys  prefixes of the live secrets, for the same events
     """
 
     where: Locations = ()
@@ -424,7 +423,7 @@ class RestsOnRule:
 class Profile:
     """Description of how one provider signs, names, dates and prices its events.
 
-    code  name of the module in `named/` that does what the file cannot express
+    code  name of the module in `named/` for what the file cannot express
     verifies_only  whether no event of the provider moves money
     confirm  `fetch_back` if an event counts only after the provider was asked
     """

@@ -20,8 +20,7 @@ async def post_signed(
     limit_s: float,
     more: Mapping[str, str] | None = None,
 ) -> Exchange:
-    """Post a JSON document to a URL, signed. The result also reports network failures, so no error
-    is raised.
+    """Post a signed JSON document to a URL. Network failures are part of the result.
 
     event_id  id that is equal at every attempt, so that the receiver recognizes a repeat
     limit_s  maximum seconds to wait for the answer

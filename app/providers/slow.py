@@ -13,12 +13,11 @@ from reconcile.ledger.events import UNKNOWN_METHOD, ClaimKind
 
 
 class SlowPayment(NamedTuple):
-    """Facts that an event states about a slow payment. All values are None if the payment is not
-    slow.
+    """Facts that an event states about a slow payment; all None if it is not slow.
 
     method  payment method
     expected_by  time by which the provider should know the result
-    revocable_days  number of days in which the customer can revoke the captured payment
+    revocable_days  days in which the customer can revoke the captured payment
     """
 
     method: str | None = None

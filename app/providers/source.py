@@ -332,20 +332,20 @@ class Source:
         return self._reader.respond_by(self._verifier.payload(incoming), incoming)
 
     def transaction(self, incoming: Incoming, *, digest: str) -> dict[str, str]:
-        """Return the facts that one event of a genuine request states about its payment. The keys
-        are the facts' names. Raise Unreadable if the body cannot be read.
+        """Return the facts that one event of a genuine request states about its payment, by name.
 
         digest  digest of the event to read; needed in a body with several events
+
+        Raise Unreadable if the body cannot be read.
         """
         return self._reader.transaction(self._verifier.payload(incoming), incoming, digest=digest)
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """Return the event that a provider's stored answer states. Raise Unreadable if the answer
-        cannot be read.
+        """Return the event that a provider's stored answer states. Raise Unreadable if unreadable.
 
         kept  stored bytes, as `fetched.keep_answer` returns them
         digest  SHA-256 of these bytes, 64 hex digits
-        environment  environment of this instance; None to read answers of both environments
+        environment  environment of this instance; None for both
         """
         if self._answers is None:
             raise Unreadable("the profile no longer says how to read the provider's answers")
@@ -355,8 +355,8 @@ class Source:
         """Return the headers with which the provider would send `body`, signed with the newest
         secret.
 
-        Raise Unreadable for an id that cannot occur in a request. Raise ConfigurationError if the
-        signature belongs in the body or the address. In this case, call `signed` instead.
+        Raise Unreadable for an impossible id, and ConfigurationError if the signature belongs in
+        the body or the address: call `signed` then.
         """
         signed = self.signed(body, event_id=event_id, now=now)
         if signed.body != body or signed.url:
@@ -417,12 +417,11 @@ class ProfileReader:
         return self._reader.read(incoming.body, incoming, digest=digest)
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """Return the event that a provider's stored answer states. Raise Unreadable if the answer
-        cannot be read.
+        """Return the event that a provider's stored answer states. Raise Unreadable if unreadable.
 
         kept  stored bytes, as `fetched.keep_answer` returns them
         digest  SHA-256 of these bytes, 64 hex digits
-        environment  environment of this instance; None to read answers of both environments
+        environment  environment of this instance; None for both
         """
         if self._answers is None:
             raise Unreadable("the profile does not say how to read the provider's answers")

@@ -1,8 +1,7 @@
-"""The content that a signature covers, built from a template of literal texts and references.
-References are filled with the bytes as received.
+"""The content that a signature covers, built from literal texts and references.
 
-For example, `{header:webhook-id}.{ts}.{body}` is the template of Standard Webhooks. REFERENCES has
-one entry for each kind of reference. Other modules compute the signature.
+For example, `{header:webhook-id}.{ts}.{body}` is the template of Standard Webhooks. References are
+filled with the bytes as received; REFERENCES has one entry for each kind.
 """
 
 import base64

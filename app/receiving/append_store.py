@@ -132,8 +132,7 @@ class Judged:
     """Arrived deliveries with their verdicts, and the rows to write for them.
 
     fresh  events that were not known before
-    pruned  ids of redeliveries whose first delivery has no body any more, because it was pruned or
-            erased
+    pruned  ids of redeliveries whose first delivery has no body any more
     """
 
     arrivals: Sequence[Arrival]
@@ -145,11 +144,10 @@ class Judged:
 
 
 class Ready(NamedTuple):
-    """Content that was read from one row of the inbox. The content is stored before the row is
-    deleted.
+    """Content that was read from one row of the inbox.
 
     row  row of the inbox, or a Suspect, which is a record that is read alone after failed readings;
-         None if the content does not come from the inbox
+         None for other content
     """
 
     row: Unread | Suspect | None
@@ -254,9 +252,11 @@ Came = TypeVar("Came", Arrival, Rejection)
 
 
 def _unknown(connection: PlainConnection, came: Sequence[Came]) -> list[Came]:
-    """Return the arrivals whose ids are not stored yet, each id once. An id may be stored already
-    after a restore, or because a rejected delivery was verified again. The arrival is then the same
-    delivery, and not a redelivery by the provider."""
+    """Return the arrivals whose ids are not stored yet, each id once.
+
+    A stored id is no redelivery: it comes from a restore, or from a rejected delivery that was
+    verified again.
+    """
     if not came:
         return []
     ids = [each.delivery_id for each in came]
@@ -320,11 +320,9 @@ the blank."""
 
 
 def count_read(connection: PlainConnection, appended: Appended) -> None:
-    """Count the deliveries that were read. Call this last in a transaction, because it locks the
-    counters' rows until the commit.
+    """Count the deliveries that were read. Call this last in a transaction: it locks the counters.
 
-    On SQLite, also set the counter of reader starts to 0, which shows that this reader has stored
-    something.
+    On SQLite, it also resets the counter of reader starts.
     """
     counted = Counter(
         f"{READ}{arrival.source} {verdict}"
@@ -504,9 +502,10 @@ _LEFT_AS_IT_IS = "ON CONFLICT (digest) DO NOTHING"
 
 
 def _keep_whole(connection: PlainConnection, arrivals: Sequence[Arrival]) -> None:
-    """Store each body that contains several events, once. If a body was deleted earlier, it is
-    stored again only if one of its events can be read now. A redelivery therefore does not bring
-    back a deleted body that cannot be read."""
+    """Store each body that contains several events, once.
+
+    A deleted body is stored again only if one of its events can be read now.
+    """
     bodies = {a.whole.digest: a.whole.body for a in arrivals if a.whole is not None}
     read = {a.whole.digest for a in arrivals if a.whole is not None and a.event is not None}
     for digests, conflict in ((read, _KEPT_AGAIN), (bodies.keys() - read, _LEFT_AS_IT_IS)):

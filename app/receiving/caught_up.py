@@ -33,9 +33,11 @@ _PAUSE_S: Final = 0.02
 _COPY_PAUSE_S: Final = 0.1
 
 Patience = Literal["long", "short", "none"]
-"""Time for which a request waits for unread deliveries: `long` up to two seconds, `short` up to a
-tenth of a second, `none` not at all. With `none`, a delivery counts as unread only once it is older
-than two seconds."""
+"""Time for which a request waits for unread deliveries.
+
+`long` is up to two seconds, `short` up to a tenth of a second, and `none` not at all. With `none`,
+younger deliveries than two seconds do not count as unread.
+"""
 
 
 async def behind_s(
@@ -43,9 +45,9 @@ async def behind_s(
 ) -> int:
     """Return the age in seconds of the oldest unread delivery, at least 1; 0 if all are read.
 
-    On a standby that lags behind its primary, return the age of the standby's newest data instead.
+    On a standby that lags behind, it is the age of the standby's newest data.
 
-    as_of  time of the question; None for now. Later arrivals are ignored
+    as_of  time of the question; None for now; later arrivals are ignored
     """
     loop = asyncio.get_running_loop()
     ends = loop.time() + (READ_WITHIN_S if patience == "long" else SOON_S)

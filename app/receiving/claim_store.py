@@ -21,9 +21,10 @@ from app.database.statements import PlainConnection, statement
 from app.receiving.inbox_store import SUSPECT_COLUMNS, Suspect, Unread, items_of, suspect_of
 
 CLAIM_S: Final = 45.0
-"""Seconds after which a claim expires. This is three times the longest time for storing on a busy
-machine, so that no claim expires while its reader stores. Storing takes up to 15 s: 10 s to wait
-for other transactions, and 5 s for itself."""
+"""Seconds after which a claim expires: three times the longest time for storing.
+
+Storing takes up to 15 s: 10 s to wait for other transactions, and 5 s for itself.
+"""
 
 LOOKS_S: Final = 3.0
 """Maximum seconds between two times that a reader looks at the claims. After a longer time, the
@@ -127,11 +128,10 @@ _SUSPECTS: Final = (
 def claim_rows(
     connection: PlainConnection, claimant: Claimant, *, limit: int, most_bytes: int
 ) -> list[Unread]:
-    """Claim the oldest free rows on PostgreSQL, and return these rows. Rows that another reader is
-    just claiming are skipped.
+    """Claim the oldest free rows on PostgreSQL, and return them.
 
-    The first free row is always claimed. Further rows are claimed until the total reaches `limit`
-    records or `most_bytes`.
+    Rows that another reader is just claiming are skipped. Rows are claimed, at least one, until
+    `limit` records or `most_bytes`.
     """
     mark, after = claimant.next_mark(), 0
     while heads := heads_of_rows(connection, after=after):

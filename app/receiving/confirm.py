@@ -35,9 +35,10 @@ AT_ONCE: Final = 8
 this."""
 
 MAX_WAITING: Final = 10_000
-"""Maximum number of a source's events that wait for a further question. If there are more, the
-events that were asked about most often are given up. The receiver limits the number of events that
-were never asked about."""
+"""Maximum number of a source's events that wait for a further question.
+
+Beyond it, the events that were asked about most often are given up.
+"""
 
 LEASE: Final[Duration] = 2 * MINUTE
 """Time for which a process reserves the events that it has taken for a question. Asking takes at
@@ -65,8 +66,8 @@ after some time."""
 class Confirmer:
     """The sources, and the clients that ask their providers.
 
-    sources  sources. The keys are the sources' names
-    askers  clients of the sources whose providers are asked. The keys are the sources' names
+    sources  sources by name
+    askers  clients of the sources whose providers are asked, by name
     unanswered  counter of missing answers, so that each is not logged
     """
 
@@ -225,8 +226,7 @@ async def _store(
 def says_nothing_new(answer: Event, known: Sequence[Event]) -> bool:
     """Return whether an answer only repeats the latest stored answer about the payment.
 
-    A repetition some time after a change counts as new, because it may confirm that money was taken
-    back.
+    A repetition some time after a change is new, because it can confirm that money was taken back.
 
     known  latest stored answers about the payment, newest first
     """
@@ -259,9 +259,10 @@ def _read(
 async def _later(
     context: AppContext, due: confirmation_store.Confirmation, asked: Duration, *, answered: bool
 ) -> None:
-    """Postpone the next question about an event. The pause doubles each time, up to an hour. A
-    longer pause that the provider `asked` for counts instead. If there is no final answer for too
-    long, the event is given up."""
+    """Postpone the next question about an event, or give the event up after too long.
+
+    The pause doubles each time, up to an hour, or to what the provider `asked` for.
+    """
     now = context.clock.now()
     if now - due.asked_since > ASK_FOR:
         await _give_up(context, due, f"the provider gave no final answer in {ASK_FOR // DAY} days")
@@ -291,11 +292,9 @@ _LOOK_S: Final = 0.2
 
 
 async def ask_before(context: AppContext, *, until: Instant) -> list[confirmation_store.Waiting]:
-    """Make the running service ask the providers again about each event that arrived before `until`
-    and has no final answer. Wait up to 15 seconds, and return the events without an answer, oldest
-    first.
+    """Have the running service ask again about events before `until` without a final answer.
 
-    If no service is running, no event gets an answer.
+    Wait up to 15 seconds, and return the events that are still unanswered, oldest first.
     """
     async with context.database.reading() as connection:
         if not await confirmation_store.any_since(connection, until=until):
@@ -318,8 +317,7 @@ async def ask_before(context: AppContext, *, until: Instant) -> list[confirmatio
 async def unanswered_by(
     context: AppContext, *, until: Instant, as_of: Instant
 ) -> list[confirmation_store.Waiting]:
-    """Return the events that arrived before `until`, have no final answer, and got no answer
-    between `until` and `as_of`.
+    """Return the events from before `until` that got no answer by `as_of`.
 
     The provider is not asked, because a report as of a past time cannot use a later answer.
     """

@@ -171,8 +171,7 @@ class Asking:
     def due(self) -> sa.ColumnElement[bool]:
         """Return the SQL condition for events that are due.
 
-        Reservations and pauses have a maximum length. If an event is due only after this maximum, a
-        fast clock wrote the time, and the event counts as due now.
+        An event also counts as due if its time is so late that a fast clock wrote it.
         """
         leased = self.now + self.lease
         return sa.and_(
@@ -315,9 +314,11 @@ async def waiting_before(
 async def make_due(
     connection: AsyncConnection, *, now: Instant, until: Instant, limit: int
 ) -> list[Waiting]:
-    """Make each event due now that arrived before `until` and waits for an answer. Events about
-    which a question is running stay unchanged. Return all events that arrived before `until` and
-    wait, oldest first, at most `limit`."""
+    """Make each event from before `until` that waits for an answer due now, unless it is being
+    asked about.
+
+    Return all of these events, oldest first, at most `limit`.
+    """
     waiting = await waiting_before(connection, until=until, limit=limit)
     for each in waiting:
         free = sa.or_(_MARKS.taken_until.is_(None), _MARKS.taken_until <= now)
@@ -351,8 +352,8 @@ async def unanswered(
 async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int) -> int:
     """Stop asking about all but `keep` events of a source. Return how many were dropped.
 
-    Events that were asked about most often are dropped first. Events with a known reference are
-    dropped last. Events that were never asked about are not dropped.
+    Events asked about most often are dropped first, those with a known reference last, and those
+    never asked about not at all.
     """
     key = [_MARKS[name] for name in _KEY]
     most = (
@@ -375,10 +376,9 @@ async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int
 async def await_again(
     connection: AsyncConnection, *, now: Instant, not_known: str, never: Sequence[str] = ()
 ) -> None:
-    """Mark all events that still need a final answer as waiting. Call this after the index was
-    rebuilt.
+    """Mark all events that still need a final answer as waiting, after the index was rebuilt.
 
-    not_known  kind of the final answer which says that the provider does not know the payment
+    not_known  kind of the final answer that the provider does not know the payment
     never  sources whose providers are never asked
     """
     await connection.execute(sa.text(_DROP_SETTLED), {"unconfirmed": UNCONFIRMED})
@@ -466,8 +466,10 @@ async def last_positions(connection: AsyncConnection, event: Event) -> list[Even
 
 async def gap_since_answer(connection: AsyncConnection, event: Event) -> bool:
     """Return whether deliveries may have been lost since the provider last answered about the
-    payment's money. Deliveries may have been lost if a person has since accepted a gap, which is a
-    time whose commits may be missing."""
+    payment's money.
+
+    That is so if a person has since accepted a gap.
+    """
     found = await connection.execute(
         sa.text(_GAP_SINCE_ANSWER), {"source": event.source, "payment": event.payment}
     )

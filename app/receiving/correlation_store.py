@@ -97,9 +97,11 @@ class Linking:
     orphans: bool = True
 
     def contest(self, one: str | None, other: str | None) -> None:
-        """Record that two orders share a reference or event id. The history of each order then
-        includes the other order's events with this reference or id. Do nothing if an order is None,
-        or if the two orders are equal."""
+        """Record that two orders share a reference or event id.
+
+        Each history then includes the other order's events with it. Nothing happens if an order is
+        None, or both are equal.
+        """
         if one is not None and other is not None and one != other:
             self.contested |= {(one, other), (other, one)}
 

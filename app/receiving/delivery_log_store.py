@@ -32,9 +32,8 @@ _REFUSED_HALF: Final = sa.select(*_REFUSED_SHOWN)
 class LogEntry:
     """One arrived delivery with its verdict, without its body.
 
-    Kind, claim, order and money are None if no event was read. The order is also None if the event
-    is in no ledger. If privacy rules restrict the delivery, its headers are hidden, and `problem`
-    says so.
+    Kind, claim, order and money are None if no event was read. `problem` says if privacy rules hide
+    the headers.
     """
 
     delivery_id: str

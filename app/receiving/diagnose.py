@@ -29,10 +29,11 @@ class Diagnosed:
 async def diagnose_delivery(
     context: AppContext, delivery_id: str, *, accounts: Mapping[str, Account]
 ) -> Diagnosed:
-    """Return the known mistakes that explain why a delivery was rejected. Raise NotFoundError if
-    there is no such rejection, and UsageError if too little of the delivery was stored.
+    """Return the known mistakes that explain why a delivery was rejected.
 
-    accounts  the configured sources. The keys are their names
+    accounts  the configured sources, by name
+
+    Raise NotFoundError if there is no such rejection, and UsageError if too little was stored.
     """
     async with context.database.reading() as connection:
         rejection = await find_rejection(connection, delivery_id)

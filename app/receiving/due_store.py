@@ -64,11 +64,10 @@ def due_orders(connection: PlainConnection, *, now: Instant, limit: int) -> list
 async def claim_orders(
     connection: AsyncConnection, *, now: Instant, limit: int, until: Instant
 ) -> list[Due]:
-    """Claim due orders for the caller to fold, and return their marks. Other workers skip these
-    orders until `until`.
+    """Claim due orders for the caller to fold, and return their marks.
 
-    If the caller dies before it has folded an order, the order becomes due again at `until`. New
-    evidence makes a claimed order due at once. Only PostgreSQL allows several workers to fold.
+    Other workers skip them until `until`, unless new evidence makes them due. Only PostgreSQL
+    allows several workers.
     """
     rows = await connection.execute(
         text(
@@ -139,11 +138,9 @@ async def count_marks(connection: AsyncConnection) -> int:
 
 
 def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> None:
-    """Correct the due marks of the orders from `first` to `last`, and add missing marks, so that
-    the marks match the ledgers.
+    """Correct the due marks of the orders from `first` to `last`, so that they match the ledgers.
 
-    Call this only if no other process uses the database. Otherwise an order might no longer be
-    due, although the other process has just stored evidence about it.
+    No other process may use the database, or an order with new evidence could lose its mark.
     """
     connection.ask(_RIGHT_MARKS, (first, last))
     made = connection.ask(

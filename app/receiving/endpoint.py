@@ -1,8 +1,7 @@
 """POST /webhooks/{source}, the endpoint of every delivery.
 
-This plain ASGI endpoint reads the body up to a limit, passes the request to `receive_delivery`, and
-writes the answer. Compressed bodies are refused: they are not decompressed, so their signatures
-could not be verified.
+It reads the body up to a limit, passes the request to `receive_delivery`, and writes the answer.
+Compressed bodies are refused, because signatures cover the bytes as sent.
 """
 
 from collections.abc import Sequence

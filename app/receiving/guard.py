@@ -29,10 +29,11 @@ paused."""
 
 LINGER_S: Final = 2.0
 LINGER_BYTES: Final = 12 * 1024 * 1024
-"""Maximum bytes of a request that are read and discarded after an early answer. The number is
-enough for the rest of a body of ten million bytes. If the socket were closed with unread bytes, the
-answer would be lost, because most senders write the whole request before they read (RFC 9112,
-9.6)."""
+"""Maximum bytes of a request that are read and discarded after an early answer.
+
+Closing the socket with unread bytes would lose the answer (RFC 9112, 9.6). The number is enough for
+the rest of a body of ten million bytes.
+"""
 
 KERNEL_BYTES: Final = 65_536
 """Maximum bytes of answers that the kernel keeps for one client. The kernel's default is several
@@ -96,11 +97,9 @@ _LENGTH_STATED: Final = b"\r\ncontent-length: "
 
 
 class _Answering:
-    """Transport for the handler of one request. If the handler closes the transport, the connection
-    is closed.
+    """Transport for the handler of one request, which can close the connection.
 
-    If an answer declares its length, the answer's head is sent together with the first part of the
-    body. Otherwise the head is sent at once, because the answer may never end.
+    If an answer declares its length, its head is sent with the first part of the body.
     """
 
     __slots__ = ("_connection", "_head", "_transport")
@@ -299,11 +298,10 @@ class GuardedConnection(HttpToolsProtocol):
             self._idle_since = now
 
     def shutdown(self) -> None:
-        """Stop the connection when the service stops. Running requests, and a request that arrives
-        within a second, are answered first.
+        """Stop the connection when the service stops, after answering running requests.
 
-        Uvicorn's method closes a connection even if its first request was not read yet. The request
-        would be lost, although the listening socket stays open during a restart.
+        A request that arrives within a second is answered, too: uvicorn's own method would lose it
+        during a restart.
         """
         if self._deaf or self._answers():
             super().shutdown()
@@ -353,10 +351,9 @@ class GuardedConnection(HttpToolsProtocol):
     # --- deadlines --------------------------------------------------------------------------------
 
     def overdue(self, now: float) -> str | None:
-        """Return the reason to close the connection if the client sends or reads too slowly. Return
-        None if the connection can stay open.
+        """Return why to close the connection of a client that sends or reads too slowly, or None.
 
-        This method itself closes a connection that was idle too long.
+        It closes an idle connection itself.
 
         now  present time of the event loop
         """

@@ -31,8 +31,7 @@ def write_headers(
 
     method  HTTP method of the request
     url  path of the request with its query
-    private  names of headers that may contain a token of a source. The SHA-256 of the token is
-             stored instead, so that the token can be checked later
+    private  headers that can contain a source's token; its SHA-256 is stored instead
     """
     before = "" if method == "POST" else f"{METHOD}: {method}\n"
     if "?" in url:
@@ -78,8 +77,7 @@ def restored(headers: Headers, tokens: Iterable[bytes]) -> list[tuple[bytes, byt
 def phones_in(delivery: "RawDelivery", sources: "Mapping[str, Source]") -> list[str]:
     """Return the phone numbers that a delivery names, as E.164 digits.
 
-    The list is empty if the body is deleted or unreadable, if the source is unknown, or if the
-    profile does not say where a number is.
+    Empty without a readable body, a known source, or a location in the profile.
     """
     source = sources.get(delivery.source)
     if source is None or delivery.body is None:

@@ -395,10 +395,11 @@ class Inbox(inbox_store.InboxRows):
         await file.make_way()
 
     async def _conclude(self, file: InboxFile, kept: InboxWriter) -> None:
-        """Record in the database how the service of an inbox file ended: the file was either closed
-        properly, or lost. If the file was lost, its readable unread rows are stored in the
-        database. If the database has lost its own write-ahead log, record only this loss, in the
-        inbox file."""
+        """Record in the database how the service of an inbox file ended: closed properly, or lost.
+
+        Unread rows of a lost file are stored in the database. If the database lost its own log,
+        only that is recorded, in the inbox file.
+        """
         if kept.writer.poison is None:
             last = await file.on_snapshot(inbox_store.last_number)
             await self.database.writer.commit(inbox_loss_store.note_closed, last)
@@ -460,10 +461,11 @@ class _RolledBack(Exception):
 async def open_inbox(
     settings: Settings, *, purpose: Purpose = "serving", refuses_gap: bool = True
 ) -> AsyncIterator[Inbox]:
-    """Open a database with its inbox, and close both at the end of the block. Raise
-    ConfigurationError or StoreUnavailable if this is not possible.
+    """Open a database with its inbox, and close both at the end of the block.
 
-    refuses_gap  whether to refuse to open the inbox for writing if the database has lost commits
+    refuses_gap  whether to refuse a database that has lost commits
+
+    Raise ConfigurationError or StoreUnavailable if it cannot be opened.
     """
     inbox = Inbox(settings, purpose=purpose, refuses_gap=refuses_gap)
     try:

@@ -122,11 +122,9 @@ class InboxFile:
     async def on_snapshot(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain, read-only function on a snapshot of the file, and return its result. Raise
-        StoreUnavailable if the function cannot run.
+        """Run a plain, read-only function on a snapshot of the file, and return its result.
 
-        Raise StorePoisoned if the file was lost in the meantime, because SQLite may then have read
-        empty pages.
+        Raise StoreUnavailable if that fails, and StorePoisoned if the file was lost meanwhile.
         """
         try:
             async with self._reader.connect() as connection:

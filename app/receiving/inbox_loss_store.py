@@ -278,8 +278,7 @@ def loss_among(
     """Return the gap that the loss of these rows leaves.
 
     lost  numbers of the lost rows
-    kept  number and arrival times of each row's deliveries. The keys are row numbers. Only a
-          running process knows these facts
+    kept  number and arrival times of each row's deliveries, by row, as a running process knows them
     """
     known = [kept[number] for number in lost if number in kept]
     exact = len(known) == len(lost)

@@ -53,10 +53,9 @@ class InboxQueue:
     ) -> None:
         """Create a queue without items.
 
-        queue_limit  maximum number of waiting arrivals; further arrivals are refused
-        batch_limit  maximum number of arrivals in one transaction, because other arrivals wait for
-                     it
-        on_commit  function that is called after each commit with the number of its arrivals
+        queue_limit  maximum number of waiting arrivals; further ones are refused
+        batch_limit  maximum number of arrivals in one transaction
+        on_commit  called after each commit with the number of its arrivals
         """
         self._inbox = inbox
         self._queue_limit = queue_limit
@@ -82,9 +81,8 @@ class InboxQueue:
     async def submit(self, item: Item) -> None:
         """Wait until the item is durably committed.
 
-        Raise StoreUnavailable if the queue is full, or if the store cannot be written now. Raise
-        StorePoisoned if the store can never be written again. In both cases, the item may
-        nevertheless have been stored.
+        Raise StoreUnavailable if the queue is full or the store cannot be written now, and
+        StorePoisoned if never again. The item may have been stored nevertheless.
         """
         if self.stalled is not None:
             raise StoreUnavailable(self.stalled, reason="slow")

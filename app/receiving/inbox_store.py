@@ -173,8 +173,8 @@ needs only one round trip to the server."""
 def rows_after(
     connection: PlainConnection, after: int, *, limit: int, most_bytes: int, in_file: bool
 ) -> list[Unread]:
-    """Return the next inbox rows whose number is above `after`. The first row is always returned.
-    Further rows follow until the total reaches `limit` records or `most_bytes`.
+    """Return the next inbox rows after a number, at least one, until `limit` records or
+    `most_bytes`.
 
     in_file  whether the connection reads the inbox file and not the table
     """
@@ -346,11 +346,9 @@ def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
 def found_gap(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return the gap if the inbox file has recorded commits that the database lacks; None if
-    nothing is missing.
+    """Return the gap if the inbox file has recorded commits that the database lacks, or None.
 
-    This is checked even if the database knows no id of an inbox file, because the commit that
-    stored the id may be lost.
+    Checked even for an unknown file, because the commit with its id can be lost.
     """
     if file is None or fact(connection, IDENTITY) not in (None, file.identity):
         return None
@@ -377,10 +375,9 @@ def found_gap(
 
 
 def until_now(connection: PlainConnection, found: FoundGap, *, now: Instant) -> FoundGap:
-    """Return the gap. If the given gap ends after `now`, the returned gap ends at `now`.
+    """Return the gap, ending at `now` at the latest.
 
-    If a fast clock dated the gap's beginning in the future, the gap begins at the latest arrival up
-    to `now`.
+    If a fast clock dated its beginning in the future, it begins at the latest arrival up to `now`.
     """
     since = found.since
     if since > now:
@@ -560,11 +557,9 @@ class InboxRows:
     async def next_rows(
         self, *, limit: int, most_bytes: int, brought: bool = False
     ) -> list[Unread]:
-        """Return unread rows, oldest first. The first row is always returned. Further rows follow
-        until the total reaches `limit` records or `most_bytes`. Rows that came with a restored
-        backup are returned first.
+        """Return unread rows, oldest first, at least one, until `limit` records or `most_bytes`.
 
-        brought  whether to return only rows that came with a restored backup
+        brought  whether to return only rows of a restored backup, which otherwise come first
         """
         file = None if brought else self._file
         rows, position = await self._database.on_snapshot(_next_in_database, limit, most_bytes)

@@ -51,9 +51,11 @@ ROOM_FLOOR: Final = 4_096
 record's rows, its leaf in the sealed log, and its order's ledger."""
 
 DELETED_BYTES: Final = 256 * 1024
-"""Maximum bytes of read rows that are deleted in the transaction that writes a new row. If the new
-row is larger, its size is the limit. The limit is low, because the sender waits for the
-transaction."""
+"""Maximum bytes of rows, already read, that are deleted with the writing of a new row.
+
+A larger new row raises the limit to its size. The limit is low, because the sender waits for the
+transaction.
+"""
 
 DELETED_IDLE_BYTES: Final = 4 * 1024 * 1024
 """Maximum bytes of read rows that are deleted in a transaction for which no sender waits."""
@@ -71,7 +73,7 @@ class InboxWriter:
         shared: bool,
         max_bytes: int,
     ) -> None:
-        """Prepare a writer. The writer does not know yet how many rows are stored.
+        """Prepare a writer, before the stored rows are counted.
 
         database  writer of the main database, whose files are checked like the inbox file
         shared  whether the database is PostgreSQL, where the reader deletes the rows
@@ -123,11 +125,11 @@ class InboxWriter:
         self._read_up_to(progress.position)
 
     async def keep(self, items: Sequence[Item]) -> None:
-        """Write a row with these items. Return when the row is durable, and after a check that the
-        main database's files are still in their place.
+        """Write a row with these items. Return when it is durable and the main database is in
+        place.
 
-        Raise StoreUnavailable if the inbox cannot be written now, or while too many bytes are
-        unread. Raise StorePoisoned if it can never be written again.
+        Raise StoreUnavailable if the inbox cannot be written now, or too many bytes are unread, and
+        StorePoisoned if never again.
         """
         if self.size > self._max_bytes:
             raise StoreUnavailable(
@@ -247,9 +249,11 @@ class InboxWriter:
             self._tidied = up_to
 
     async def note_lost_commits(self) -> None:
-        """Record, when the service ends, that the database's write-ahead log was lost. For this,
-        store in the inbox file a commit time that is later than any real commit. The next start
-        then finds that commits are missing."""
+        """Record at the service's end that the database's write-ahead log was lost.
+
+        The inbox file gets a commit time later than any real one, so the next start finds that
+        commits are missing.
+        """
         newer = max(SystemClock().now(), self._seen + 1)
         with self.writer.though_poisoned():
             await self.writer.commit(_keep, (), None, newer)

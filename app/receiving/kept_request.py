@@ -1,7 +1,6 @@
-"""The request of a stored delivery, rebuilt so that it can be sent to another address. The module
-also limits how many unmasked phone numbers and request bodies one person can read.
+"""The request of a stored delivery, rebuilt so that it can be sent to another address.
 
-Other modules send the request. Whether it was genuine is not checked here.
+The module also limits how many phone numbers and bodies one person can read.
 """
 
 from typing import Final, NamedTuple

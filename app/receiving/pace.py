@@ -37,11 +37,10 @@ class Pace:
 
     @asynccontextmanager
     async def writing(self, database: Database, *, pieces: int) -> AsyncIterator[Connection]:
-        """Run one transaction with this many pieces, and learn from its duration. Raise
-        StoreUnavailable if the database cannot be written now.
+        """Run one transaction with this many pieces, and learn from its duration.
 
-        If another process is waiting, pause afterwards for as long as the transaction took, so that
-        the other process gets half of the time.
+        If another process is waiting, pause afterwards for as long as it took. Raise
+        StoreUnavailable if the database cannot be written now.
         """
         async with database.writing() as connection:
             began = perf_counter()

@@ -1,7 +1,7 @@
-"""Orders found by phone number, through keyed digests. The numbers themselves are not stored.
+"""Orders found by phone number, through keyed digests. Numbers are not stored.
 
-A digest refers to an order. If an event names no order, its digest refers to the delivery instead,
-because the event may be linked to an order later.
+If an event names no order, its digest refers to the delivery, which can be linked to an order
+later.
 """
 
 from collections.abc import Iterable
@@ -15,9 +15,11 @@ from app.receiving.inbox_store import fact, put_fact
 from reconcile.instants import Instant
 
 PhoneNote = tuple[bytes, str, str, Instant]
-"""Note about a phone number: its digest, a kind, a subject, and the time at which the note was
-first stored. The kind is `order`, `delivery` or `recipient`. The subject is the order's reference,
-the delivery's id, or the payment to the recipient."""
+"""Note about a phone number: its digest, a kind, a subject, and when it was first stored.
+
+The kind is `order`, `delivery` or `recipient`; the subject is the order's reference, the delivery's
+id, or the payment to the recipient.
+"""
 
 RECIPIENT: Final = "recipient"
 """Kind of a note about the recipient of a payment in a statement. The note's subject is `stm:`,

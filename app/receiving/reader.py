@@ -40,14 +40,17 @@ _log_delivery = LogLine(
 )
 
 AT_ONCE: Final = 512
-"""Maximum number of records that are stored in one transaction on SQLite. Such a transaction takes
-15 ms on an idle machine, and ten times as long on a busy one. If another process waits, fewer are
-stored."""
+"""Maximum number of records that are stored in one transaction on SQLite.
+
+It takes 15 ms on an idle machine, and ten times as long on a busy one.
+"""
 
 AT_ONCE_SHARED: Final = 1_024
-"""Maximum number of records that are stored in one transaction on PostgreSQL. Readers store one
-after another there, and each commit may wait 10 ms for a standby. An API call `PUT` waits about 50
-ms for each reader before it."""
+"""Maximum number of records that are stored in one transaction on PostgreSQL.
+
+Readers store one after another, and each commit can wait 10 ms for a standby. An API call `PUT`
+waits about 50 ms for each reader before it.
+"""
 
 AT_ONCE_BYTES: Final = 4 * 1024 * 1024
 """Maximum bytes of bodies that are stored in one transaction. The number is limited because the
@@ -93,7 +96,7 @@ class Holding(NamedTuple):
 class ReaderContext:
     """Everything that is needed to read the inbox.
 
-    sources  configured sources. The keys are their names
+    sources  configured sources, by name
     environment  environment of this instance
     holding  functions that hold and release orders
     failed  counter of failed tries to store, so that each is not logged
@@ -173,11 +176,10 @@ class Reader:
                 self._turn.release()
 
     async def read_brought(self) -> None:
-        """Read all rows in the database's own inbox table, such as rows from a backup. The inbox
-        file is not read.
+        """Read all rows in the database's own inbox table, such as rows from a backup.
 
-        Call this only while no service runs on the database. Raise StoreUnavailable if the database
-        cannot be written.
+        Call it only while no service runs. Raise StoreUnavailable if the database cannot be
+        written.
         """
         self._reading.claimant.alone = True
         while await self._read_suspect() or await read_some(self._reading, brought=True):

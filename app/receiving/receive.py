@@ -52,9 +52,8 @@ class ReceiverAnswer(NamedTuple):
     """Answer to the sender of a delivery.
 
     verdict  what was decided; None if nothing was decided (503)
-    reply  answer in the provider's own format, instead of the usual answer; None for the usual
-           answer
-    reason  reason why the delivery was not stored, for a 503
+    reply  answer in the provider's own format; None for the usual answer
+    reason  why the delivery was not stored, for a 503
     """
 
     status: int

@@ -21,9 +21,11 @@ def _method(event: Event, data: fields.EventData) -> object:
 
 
 def _parts(event: Event, raw: bytes, data: fields.EventData) -> list[tuple[bytes, Event]]:
-    """Split an event which says that Adyen closed an order that was not fully paid. Return one
-    event for each payment that was refunded. The signature does not cover the list of payments, so
-    these events only put orders on hold."""
+    """Split an event about an order that Adyen closed before it was fully paid.
+
+    Return one event for each refunded payment. The signature does not cover the list of payments,
+    so these events only put orders on hold.
+    """
     if event.kind != "ORDER_CLOSED:false":
         return [(raw, event)]
     found: list[tuple[bytes, Event]] = []

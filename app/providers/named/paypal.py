@@ -173,8 +173,8 @@ def paypal(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> 
     """Compile the scheme.
 
     The options are `hosts`, `past_s` (default 4 days) and `future_s` (default 300). The named
-    secrets are `webhook_id`, `private_key` for signing, and each certificate under its URL. A
-    certificate is PEM text, which may be followed by the other certificates of its chain.
+    secrets are `webhook_id`, `private_key` for signing, and each certificate in PEM, with its
+    chain, under its URL.
     """
     setup = Setup(source, options, secrets)
     hosts = setup.texts("hosts", HOSTS)
