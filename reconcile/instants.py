@@ -100,8 +100,7 @@ def parse_instant(text: str) -> Instant:
     """Parse an RFC 3339 date-time.
 
     Digits beyond the microsecond are cut off. A leap second (:60) is read as the next second.
-    Raises ValueError, with a sentence as its message, if the text has another form or is not a real
-    time between 1970 and 9999.
+    Raises ValueError with a sentence for any other text, or a time outside 1970 to 9999.
     """
     if _PLAIN.fullmatch(text) is not None:
         try:
@@ -162,8 +161,7 @@ THURSDAY: Final = 3
 def add_business_days(instant: Instant, days: int) -> Instant:
     """Return the instant that is `days` business days later, at the same time of day.
 
-    Business days are Monday to Friday in UTC. Bank holidays count as business days, because they
-    differ by country and payment scheme. The result is never after 9999.
+    Business days are Monday to Friday in UTC; bank holidays count. The result is never after 9999.
     """
     if days <= 0:
         return instant

@@ -124,11 +124,11 @@ class Receiver:
         }
 
     def source_of(self, end: str) -> str:
-        """Return the source that accepts deliveries at this last part of a path. If there is none,
-        return the part itself.
+        """Return the source that accepts deliveries at this last part of a path, or the part
+        itself.
 
-        Return `(secret)` for an unknown part that may belong to a secret address, or that is the
-        name of a source.
+        `(secret)` stands for an unknown part that can belong to a secret address, or for a source's
+        name.
         """
         name, until = self._ends.get(end, ("", None))
         if name and (until is None or self.clock.now() < until):

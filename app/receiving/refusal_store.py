@@ -47,8 +47,8 @@ If they were stored, they would push out stored rejections that may later prove 
 class Rejection:
     """One rejected request, or several that are only counted.
 
-    `body` is truncated to the stored length. `size` and `digest` are those of the whole body. A
-    body that is too large is not read, and counts as empty.
+    `body` is truncated; `size` and `digest` are those of the whole. A body that is too large is not
+    read, and counts as empty.
     """
 
     delivery_id: str

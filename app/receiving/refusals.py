@@ -19,9 +19,10 @@ from app.core.text import counted
 from reconcile.instants import EARLIEST, MINUTE, Duration, Instant
 
 MAX_ADDRESSES: Final = 4096
-"""Maximum number of addresses that are remembered, which take about 1 MiB. The addresses seen last
-are remembered. A forgotten address has its full allowance again. For this reason, there is also an
-allowance for all addresses together."""
+"""Maximum number of addresses that are remembered, about 1 MiB, the ones seen last.
+
+A forgotten address has its full allowance again, so there is also one for all addresses together.
+"""
 
 Decision = Literal["kept", "counted", "too_many"]
 """Decision about a rejected request.
@@ -87,10 +88,10 @@ class RejectionRate:
 
 
 def network_of(address: str) -> str:
-    """Return the network whose allowance an address uses. The network is the IPv4 address, or the
-    /64 network of IPv6, which belongs to one subscriber.
+    """Return the network whose allowance an address uses: the IPv4 address, or the /64 network of
+    IPv6.
 
-    A proxy may pass on texts that are not addresses. All these texts share one allowance.
+    All texts that are no addresses, as a proxy can pass on, share one allowance.
     """
     if "." in address and ":" not in address:
         return address if len(address) <= 15 else "none"

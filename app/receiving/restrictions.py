@@ -1,8 +1,7 @@
-"""Restricted data, which an erasure may not delete yet. Such data may be used only for finance and
-claims.
+"""Restricted data, which an erasure may not delete yet, and only finance and claims may use.
 
-A restriction is stored with the erasure that created it, and ends automatically
-(`app/privacy/pending_erasures.py`). The module `erase_rules` decides when data must be kept.
+A restriction ends automatically (`app/privacy/pending_erasures.py`). `erase_rules` decides when
+data must be kept.
 """
 
 from collections.abc import Collection, Mapping
@@ -58,9 +57,11 @@ REASONS: Final[Mapping[str, Reason]] = {
 
 
 class RestrictionDocument(TypedDict):
-    """Restriction of the customer's data. Present only while an erasure must not delete the data
-    yet, and nobody can find or see the data. `until` is null if the restriction ends together with
-    its reason. The ledger's fingerprint does not cover the restriction."""
+    """Restriction of the customer's data, while an erasure must not delete the data yet.
+
+    Nobody can find or see the data. `until` is null if the restriction ends with its reason. The
+    fingerprint does not cover the restriction.
+    """
 
     since: InstantText
     until: InstantText | None
@@ -72,7 +73,7 @@ class RestrictionDocument(TypedDict):
 class Restriction:
     """One restriction, such as of an order, a delivery or a bank line.
 
-    until  end of the restriction; None if it ends when a daily check finds that its reason is over
+    until  end of the restriction; None if a daily check ends it
     why  a key of REASONS
     """
 

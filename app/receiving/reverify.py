@@ -41,8 +41,8 @@ class Reverified:
 
     judged  number of rejections that were verified
     accepted  id and verdict of each rejection that became a delivery
-    refused  number of rejections that are still rejected. The keys are their present verdicts
-    cut  number of rejections that cannot be verified, because too little of them was stored
+    refused  number of rejections that are still rejected, by verdict
+    cut  number of rejections of which too little was stored
     """
 
     judged: int = 0
@@ -65,12 +65,11 @@ async def reverify(
 ) -> Reverified:
     """Verify all stored rejections once, oldest first, and store the genuine ones as deliveries.
 
-    only  name of the only source to verify; None for all sources
+    only  name of the only source to verify; None for all
     by  operator who asked for this
     why  reason, for the audit trail
 
-    Raise ConfigurationError if the source is not configured. Raise UsageError if the operator lacks
-    the permission.
+    Raise ConfigurationError for an unknown source, and UsageError without permission.
     """
     if only is not None and only not in context.sources:
         raise ConfigurationError(
@@ -235,9 +234,11 @@ def _refusal_within(
     *,
     environment: str,
 ) -> verify.RefusedDelivery | ProviderReply | None:
-    """Return why a request would be rejected at `at`; None if it would be accepted. If only the
-    request's timestamp is invalid at this time, other times within `bounds` are tried. Each try
-    halves the span between the bounds, because only the verifier can read the timestamp."""
+    """Return why a request would be rejected at `at`, or None.
+
+    If only its timestamp is invalid then, other times within `bounds` are tried by halving, because
+    only the verifier can read the timestamp.
+    """
     earliest, latest = bounds
     while True:
         refused = verify.refusal_of(source, incoming, now=at, environment=environment)

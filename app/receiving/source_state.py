@@ -2,8 +2,7 @@
 
     last deliveries, rejections by hour ──judge──▶ state ──if it rejects deliveries──▶ explanation
 
-The command `doctor`, the page Setting up and the readiness probe show these states. The states
-depend only on what has arrived, and not on the settings.
+The states depend only on what has arrived, not on the settings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -237,11 +236,10 @@ def _judged(
 
 
 async def explained_states(context: AppContext) -> list[SourceState]:
-    """Return the state of every configured source. Each source that rejects deliveries has an
-    explanation.
+    """Return the state of every configured source, with an explanation for rejected deliveries.
 
-    The explanation is the first known mistake that the signature doctor finds in one of the latest
-    rejected deliveries. If the doctor finds no mistake, the explanation says what to check.
+    It is the first known mistake that the signature doctor finds in a recent one, or says what to
+    check.
     """
     found = await source_states(context)
     known = accounts(context.settings) if any(s.state == "refusing" for s in found) else {}

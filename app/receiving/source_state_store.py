@@ -1,8 +1,6 @@
 """Times of the last deliveries of each source, and counts of rejections for each hour.
 
-Only a limited number of rejections is stored, so that a flood of false requests pushes out the
-rejections of genuine requests. The counts in this module are not limited. The verdicts are decided
-elsewhere.
+The counts are complete, although a flood can push out stored rejections.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -23,9 +21,10 @@ a source."""
 
 ACCEPTED: Final = "last accepted "
 READ_AT: Final = "last read "
-"""Beginning of a counter's name. The name continues with a source, and the counter's value is the
-time at which the source's last readable delivery arrived. The counter `last accepted …` has the
-arrival of the last accepted delivery, readable or not."""
+"""Beginning of the name of a counter with the arrival of a source's last readable delivery.
+
+The source follows. The counter `last accepted …` has the arrival of the last accepted delivery.
+"""
 
 
 class Accepted(NamedTuple):
@@ -218,8 +217,7 @@ class LastEvent(NamedTuple):
 
     of_payment  whether the event is about a payment and needs no confirmation
     placed  whether the event is in an order's ledger
-    others  whether the event belongs to another shop or seller, or names no seller although the
-            source requires one
+    others  whether the event belongs to another shop, or lacks a required account
     """
 
     received_at: Instant

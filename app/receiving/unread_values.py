@@ -1,7 +1,6 @@
-"""The values in an unreadable message, which may be references of orders or payments.
+"""The values in an unreadable message that can be references of orders or payments.
 
-The profile is not used to find the values, because the profile may be wrong, and the body may not
-even be JSON. Other modules find the orders to which the values belong.
+The profile is not used, because it can be wrong, and the body need not be JSON.
 """
 
 import hashlib
@@ -35,9 +34,9 @@ _DEEPEST: Final = 3
 def values_of(
     source: Source | None, incoming: Incoming, *, item: bytes | None = None
 ) -> frozenset[str]:
-    """Return the values of an unreadable request that may name an order or a payment.
+    """Return the values of an unreadable request that can name an order or a payment.
 
-    Return none for a test of `golive`, or if anyone can send requests to the source.
+    None are returned for a test of `golive`, or if anyone can send requests to the source.
 
     source  configured source of the request; None if it is no longer configured
     item  bytes of one event, if the body has several

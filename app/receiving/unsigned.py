@@ -38,9 +38,11 @@ MAX_NAMING_VALUES: Final = 200
 are ignored. A callback has only dozens."""
 
 MAX_UNASKED: Final = 100_000
-"""Maximum number of a source's events about which the provider was never asked. Asking about this
-number takes 83 minutes, and the events need about 100 MB. If there are more, only requests with a
-known session or payment are stored."""
+"""Maximum number of a source's events about which the provider was never asked.
+
+Asking takes 83 minutes, and the events about 100 MB. Beyond it, only requests with a known session
+or payment are stored.
+"""
 
 EVERY_S: Final = 1.0
 

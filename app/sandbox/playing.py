@@ -166,8 +166,7 @@ class Stage:
 
 
 async def play_script(script: Script, stage: Stage, say: Callable[[str], None]) -> list[str]:
-    """Play a script to its end. Return the differences between the receiver's ledger and the
-    expected ledger.
+    """Play a script to its end. Return the differences from the expected ledgers.
 
     say  called with a sentence about each step
 

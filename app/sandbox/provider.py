@@ -1,7 +1,7 @@
 """The simulated provider, which opens payment sessions and plays their scenarios to the end.
 
-A session is opened once for each idempotency key. Its timeline then runs by the clock, even if the
-answer was lost. This module does not serve HTTP.
+A session is opened once for each idempotency key. Its timeline runs by the clock, even if the
+answer was lost.
 """
 
 import json
@@ -278,11 +278,9 @@ class ProviderAct:
 
 
 def acts_of(session: sessions.CheckoutSession) -> list[ProviderAct]:
-    """Return all actions of a session, sorted by time. At equal times, events come before
-    deliveries.
+    """Return all actions of a session, sorted by time, events before deliveries.
 
-    A step with an amount of zero or less is left out, such as a refund of the rest if nothing is
-    left.
+    A step with an amount of zero or less is left out.
     """
     moved, sent = [], []
     for step, event_id in zip(session.scenario.steps, session.events, strict=True):

@@ -15,7 +15,7 @@ AmountRule = Literal["order", "other", "third", "rest"]
 """Rule that derives an amount from the order's amount.
 
 order  the order's amount
-other  an amount that differs from the order's by 1 or 100 minor units
+other  an amount that differs by 1 or 100 minor units
 third  a third of the order's amount
 rest   the order's amount less a third
 """

@@ -1,8 +1,6 @@
-"""Checkout sessions of the simulated provider: idempotency keys, checks of requests, and the
-session itself.
+"""Checkout sessions of the simulated provider: idempotency keys, checks of requests, and sessions.
 
-All references of a session are computed from the run's seed and the idempotency key when the
-session is opened. The references therefore do not depend on concurrency or the clock.
+A session's references are computed from the run's seed and the idempotency key.
 """
 
 import json
@@ -302,7 +300,7 @@ class CheckoutSession:
 
     unit       length of a scenario unit, in microseconds
     payments   payment references, by number of the attempt
-    movements  references of refunds and disputes, by their names in the scenario
+    movements  references of refunds and disputes, by name in the scenario
     events     an event id for each step of the scenario
     """
 

@@ -1,8 +1,6 @@
-"""Deliver signed events to the receiver, and repeat them until the receiver acknowledges them.
+"""Deliver signed events to the receiver, and repeat them until it acknowledges them.
 
-Each try is signed again, with one event id and a new timestamp. A redirect is not followed and does
-not count as an acknowledgement. First tries are sent in order; failed tries are repeated in the
-background.
+Each try is signed again, with one event id and a new timestamp. A redirect is no acknowledgement.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,7 @@
 """Store what checkpoints were published, and the state of the witnesses that cosign them.
 
-A departure is the publication of a checkpoint. Departures are never deleted, because any published
-checkpoint can prove that the log was rewritten later.
+Publications, called departures, are never deleted, because any published checkpoint can prove that
+the log was rewritten.
 """
 
 from collections.abc import Collection, Sequence
@@ -26,7 +26,7 @@ class Departure:
     """Publication of one checkpoint.
 
     way   channel: a DepartureWay, or the verifier key of the witness that cosigned
-    at    when the checkpoint was published; for a witness, the time in the cosignature
+    at    when the checkpoint was published or cosigned
     line  signature line of the witness; None for a DepartureWay
     """
 

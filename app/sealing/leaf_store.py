@@ -66,7 +66,7 @@ class LeafPlace(NamedTuple):
 
     of     the order's commitment in hex
     nth    the position counted from 1
-    after  number of the order's previous leaf in the log; None if there is none
+    after  number of the order's previous leaf in the log, or None
     """
 
     of: str

@@ -25,10 +25,9 @@ A mark stands for all rows of one transaction, which may be thousands.
 ALL: Final = 2**62
 
 SWEPT: Final = "sealed ids"
-"""Beginning of a name in the table `meta`. The name continues with a kind of rows.
+"""Beginning of a name in the table `meta`, before a kind of rows.
 
-The row's value is the id up to which rows of this kind were searched for unsealed rows. The value
-is empty when all rows were searched.
+The value is the id up to which these rows were searched for unsealed ones; empty at the end.
 """
 
 SEALED: Final = "sealed"

@@ -191,8 +191,8 @@ class EarlierOrigin:
 class Identity:
     """Origin of the log, and the public keys in hex that have signed it, newest last.
 
-    earlier       origins before the present origin, oldest first
-    endorsements  signature of the previous key over each key, in hex; None if there is none
+    earlier       origins before the present one, oldest first
+    endorsements  the previous key's signature over each key, in hex, or None
     """
 
     origin: str

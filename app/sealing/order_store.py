@@ -43,7 +43,7 @@ class NamedOrder:
     """Pseudonym of an order in the log's leaves.
 
     leaves  number of the order's leaves
-    last    number of the order's newest leaf; None if there is none
+    last    number of the order's newest leaf, or None
     fresh   whether the database has no row for the order yet
     """
 
@@ -88,10 +88,10 @@ class OrderBook:
         return leaf_of(row, number=number, salt=salt, place=place, secret=self._secret)
 
     def says_already(self, row: Sealable, leaves: Sequence[Leaf]) -> bool:
-        """Check whether a delivery needs no further `reading` leaf. There are two such cases:
+        """Check whether a delivery needs no further `reading` leaf.
 
-        - The delivery has no leaf yet, because its first leaf will record everything.
-        - The delivery's last leaf records its present order and reading.
+        That is so before its first leaf, and if its last leaf records its present order and
+        reading.
         """
         named = None if row.order is None else self._orders.get(row.order)
         of = None if named is None else named.commitment.hex()

@@ -65,8 +65,7 @@ async def _check_phone_key(database: Database, path: Path) -> None:
     """Raise ConfigurationError if the phone key's file is missing or has another key than the
     database.
 
-    Without the right key, earlier numbers could not be found or erased. If the database has no key
-    yet, it adopts the key in the file.
+    A database without a key adopts the file's.
     """
     key = read_phone_key(path)
     async with database.reading() as connection:

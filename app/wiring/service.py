@@ -147,7 +147,7 @@ class Service:
         """Prepare a service that is not running yet.
 
         parts     background parts that run in this process
-        checkout  client that opens sessions at the provider; None if this service opens none
+        checkout  client that opens sessions at the provider, if any
         client    HTTP client that sends notices of alarms
         """
         settings = context.settings
@@ -312,7 +312,7 @@ Where = Literal["apart", "all", "reading", "none"]
 
 apart    in a separate process
 all      in the receiver's process
-reading  the reading parts in the receiver's process, and no others
+reading  only the reading parts, in the receiver's process
 none     nowhere, because they are started separately
 """
 

@@ -77,8 +77,8 @@ async def serve(
     """Run the service until a signal ends it. Raises UnreachableError if a part failed.
 
     with_worker  whether to start a process that reads accepted deliveries
-    listener     socket that is already bound to host and port; None to create one
-    console      host and port of a console to start together with the service
+    listener     socket that is already bound to host and port, if any
+    console      host and port of a console to start, too
     """
     if not with_worker and is_sqlite(settings.database_url):
         raise UsageError("--no-worker is for PostgreSQL; on SQLite `serve` is the worker too")

@@ -53,8 +53,8 @@ def reading_parts(
 ) -> list[tuple[str, Part]]:
     """Build the part that reads deliveries from the inbox, and the part that asks providers.
 
-    askers  clients of the providers that can be asked, for each source. If there are none, only the
-            first part is built
+    askers  clients of the providers that can be asked, by source; without any, the second part is
+            missing
     """
     assert context.settings.environment is not None
     reads = ReaderContext(
@@ -77,7 +77,7 @@ def working_parts(
     """Return all parts that process accepted deliveries.
 
     client  HTTP client for the shop's notifications; None if another process sends them
-    askers  clients of the providers that can be asked, for each source
+    askers  clients of the providers that can be asked, by source
     signer  signer of the log; None if another process seals
     """
     settings = context.settings
@@ -167,12 +167,10 @@ def watching_server(context: AppContext) -> list[tuple[str, Part]]:
 
 
 async def work(settings: Settings, *, parent: Parent | None = None) -> None:
-    """Run the worker: read the inbox, fold due orders, ask providers, seal, notify the shop, and
-    prune.
+    """Run the worker: read the inbox, fold due orders, ask providers, seal, notify the shop, prune.
 
-    Settled orders are pruned. The worker ends at a signal, when the parent ends, or when the parent
-    asks for it. Raises UsageError on SQLite without a parent, because `serve` starts the worker
-    there.
+    It ends at a signal, or with its parent. Raises UsageError on SQLite without a parent, because
+    `serve` starts it there.
     """
     if parent is None and is_sqlite(settings.database_url):
         raise UsageError("on SQLite `tallyhook serve` starts the worker itself")

@@ -65,10 +65,9 @@ def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
 
 
 Link = tuple[str | None, Heard]
-"""Pair of a reference and an event. The event shows that the refund or dispute with this reference
-belongs to a payment attempt.
+"""Reference of a refund or dispute, and an event that links it to an attempt.
 
-If the reference is None, the event shows that the attempt's session belongs to the attempt.
+None stands for the attempt's session.
 """
 
 
@@ -180,8 +179,8 @@ class AttemptEvidence:
     def tied(self, heard: Sequence[Heard]) -> Sequence[Heard]:
         """Return the events, followed by the events that link them to this attempt.
 
-        An event that names the payment needs no such link. An event without a payment is linked by
-        the attempt's session, or by the refund or dispute that the event names.
+        An event that names no payment is linked by the attempt's session, or by its refund or
+        dispute.
         """
         if not self.links:
             return heard
@@ -613,8 +612,7 @@ def _with_coarse(
 ) -> list[AttemptEvidence]:
     """Add each event without a payment reference to the attempt that the event belongs to.
 
-    If no attempt or several attempts are possible, the event gets a new attempt. An event that says
-    nothing new is left out.
+    If no attempt or several are possible, the event gets a new one, unless it says nothing new.
     """
     own: dict[tuple[str, str], AttemptEvidence] = {}
     additions: list[tuple[AttemptEvidence, Heard]] = []

@@ -1,7 +1,7 @@
 """Find the reasons why payments of an order are in doubt.
 
-Doubt belongs to a payment, never to an order. The amount of a payment in doubt does not count for
-the order. Only signed or fetched events can put a payment in doubt.
+The amount of a payment in doubt does not count. Only signed or fetched events can put a payment in
+doubt.
 """
 
 from collections.abc import Iterable, Sequence
@@ -190,8 +190,8 @@ class Shared(NamedTuple):
     """An attempt of this order that the evidence of another order also claims.
 
     heard    events of the other order
-    records  records of the other order, and the records in which the shop named the attempt for
-             this order
+    records  records of the other order, and those in which the shop named the attempt for this
+             order
     """
 
     attempt: AttemptEvidence
@@ -232,10 +232,9 @@ def names_attempt(each: Event | Record, attempt: AttemptEvidence) -> bool:
 
 
 def is_off_by_factor(amount: Money | None, price: Money | None) -> bool:
-    """Check whether an amount is too large because minor units were taken for major units.
+    """Check whether an amount is exactly 100 times the price (1000 with three decimals).
 
-    This is so if the amount is exactly 100 times the price. For a currency with three decimals, the
-    factor is 1000.
+    Minor units were then taken for major units.
     """
     if amount is None or price is None or amount.currency != price.currency or not price.minor:
         return False

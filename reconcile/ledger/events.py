@@ -82,14 +82,12 @@ PartKind = Literal[
     "financed_discount",
     "presented",
 ]
-"""Kinds of the parts that make up a captured amount.
+"""Kinds of the parts that make up a captured amount. Most are paid on top of the price.
 
 base               part that pays the price
 discount           discount that the shop gives
 financed_discount  discount that the provider pays
 presented          the whole amount in the customer's currency
-
-All other kinds are paid on top of the price.
 """
 
 PART_KINDS: Final[tuple[PartKind, ...]] = get_args(PartKind)
@@ -118,7 +116,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """One statement about a payment, from an answer that was fetched from the provider's API.
+    """One statement about a payment, from an answer of the provider's API.
 
     member     what the statement is about, such as the captured sum or a single refund
     reference  reference of the single refund or chargeback

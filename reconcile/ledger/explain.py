@@ -122,11 +122,9 @@ def _in_words(name: str, value: FactValue) -> str:
 
 
 def facts_document(facts: Facts) -> FactsDocument:
-    """Return facts as JSON values.
+    """Return facts as JSON values: decimal strings, RFC 3339 texts, and microseconds.
 
-    Money becomes decimal strings, and instants become RFC 3339 texts. Durations stay numbers of
-    microseconds. If a name occurs several times, such as `captured` in several currencies, its
-    value is a list.
+    If a name occurs several times, its value is a list.
     """
     document: FactsDocument = {}
     for name, value in facts:

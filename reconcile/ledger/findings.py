@@ -1,8 +1,7 @@
 """Checks that find unusual facts about an order and add them to its ledger as findings.
 
-A finding never changes the order's outcome. Each check is a function in `CHECKS` or
-`CHECKS_OF_RECORDS`. A check reads only the grouped evidence and its judgement, so the order of
-arrival does not matter.
+A finding never changes the outcome. Each check is a function in `CHECKS` or `CHECKS_OF_RECORDS`,
+which reads only the grouped evidence and its judgement.
 """
 
 from collections.abc import Callable, Iterable

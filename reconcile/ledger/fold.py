@@ -91,9 +91,8 @@ FINAL: Final[frozenset[Outcome]] = frozenset(
 def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
     """Check whether the order is finished, so that nothing more is expected.
 
-    A finished order has a final outcome, nothing open or pending, and no finding that is an error.
-    The order shares no evidence with another order, and nothing arrived for it during the last
-    `quiet` microseconds.
+    It has a final outcome, nothing open, no finding that is an error, and no evidence shared with
+    another order, and nothing arrived for `quiet` microseconds.
     """
     return (
         ledger.outcome in FINAL

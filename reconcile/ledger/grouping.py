@@ -24,10 +24,9 @@ ALIKE: Final = "alike"
 
 
 def some(values: Sequence[str], *, most: int = NAMED) -> str:
-    """Join the first texts with commas, and append how many further texts are left out.
+    """Join the first texts with commas, and append how many are left out.
 
-    The result has at most `most` texts. Their total length is at most NAMED_CHARACTERS characters.
-    The first text is always shown, even if it is longer.
+    At most `most` texts of NAMED_CHARACTERS characters together are shown, but always the first.
     """
     shown: list[str] = []
     left = NAMED_CHARACTERS

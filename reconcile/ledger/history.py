@@ -18,8 +18,8 @@ from reconcile.ledger.records import Record
 class History:
     """Deliveries and records of one order.
 
-    A delivery that names another order is included if it shares a reference or id with this order.
-    Without that delivery, nobody would see that the two orders contradict each other.
+    A delivery of another order is included if it shares a reference or id, so that contradictions
+    are seen.
     """
 
     order: str
@@ -48,8 +48,7 @@ class History:
     def instant_at(self, now: Instant) -> Instant:
         """Return the instant for which the order's ledger should be computed.
 
-        The instant is `now`. But if a delivery or record of the order is dated later than `now`,
-        its date is returned. This happens if a clock was fast.
+        That is `now`, or a later date that a fast clock gave to the order's evidence.
         """
         heard = [d.received_at for d in self.deliveries]
         recorded = [r.recorded_at for r in self.records if r.kind != "redated"]

@@ -597,8 +597,7 @@ def _largest(heard: Sequence[Heard]) -> Money | None:
 def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
     """Group the dispute events by dispute reference.
 
-    Events without a reference belong to the only dispute. If there is no dispute with a reference,
-    or more than one, the events without a reference form a separate dispute.
+    Events without a reference belong to the only dispute, or else form a separate one.
     """
     heard = [
         h for claims in (attempt.claims, position.claims) for c in _RANK for h in claims.get(c, ())

@@ -14,10 +14,9 @@ from reconcile.ledger.movements import Payment
 from reconcile.money import Money
 
 ON_TOP: Final[tuple[PartKind, ...]] = ("tip", "donation", "surcharge", "fee", "shipping", "tax")
-"""Kinds of parts that are paid on top of a price.
+"""Kinds of parts that are paid on top of a price, in the order in which a shared amount is used up.
 
-If several kinds share an amount, the amount is used up by these kinds in this order. `shipping` and
-`tax` are last, because prices often include them.
+`shipping` and `tax` are last, because prices often include them.
 """
 
 
@@ -105,8 +104,8 @@ def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, i
 def counting(shares: Sequence[Counted], price: int | None) -> int:
     """Return how much of the money that was kept pays the price, in minor units.
 
-    The sum is computed with all payments, and again without the payments that returned money. The
-    larger result counts, so that refunding a superfluous payment never makes an order underpaid.
+    Payments that returned money count only if they raise the sum, so that refunding a superfluous
+    payment never makes an order underpaid.
     """
     over_all = _counting(shares, price)
     untouched = [each for each in shares if each.kept == each.captured or each.kept < 0]

@@ -125,9 +125,7 @@ class Judgement:
     def is_paid_without(self, on_hold: Mapping[int, int], price: Money) -> bool:
         """Check whether the order would still be paid if the amounts on hold went back, too.
 
-        Discounts and money on top of the price are computed again without these amounts.
-
-        on_hold  amount on hold for each payment. The keys are the `id()` of the attempt's evidence
+        on_hold  amount on hold for each payment, by the `id()` of the attempt's evidence
         """
         if not self.shares:
             return self.counted - sum(on_hold.values()) >= price.minor

@@ -32,8 +32,8 @@ class Placed(NamedTuple):
     """Order to which an event belongs according to the strongest evidence.
 
     order  None if an assignment was withdrawn
-    by     ids of the evidence: an assignment, or a record that names the payment or session. If the
-           record names a session, also the events that connect the session with the payment
+    by     ids of the evidence: an assignment or record, and events that connect its session with
+           the payment
     """
 
     order: str | None
@@ -108,10 +108,9 @@ class Placing:
         return Placed(None, by) if by else None
 
     def followed(self, event: Event) -> Placed | None:
-        """Return the order that other events of the payment name.
+        """Return the order that other events of the payment name, or None if equal or unclear.
 
-        The result is None if that order is the event's own order, or if it is unclear. Call this
-        only for an event that no record assigns.
+        Call this only for an event that no record assigns.
         """
         keys = keys_of(event)
         if event.standing == UNCONFIRMED or not keys:

@@ -209,8 +209,8 @@ def plain_answer(
 ) -> tuple[str, ...]:
     """Return sentences that tell a customer what happened, what is pending and what follows.
 
-    behind_s   how long an accepted delivery has been waiting to be read, in seconds
-    unheard    evidence that may be about the order but is not in the ledger
+    behind_s   age in seconds of an unread delivery
+    unheard    evidence outside the ledger that can be about the order
     forgotten  whether the shop's statements about shipping may be lost
     """
     filed, codes = ledger.case.filed, {finding.code for finding in ledger.findings}
@@ -303,8 +303,8 @@ def staff_answer(
 ) -> tuple[str, ...]:
     """Return the instructions for the shop's people, the most urgent first.
 
-    behind_s   how long an accepted delivery has been waiting to be read, in seconds
-    unheard    evidence that may be about the order but is not in the ledger
+    behind_s   age in seconds of an unread delivery
+    unheard    evidence outside the ledger that can be about the order
     forgotten  whether the shop's statements about shipping may be lost
     """
     filed, sentences = ledger.case.filed, list[str]()

@@ -9,8 +9,8 @@ from reconcile.instants import DAY, MINUTE, Duration, Instant
 FORM: Final = 4
 """Version number of the policy text and of the folding rules.
 
-Increase the number when the meaning of a setting or the result of a fold changes. Then all orders
-are folded again. Increase the number no more than once a release, and not before the first release.
+Increase it when a setting's meaning or a fold's result changes, once a release, and not before the
+first release. All orders are then folded again.
 """
 
 

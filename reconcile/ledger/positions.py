@@ -58,8 +58,7 @@ class Position:
     """Sums, refunds and chargebacks of one attempt's payment, as the provider's answers state them.
 
     claims    single refunds and chargebacks from the answers, converted into events
-    repeated  references of refunds and chargebacks that one answer withdrew and a later answer
-              confirmed as withdrawn
+    repeated  references of those that two answers withdrew
     """
 
     def __init__(self, attempt: AttemptEvidence) -> None:

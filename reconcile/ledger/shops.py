@@ -28,11 +28,10 @@ An event without a reference has its own id in place of the reference.
 
 
 class Shops(NamedTuple):
-    """Decision on which shop each event belongs to.
+    """Decision on which shop each event belongs to, by event key.
 
-    aside     whether the event belongs to another or to an unknown shop. The keys are event keys
-    rests_on  ids of the evidence that an event belongs to our shop. Only events that do not name
-              the shop themselves have an entry. The keys are event keys
+    aside     whether the event belongs to another or to an unknown shop
+    rests_on  ids of the evidence that an event belongs to our shop, unless the event says so itself
     """
 
     aside: Mapping[EventKey, Aside]

@@ -1,7 +1,6 @@
-"""Types for evidence that may be about an order but is in no ledger.
+"""Types for evidence that can be about an order but is in no ledger.
 
-Such evidence is unread, refused or lost messages, and unallocated payments. While it exists, no
-sentence may say that nothing came for the order.
+While there is any, no sentence may say that nothing came for the order.
 """
 
 from collections.abc import Mapping
@@ -34,8 +33,7 @@ class SourceHeard:
     """Latest arrivals and refusals of one source of an order.
 
     last_read_at    arrival of the last delivery that was read
-    refusing_since  time of the first refusal since the last accepted delivery; None if nothing was
-                    refused since then
+    refusing_since  first refusal since the last accepted delivery, if any
     refused         number of deliveries refused since `refusing_since`
     """
 
@@ -66,10 +64,10 @@ class PaymentOfNoOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostSpan:
-    """Time span of an accepted gap in which messages may be lost. Both ends are included.
+    """Time span of an accepted gap in which messages may be lost, both ends included.
 
-    looked_at  whether the order was checked after the gap: providers were asked about its money, or
-               a person released the order
+    looked_at  whether providers were asked about the order's money, or a person released it, after
+               the gap
     """
 
     gap: str

@@ -10,10 +10,9 @@ from itertools import groupby, islice
 from typing import Literal
 
 DifferenceState = Literal["open", "confirmed", "reopened"]
-"""State of a difference that two people accepted between a statement's entries and its balances.
+"""State of an accepted difference between a statement's entries and its balances.
 
-The state is `open` while the next statement is unknown. The state is `confirmed` if the next
-statement agrees, and `reopened` if the next statement differs.
+The next statement is unknown (`open`), agrees (`confirmed`) or differs (`reopened`).
 """
 
 
@@ -51,9 +50,7 @@ Followed = tuple[StatementBalances, StatementBalances | None]
 def followed(found: Iterable[StatementBalances]) -> Iterator[Followed]:
     """Yield each bank statement with the next statement of its account, or with None.
 
-    The next statement opens on the day of the closing balance or on a later day. If several
-    statements open on the same day, the statement whose opening balance equals the closing balance
-    is preferred.
+    The next one opens on the closing day or later, preferably with the closing balance.
     """
     of_account = sorted(found, key=lambda one: (one.account, one.currency, *_in_time(one)))
     for _, some in groupby(of_account, key=lambda one: (one.account, one.currency)):

@@ -48,9 +48,8 @@ from reconcile.money import MAX_MINOR, Money
 class Link:
     """Payouts and bank lines that belong to one transfer of money.
 
-    expected  amount that should arrive, in the bank's currency, if the payouts have another
-              currency; else None. The amount is computed with the exchange rate that the matching
-              rules give. Without such a rate, the amount is what the bank booked
+    expected  amount that should arrive in another currency, by the rules' rate or else the bank's;
+              None in one currency
     """
 
     bucket: Bucket
@@ -142,8 +141,7 @@ class BankLeg:
         """Match the payouts with the bank lines. Raises ValueError if sums do not fit in 64 bits.
 
         hands   pairs that a person matched
-        orders  book lines of orders that were paid directly, without a provider, or that a person
-                matched with a bank line
+        orders  book lines of orders that were paid outside providers, or matched by a person
         """
         self._rules, self._as_of = rules, as_of
         self._payouts = sorted(payouts, key=_payout_order)
@@ -196,8 +194,7 @@ class BankLeg:
     def _by_name(self, hands: Iterable[HandMatch]) -> Iterator[Link]:
         """Yield the groups that a person matched or that a bank line's text names.
 
-        Groups matched by hand whose sums are equal come first. Other groups with one currency
-        follow, and groups with two currencies come last.
+        Groups by hand with equal sums come first, then groups with one currency, then with two.
         """
         edges = self._edges({(hand.one, hand.other) for hand in hands})
         yield from self._grouped([edge for edge in edges if edge.by_hand], whole=True)
@@ -251,10 +248,9 @@ class BankLeg:
                 yield link
 
     def _judged(self, edges: Sequence[_Edge]) -> Link | None:
-        """Return the link of a connected group of payouts and bank lines.
+        """Return the link of a connected group of payouts and bank lines; None for two currencies.
 
-        The result is None if the payouts, or the bank lines, have two currencies. Raises ValueError
-        if a sum does not fit in 64 bits.
+        Raises ValueError if a sum does not fit in 64 bits.
         """
         payouts = sorted({e.payout.payout_id: e.payout for e in edges}.values(), key=_payout_order)
         lines = sorted({e.line.line_id: e.line for e in edges}.values(), key=_line_order)

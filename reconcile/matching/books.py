@@ -149,7 +149,7 @@ class BankLine:
     minor         amount in minor units; credit positive, debit negative
     reference     reference of the transfer, by the payer or the bank
     counterparty  name of the payer
-    text          remittance information; OFX files may put it into `counterparty`
+    text          remittance information, which OFX files can have in `counterparty`
     """
 
     line_id: str
@@ -165,8 +165,8 @@ class BankLine:
 def match_key(reference: str) -> str:
     """Normalize a reference for comparison: `ORD-1042`, `ord 1042` and `Ord_1042` become equal.
 
-    Case, blanks, dashes and underscores do not matter. A separator between two digits matters, so
-    that `12-3` and `1-23` differ. Digits are never dropped, so that `0123` and `123` differ.
+    Case, blanks, dashes and underscores are ignored, except between two digits: `12-3` and `1-23`
+    differ, and so do `0123` and `123`.
     """
     return _BLANKS.sub("", _APART.sub("\x00", reference.strip().casefold())).replace("\x00", "-")
 

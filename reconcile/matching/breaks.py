@@ -1,8 +1,7 @@
 """Breaks: differences between ledger, order book, statement and bank, with cause, money and age.
 
-A break is the result of one matching run. Its `identity` is equal in every run that finds the same
-difference. This module also computes a break's state over several runs, and has its stored form and
-its wording.
+A break's `identity` is equal in every run that finds it. This module also has a break's state over
+several runs, its stored form and its wording.
 """
 
 import json
@@ -20,11 +19,11 @@ from reconcile.money import Money
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """Line that nearly fits an unmatched line, and may be its partner.
+    """Line that nearly fits an unmatched line, and can be its partner.
 
     apart  code of the field in which the two lines differ most
     facts  facts about this difference
-    days   number of whole days between the dates of the two lines; None if a date is missing
+    days   whole days between the dates of the two lines; None if a date is missing
     """
 
     line: str

@@ -124,8 +124,8 @@ class Index:
     ) -> tuple[Candidate, ...]:
         """Return up to three lines that are most similar to the wanted line, the nearest first.
 
-        window   maximum time between the dates of the lines; None if dates do not matter
-        charges  whether a provider or a bank may have taken a charge from the lines
+        window   maximum time between the dates; None if dates do not matter
+        charges  whether a charge may have been taken from the lines
         """
         index = {"charged" if charges else "plain": (self,)}
         return nearest_of(wanted, **index, window=window)
@@ -263,11 +263,9 @@ def _keys(mine: str, its: str) -> _Field:
 
 
 def edits_between(one: str, other: str) -> int:
-    """Return the length of the part in which two texts differ, between an equal start and an equal
-    end.
+    """Return the length of the part in which two texts differ, between equal starts and ends.
 
-    This is the edit distance if one character is wrong, missing or doubled, or if two neighbours
-    are swapped. Otherwise it is at least the edit distance.
+    This is never less than the edit distance.
     """
     first = 0
     shorter = min(len(one), len(other))

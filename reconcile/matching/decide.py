@@ -1,5 +1,4 @@
-"""Compare one order's money with its book lines. Decide into which bucket the order and each line
-belong, and which differences are breaks.
+"""Compare one order's money with its book lines, and decide on buckets and breaks.
 
 Each step is a row of the decision table in the README. The first step that returns a verdict
 decides.

@@ -44,12 +44,9 @@ def expected_of(came: Money, arrived: Money, rates: Iterable[ExpectedRate]) -> t
 
 
 def implied_rate(came: Money, arrived: Money) -> str:
-    """Return the exchange rate at which one amount became the other, as text with six decimals.
+    """Return the exchange rate from `came` to `arrived`, as text with six decimals.
 
-    The rate is the number of units of the currency of `arrived` for one unit of the currency of
-    `came`.
-
-    came  an amount other than 0
+    The rate is the price of one unit of `came`. `came` must not be 0.
     """
     above = abs(arrived.minor) * MICROS * 10 ** exponent_of(came.currency)
     below = abs(came.minor) * 10 ** exponent_of(arrived.currency)
@@ -128,9 +125,8 @@ def exchanges(
 def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
     """Check whether statement lines settle a capture in another currency.
 
-    If the captured and the settled number are equal, the result is False, because then the file
-    only states a wrong currency. The result is also False for lines of another source, because an
-    equal payment reference may occur there by chance.
+    False for equal numbers, because the file then states a wrong currency, and for lines of another
+    source.
     """
     (currency, *more) = sorted({each.currency for each in lines})
     if more or currency == came.currency or not came.minor:

@@ -251,8 +251,8 @@ def by_payment(rest: Rest, deciding: Deciding) -> None:
 def refunds_paid_out(rest: Rest, deciding: Deciding) -> None:
     """Join refunds in the book with disbursements that pay them out.
 
-    The disbursement must name the order, or a person must have matched it. A disbursement with an
-    equal amount alone is only suggested to a person, because it may be a wage.
+    The disbursement must name the order, or a person must have matched it. An equal amount alone is
+    only suggested, because it can be a wage.
     """
     named: dict[str, list[StatementRow]] = {}
     for line in rest.paid_out.values():
