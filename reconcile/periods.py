@@ -80,10 +80,10 @@ def _month_start(year: int, number: int, zone: tzinfo) -> Instant:
 
 
 class Calendar:
-    """Calendar of days and months in one time zone, where some months may be closed.
+    """Calendar of days and months in one time zone, with closed months.
 
-    The first open month begins where the last closed month ended, in that month's zone. So months
-    neither overlap nor leave a gap.
+    The first open month begins where the last closed month ended, in that month's zone, so that
+    months neither overlap nor leave a gap.
     """
 
     def __init__(self, zone: tzinfo = UTC, *, closed: Month | None = None) -> None:

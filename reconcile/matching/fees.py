@@ -1,7 +1,6 @@
 """Suggest fee rules that explain the fees of statement lines.
 
-A rule has a percentage and a fixed part, and may apply only to lines with certain details. A rule
-only fits the observed fees, so a person must compare it with the contract.
+A rule only fits the observed fees, so a person must compare it with the contract.
 """
 
 import json
@@ -69,9 +68,7 @@ Tariff = tuple[int, int]
 def suggested_fees(lines: Iterable[FeeLine]) -> list[SuggestedFee]:
     """Return suggested fee rules for each source and currency, the general rule last.
 
-    Special rules depend on details such as the card's country. The details are chosen so that the
-    rules explain as many fees as possible. If several choices explain equally many fees, the choice
-    with the fewest details is used.
+    Special rules depend on the few details, such as the card's country, that explain the most fees.
     """
     groups: dict[tuple[str, str], Group] = defaultdict(list)
     for line in lines:

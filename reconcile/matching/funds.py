@@ -1,7 +1,6 @@
 """Money of an order as matching needs it: captures, returns, doubts and surplus.
 
-The module also has the class `Left`, for rows without a partner that has the same key. A limited
-number of such rows wait there for further methods of matching.
+`Left` holds a limited number of rows without a partner for further methods of matching.
 """
 
 from collections import Counter
@@ -304,8 +303,7 @@ def _moneys(sums: Counter[str]) -> tuple[Money, ...]:
 MOST_LEFT: Final = 30_000
 """Maximum number of rows of each kind that are kept in memory for further methods of matching.
 
-Eight kinds with 1 kB a row take about 250 MB. Further rows are matched only by key, and
-`Control.unsearched` counts these rows.
+Eight kinds with 1 kB a row take about 250 MB. Further rows are counted by `Control.unsearched`.
 """
 
 Kept = TypeVar("Kept")

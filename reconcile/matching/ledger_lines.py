@@ -56,10 +56,10 @@ class Doubted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedRefund:
-    """Refund that the provider reported as failed, so that it returned no money.
+    """Refund that the provider reported as failed.
 
-    refund  reference of the refund itself; None if its failure names none
-    minor   amount of the refund; None if no event states it
+    refund  reference of the refund, if stated
+    minor   amount of the refund, if stated
     at      the provider's date of the failure
     """
 

@@ -370,8 +370,7 @@ class Matching:
 class OtherPeriods:
     """Finder of statement lines that settle nothing, among the orders outside a report's period.
 
-    A statement line is counted in the period of the money that the line settles. A line that
-    settles nothing is counted in the period of its own date.
+    Such a line is counted in the period of its own date, any other in that of its money.
     """
 
     def __init__(self, terms: Terms) -> None:

@@ -1,7 +1,7 @@
-"""Find out which statement line settles which part of a payment that was captured in several parts.
+"""Find out which statement line settles which part of a payment that was captured in parts.
 
-Parts of one payment with equal amounts are interchangeable. A line may be paired with the wrong
-part, but the missing or excess amount is always right.
+Equal parts are interchangeable: a line can be paired with the wrong one, but the missing amount is
+right.
 """
 
 from collections import defaultdict

@@ -1,7 +1,6 @@
-"""Find the statement lines that may settle returned money.
+"""Find the statement lines that can settle returned money, by payment and source.
 
-Lines are assigned by the payment that they name and by the source of the statement. A refund always
-takes money from the merchant, whichever sign its file uses.
+A refund always takes money from the merchant, whichever sign its file uses.
 """
 
 from collections import defaultdict
@@ -15,11 +14,10 @@ from reconcile.matching.rules import Terms
 
 
 def balance_of(line: StatementRow | StatementLine) -> int:
-    """Return the gross amount of a line with the sign by which the line changes the merchant's
-    balance.
+    """Return a line's gross amount with the sign by which it changes the merchant's balance.
 
-    A refund always decreases the balance, even if the file states it as positive. A dispute keeps
-    its sign, because a won dispute returns money.
+    A refund always decreases the balance. A dispute keeps its sign, because a won one returns
+    money.
     """
     if line.kind == "fee":
         return 0

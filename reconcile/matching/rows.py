@@ -161,8 +161,7 @@ def subject_of(line_id: str) -> str:
 def name_of(named: str) -> str:
     """Return the name of a line or order in a match by hand.
 
-    For a line, this is the part of its id that all versions share. For an order, it is the whole
-    reference, because a reference may contain a dot.
+    That is the part of a line's id that all versions share, or an order's whole reference.
     """
     return subject_of(named) if named.startswith(("bok_", "stm_", "bnk_")) else named
 
@@ -229,8 +228,8 @@ class Lines:
 def claims(row: BookRow) -> bool:
     """Check whether a book line says that money moved.
 
-    A line with a status says so by the status `paid` or `refunded`. A line without a status says so
-    if it is an accounting entry, or if it states a refund.
+    Its status is `paid` or `refunded`; or it has no status, and is an accounting entry or states a
+    refund.
     """
     if row.status is None:
         return row.kind == "entry" or bool(row.refunded)
@@ -395,8 +394,7 @@ def _opposite(one: Moved, other: Moved) -> bool:
 def _timed_apart(one: Moved, other: Moved) -> bool:
     """Check whether two lines have different times of day.
 
-    The times count as equal if they differ by whole quarter hours, because then only the time zone
-    may differ. The times also count as equal if either time is a full quarter hour.
+    Times that differ by quarter hours, or are full quarter hours, count as equal, because of zones.
     """
     if one.settled_at is None or other.settled_at is None:
         return False

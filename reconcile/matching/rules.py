@@ -1,7 +1,6 @@
 """Rules of matching, with the time spans that files cover and the matches that people made.
 
-By default, every tolerance is zero, and rows without a common reference are never matched. Matches
-that need a tolerance or a date window are reported as kinds of their own.
+By default, every tolerance is zero, and rows without a common reference are never matched.
 """
 
 import json
@@ -32,9 +31,9 @@ class Tolerance:
 class ExpectedFee:
     """Fee of a source for a payment: `per_million` of the gross plus `fixed` minor units.
 
-    tolerance  minor units by which the fee may differ, because providers round
-    where      conditions for a statement line: name of a detail and its allowed values. An empty
-               value allows lines without the detail. Without conditions, every line fits
+    tolerance  minor units by which the fee can differ, because providers round
+    where      names of details with their allowed values; an empty value allows lines without the
+               detail
     """
 
     source: str

@@ -1,7 +1,7 @@
-"""Match the captures of one order with its statement lines, to tell which captures are settled.
+"""Match the captures of one order with its statement lines.
 
-The payment that a line names decides which capture the line settles. A line without a payment
-settles a capture only if it fits no other capture.
+The payment that a line names decides. A line without a payment settles a capture only if it fits no
+other.
 """
 
 from collections import Counter
@@ -33,9 +33,8 @@ _Key = TypeVar("_Key")
 class OpenItems:
     """Captures and statement lines for which no partner was found.
 
-    paid_out  disbursements, which may be refunds of an order
-    beside    lines for each order with a doubtful payment. Their money is added to the break about
-              that payment
+    paid_out  disbursements, which can be refunds of an order
+    beside    lines of each order with a doubtful payment, whose money is added to that break
     """
 
     captures: list[Capture] = field(default_factory=list)

@@ -97,9 +97,8 @@ class Suspended:
     def held(self, *, before: Instant | None = None, known: bool = False) -> dict[str, int]:
         """Return the money in suspense for each currency, in minor units.
 
-        before  instant before which steps count; None to count all steps
-        known   whether to compare `before` with the instant at which a step became known, instead
-                of the step's date
+        before  instant before which steps count; None for all
+        known   whether `before` means when a step became known, and not its date
         """
         sums: Counter[str] = Counter()
         for step in self.steps:

@@ -1,7 +1,7 @@
-"""Count rows twice: all rows as they are read, and the rows of each bucket as they are decided.
+"""Count rows twice: as they are read, and by bucket as they are decided.
 
-The two counts are independent, so they agree only if every row was put into exactly one bucket.
-This module also merges the three sorted streams of rows.
+The counts agree only if every row was put into one bucket. This module also merges the three sorted
+streams.
 """
 
 from __future__ import annotations
@@ -345,10 +345,9 @@ def merge(
 ) -> Iterator[Group]:
     """Merge three streams by key, and yield the rows of every key that needs a closer look.
 
-    Raises ValueError if a stream is not sorted by key.
+    plain  counters for ordinary orders, which are not yielded; None to yield every key
 
-    plain  counters for ordinary orders that agree with the book. Such orders are counted and not
-           yielded. If None, every key is yielded
+    Raises ValueError if a stream is not sorted by key.
     """
     fast = plain is not None
     agreed, settled, fee_fits, unsettled = plain or Plain(Sheet(), Sheet(), None, lambda _: None)

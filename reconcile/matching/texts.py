@@ -60,8 +60,7 @@ _DATE: Final = re.compile(
 def telling(key: str) -> bool:
     """Check whether a payout's match key can be searched for in bank texts.
 
-    The result is False for a short key, which may occur in a text by chance. The result is also
-    False for a date, because many texts contain dates.
+    Not a short key or a date, which occur in texts by chance.
     """
     least = SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST
     return len(key) >= least and not _DATE.fullmatch(key)

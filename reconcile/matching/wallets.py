@@ -34,7 +34,7 @@ class WalletRow(NamedTuple):
 
     reference  reference of the payment, transfer or hold
     net        change of the balance in minor units
-    balance    stated balance after this line; None if there is none
+    balance    stated balance after this line, if any
     """
 
     source: str
@@ -159,7 +159,7 @@ class Wallets:
     """All wallets as of one instant, checked for one period or for all time.
 
     sums      movements of each wallet, and of its held money
-    openings  opening balance of each wallet that had money before its first statement
+    openings  opening balance of each wallet with money before its first statement
     """
 
     def __init__(
@@ -288,7 +288,7 @@ class Wallets:
         """Return the wallet's balance after the rows of one instant, and report it if it is wrong.
 
         before  balance before these rows; None if unknown
-        after   the wallet's last row before these rows, perhaps in another file
+        after   the wallet's last row before these rows
         """
         stating = [(row.balance, row.net) for row in rows if row.balance is not None]
         if not stating:

@@ -40,8 +40,7 @@ def with_adjusting(
     fresh   transactions of a journal computed now, including closed months
     closed  all closed months, the earliest first
 
-    Both journals list transactions in nearly the same order and are read in parallel, so only their
-    differences are held in memory.
+    Only differences are held in memory.
     """
     starts = [each.month.start for each in closed]
     left = Counter[_Content]()

@@ -49,7 +49,7 @@ class Figure:
 
     table  the table of the report
     line   the row of the table: an outcome, a flow or a cause
-    what   name of the sum, such as `captured`; empty if the row has only one sum
+    what   name of the sum, such as `captured`; empty for the row's only sum
     """
 
     table: str
@@ -465,7 +465,7 @@ NAMED: Final = 3
 class Blocker:
     """Reason why a month cannot be closed yet, with a sentence on what to do.
 
-    cause  cause of the breaks; None if the reason is not about breaks
+    cause  cause of the breaks, if the reason is about breaks
     about  another subject of the reason, such as a source
     """
 
@@ -488,11 +488,9 @@ class Blocker:
 def closing_lines(
     against: Iterable[Blocker],
 ) -> Iterator[tuple[str, str, Blocker | None]]:
-    """Yield each condition of closing: its name, a sentence, and its blocker. The blocker is None
-    if the condition is met.
+    """Yield each condition of closing: its name, a sentence, and its blocker, or None if met.
 
-    If a condition of UNCONDITIONAL is not met, only blockers are yielded, because the remaining
-    conditions cannot be checked yet.
+    If a condition of UNCONDITIONAL is not met, only blockers are yielded.
     """
     found = tuple(against)
     unknown = any(each.code in UNCONDITIONAL for each in found)

@@ -13,10 +13,9 @@ _KINDS: Final[tuple[Literal["statement", "bank", "book"], ...]] = ("statement", 
 def coverage_rows(
     coverage: Coverage, *, captures: Mapping[str, int], start: Instant, end: Instant
 ) -> tuple[CoverageRow, ...]:
-    """Return the coverage rows of a report. There are rows for the sources or their wallets, for
-    the bank accounts, and for the order books.
+    """Return the coverage rows of a report: for sources or their wallets, bank accounts, and books.
 
-    captures  number of payments of the period for each source. Each of these sources gets a row
+    captures  number of the period's payments for each source, which gets a row
     """
     with_wallets = {each.name for each in coverage.wallets}
     sources = [each for each in coverage.statements if each.name not in with_wallets]

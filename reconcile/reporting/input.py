@@ -27,9 +27,8 @@ from reconcile.reporting.report import Flow
 class OrderSeen:
     """One order with its statement lines.
 
-    taking  ledger line of the order; None for statement lines without an order
-    shared  whether another order has an equal match key, so that the lines may belong to the other
-            order
+    taking  ledger line of the order; None for lines without an order
+    shared  whether another order has an equal match key
     """
 
     taking: LedgerLine | None
@@ -132,7 +131,7 @@ _SETTLES: Final[dict[StatementKind, tuple[EntryKind, ...]]] = {
 class SettledLine:
     """Statement line and the movements in the ledger that it settles.
 
-    fresh       movements in `taken` that no earlier line settles, not even in part
+    fresh       movements in `taken` of which no earlier line settles a part
     gross, net  amounts, positive if the line increases the merchant's balance
     fee         fee, positive if the provider charged it
     exchanged   whether the line settles its movement in another currency
@@ -267,9 +266,6 @@ def key_of(payout: Payout) -> Key:
 def stays_in_wallet(line: StatementLine, withdrawn: Set[Key]) -> bool:
     """Check whether a line's money goes into a wallet, and not directly to the bank.
 
-    If the line names a payout, the money goes into a wallet only if that payout is a separate
-    withdrawal.
-
     withdrawn  payouts that the statement lists as separate withdrawals
     """
     key = (line.source, line.payout, line.currency)
@@ -316,11 +312,10 @@ class BankView:
         return (line.source, line.payout, line.currency) in self._covered
 
     def differing(self, *, start: Instant, end: Instant) -> Iterator[Money]:
-        """Yield, for each transfer of the period, the amount paid out minus the amount that the
-        bank booked.
+        """Yield, for each transfer of the period, the amount paid out minus the amount booked.
 
-        Only transfers within one currency whose amounts differ are yielded. Withdrawals are left
-        out, because their lines were settled into a wallet.
+        Only differences within one currency are yielded. Withdrawals are left out, because their
+        lines were settled into a wallet.
         """
         for link in self.links:
             if any(payout.withdrawn for payout in link.payouts):

@@ -173,7 +173,7 @@ class Posting:
     """One amount in minor units on one account: debits positive, credits negative.
 
     account      account that a person chose; None for the account of the role
-    sub_account  one of several accounts that the role has at the transaction's source
+    sub_account  one of several accounts of the role at the source
     """
 
     role: Role
@@ -382,11 +382,9 @@ def _of_other_shop(line: StatementLine, suspense: Mapping[tuple[str, str], Suspe
 
 
 def _on_top(whole: LedgerLine) -> dict[int, dict[Role, int]]:
-    """Return, for each movement, how much of its money is on top of the price. This money is
-    divided among account roles.
+    """Return, for each movement, how much of its money is on top of the price, by account role.
 
-    The keys are indexes of movements in `taken`. Movements without such money have no entry. Money
-    that came in is negative, and money that went back is positive.
+    The keys are indexes of movements in `taken`. Money that came in is negative.
     """
     found: dict[int, dict[Role, int]] = {}
     for currency in sorted({each.money.currency for each in whole.on_top}):
@@ -420,11 +418,10 @@ def _abroad(
     lines: Sequence[StatementLine],
     rates: Sequence[ExpectedRate],
 ) -> Iterator[Transaction]:
-    """Yield the transactions that exchange money of the account `clearing` from the payment's
-    currency into the statement's currency, at the expected rate.
+    """Yield the transactions that exchange clearing's money into the statement's currency.
 
-    A difference within the tolerance becomes exchange gains, and a larger difference stays in
-    clearing.
+    The expected rate counts. A difference within the tolerance becomes exchange gains; a larger one
+    stays in clearing.
     """
     came = Money(minor=sum([each.minor for each in taken]), currency=taken[0].currency)
     arrived = Money(minor=sum(map(balance_of, lines)), currency=lines[0].currency)
@@ -567,9 +564,9 @@ def written_off(
 ) -> Iterator[Transaction]:
     """Yield the write-offs of a break and their reversals, from `start` to just before `end`.
 
-    Each write-off has the amount that the break left in clearing, in transit or in a wallet.
+    Each has the amount that the break left unsettled.
 
-    found  the break as found by any run. The amounts are taken from `steps`
+    found  the break as found by any run; the amounts come from `steps`
     """
     account: Role = "in_transit" if CAUSES[found.cause].about == "bank" else "clearing"
     source = wallet = None

@@ -169,8 +169,8 @@ def in_own_currency(
 ) -> tuple[tuple[r.OwnRow, ...], tuple[r.RateRow, ...], tuple[str, ...]]:
     """Return money flows in the own currency, the rates used, and remarks on money without a rate.
 
-    flows    sums of money. The keys are day, currency and `Flow`
-    rates    rates of the merchant's own currency; None to return empty results
+    flows    sums of money, by day, currency and `Flow`
+    rates    rates of the merchant's own currency; None for empty results
     settled  captures and their settled amounts, from which further rates are derived
     """
     if rates is None:

@@ -163,7 +163,7 @@ class FlowRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRow:
-    """Orders of the period with one outcome in one currency. Every order is in exactly one row.
+    """Orders of the period with one outcome in one currency. Every order is in one row.
 
     bucket                    the outcome; `no_order` for money that only a statement shows
     sum                       prices of these orders; 0 if unknown
@@ -185,7 +185,7 @@ class MatchingRow:
 
     side      kind of the rows, such as `book` or `bank`
     family    `matched`, `waiting` or `break`
-    fee, net  sums of fee and net of statement lines; 0 on the other sides
+    fee, net  sums of fee and net of statement lines; 0 on other sides
     """
 
     side: str
@@ -371,10 +371,10 @@ class FeeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledInRow:
-    """Sum of the captures in one currency, and the sum that statements settle for them.
+    """Sum of the captures in one currency, and of what statements settle for them.
 
-    settled_in  currency of the statements; None if the captures are not settled yet
-    settled     gross amount in the currency of the statements
+    settled_in  currency of the statements; None if not settled yet
+    settled     gross amount in that currency
     """
 
     captured_in: str
@@ -420,8 +420,8 @@ class OwnRow:
 class RateRow:
     """Exchange rate used for the totals in the merchant's own currency.
 
-    day   the day in the merchant's file; None for a rate derived from statements of the period
-    rate  units of the own currency for one unit of the other currency
+    day   the day in the merchant's file; None for a rate derived from statements
+    rate  units of the own currency for one unit of the other
     """
 
     of: str
@@ -454,11 +454,9 @@ The last three rows divide the closing amount by the age of its payments.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspenseRow:
-    """One row of the table of unallocated money: the number and sum of one kind of change, or of
-    payments of one age.
+    """Number and sum of one kind of change of unallocated money, or of payments of one age.
 
-    line   kind of change, or age of the money. Amounts taken back are subtracted from `assigned`
-           and `other_business`
+    line   kind of change, or age of the money
     count  number of changes, or of payments that hold money
     """
 
@@ -544,7 +542,7 @@ class ExceptionRow:
 class AdjustmentRow:
     """One figure of a closed month's report that has changed since.
 
-    figure        table, row and, if the row has several sums, the sum: `control/succeeded/captured`
+    figure        table, row and, if there are several, the sum: `control/succeeded/captured`
     sum_original  sum in the report at closing
     sum_told      sum of the changes that earlier reports stated
     sum_change    change that this report states

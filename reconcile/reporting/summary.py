@@ -1,7 +1,6 @@
 """Summary tables of a report: totals of each currency, and subtotals of breaks by cause and age.
 
-The tables contain nothing that is not in the report. Formats for people begin with these tables.
-JSON and CSV have only the single rows, and not these sums.
+Formats for people begin with these tables. JSON and CSV have only the single rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ class CurrencyTotal:
     """Totals of one currency in the period, in minor units.
 
     orders              orders of the period with a price in this currency
-    in_bank, in_wallet  None without bank files. Withdrawals from wallets are not in `in_bank`
+    in_bank, in_wallet  None without bank files; `in_bank` excludes withdrawals from wallets
     at_risk             money at risk in breaks that nobody has accepted
     """
 
@@ -42,11 +41,11 @@ class CurrencyTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseTotal:
-    """Breaks of one cause in one currency. A row with `total` has all breaks in the currency.
+    """Breaks of one cause in one currency; with `total`, of all causes.
 
     breaks       the cause in words
     accepted     number of accepted breaks
-    up_to_1_day  number of breaks of this age, and likewise for the other ages
+    up_to_1_day  number of breaks of this age, and so on for the other ages
     """
 
     currency: str

@@ -1,7 +1,6 @@
 """Declare the name, title, explanation and columns of every table of the report.
 
-JSON, CSV, workbook, page and PDF print exactly these tables. A new column or table needs one line
-here and a field in `report`.
+All formats print these tables. A new column or table needs one line here and a field in `report`.
 """
 
 from dataclasses import dataclass, fields

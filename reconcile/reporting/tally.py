@@ -169,8 +169,8 @@ DELAYS: Final[tuple[Duration, ...]] = (
 class MoneySums:
     """Number and sum of movements for each currency and flow. Money that goes back is positive.
 
-    day     day of the amounts that are added next; empty if sums by day are not needed
-    by_day  sums. The keys are day, currency and flow
+    day     day of the amounts that are added next; empty without sums by day
+    by_day  sums by day, currency and flow
     """
 
     def __init__(self) -> None:

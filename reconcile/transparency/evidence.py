@@ -1,8 +1,7 @@
-"""Convert a history to JSON and back, so that anyone with the document can compute its ledger
-again.
+"""Convert a history to JSON and back, so that anyone with the document can compute its ledger.
 
-The document holds everything that the computation reads. Money is decimal strings, instants are RFC
-3339 texts, and durations are whole microseconds. Signatures and raw bytes are not in it.
+Money is decimal strings, instants are RFC 3339 texts, and durations whole microseconds. Signatures
+and raw bytes are not included.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -56,10 +56,9 @@ def subtree_hash(hashes: Sequence[Hash]) -> Hash:
 
 
 def span_nodes(span: Span) -> list[Node]:
-    """Return the complete subtrees that make up a span of leaves, from left to right.
+    """Return the complete subtrees that make up a span of leaves, from left to right, ever smaller.
 
-    Each subtree is smaller than the subtree before it. The span must be one of a proof's spans.
-    Other spans may begin inside a subtree.
+    The span must be one of a proof's spans.
     """
     start, end = span
     found = []
@@ -90,8 +89,8 @@ def _joined(subtrees: list[Hash]) -> Hash:
 def inclusion_spans(index: int, *, size: int) -> list[Span]:
     """Return the spans that prove that a leaf is in the tree of the first `size` leaves.
 
-    The span nearest to the leaf comes first, as in RFC 9162, 2.1.3.1. Raises ValueError for an
-    index outside of the tree.
+    The span nearest to the leaf comes first (RFC 9162, 2.1.3.1). Raises ValueError for an index
+    outside the tree.
     """
     if not 0 <= index < size:
         raise ValueError(f"leaf {index} is not in a tree of {size} leaves")

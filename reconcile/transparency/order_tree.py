@@ -70,7 +70,7 @@ _NODE: Final = tuple(b"\x01" + bytes((shared,)) for shared in range(BITS))
 def branch_hash(shared: int, zeros: Hash, ones: Hash) -> Hash:
     """Return the hash of an inner node.
 
-    shared  number of leading bits that all commitments below the node share
+    shared  number of leading bits that all commitments below share
     zeros   hash of the child whose commitments continue with 0
     ones    hash of the child whose commitments continue with 1
     """
@@ -110,11 +110,9 @@ def folded(items: Sequence[Keyed], *, bits: int) -> Hash:
 
 
 def siblings(items: Iterable[Keyed], place: int, *, bits: int) -> list[tuple[int, Hash]]:
-    """Return the steps of the path from the item numbered `place` to the root of the tree over
-    these items.
+    """Return the path from the item numbered `place` to the root of the tree over these items.
 
-    Each step has the number of leading bits that both sides share, and the hash of the side that
-    the path does not come from.
+    Each step has the number of leading bits that both sides share, and the sibling's hash.
 
     items  must be sorted by number
     """
