@@ -58,7 +58,7 @@ def _is_free(case: Case, judgement: Judgement) -> bool:
 def _needs_a_record(case: Case) -> bool:
     """Check whether the policy demands that the shop has stated the order's price.
 
-    Orders that began before `require_order_record_since` are exempt.
+    Orders that began by `require_order_record_since` are exempt.
     """
     since = case.policy.require_order_record_since
     if since is None:

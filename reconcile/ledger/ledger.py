@@ -129,7 +129,7 @@ class Movement:
         self.money = self.stated[0] if len(self.stated) == 1 else None
         events = [*self.heard, *self.rests_on] if self.rests_on else self.heard
         self.cites = cites_of(self.attempt.tied(events))
-        if self.named is not None:
+        if self.named is not None and self.named.record_id not in self.cites:
             self.cites += (self.named.record_id,)
 
     @property

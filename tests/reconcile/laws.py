@@ -125,8 +125,11 @@ def locality_law(fold: Fold, history: History, others: History, as_of: Instant) 
 
 
 def honest_law(fold: Fold, history: History, as_of: Instant) -> None:
-    """7. Check that folding only the cited evidence gives the same outcome."""
+    """7. Check that folding only the cited evidence gives the same outcome, and that no entry
+    cites an id twice."""
     ledger = fold(history, policy=POLICY, as_of=as_of)
+    for entry in ledger.entries:
+        assert len(entry.cites) == len(set(entry.cites)), entry.cites
     again = fold(history.only(cited(ledger)), policy=POLICY, as_of=as_of)
     assert again.outcome == ledger.outcome, (ledger.reasons, again.reasons)
 

@@ -95,6 +95,13 @@ def test_laws_1_4_5_and_7_hold_over_assign_withdraw_and_assign_elsewhere(
     laws.conservation_law(fold, whole, as_of)
 
 
+def test_an_entry_cites_the_assignment_that_proves_its_amount_once() -> None:
+    answer = event("evt_1", "succeeded", 1, order=None, payment="R1", standing="answered")
+    ledger = folded(delivery("d1", 1, answer), assigned("rec_1", 10, money=DUE))
+    (entry,) = ledger.entries
+    assert (entry.money, entry.cites) == (DUE, ("evt_1", "rec_1"))
+
+
 def test_an_assignment_outranks_the_shops_naming_and_the_number_in_the_event() -> None:
     named = record("rec_9", "reference_named", 3, order=OTHER, source="shop", payment="R1")
     members = (delivery("d1", 1, paid(order=OTHER)), named, assigned("rec_1", 10))
