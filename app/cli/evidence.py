@@ -114,7 +114,7 @@ WitnessOption = Annotated[
 ]
 QuorumOption = Annotated[
     int | None,
-    typer.Option(min=1, help="How many witnesses of --witness must have cosigned. Default: all."),
+    typer.Option(min=1, help="Minimum number of the given witnesses that cosigned. Default: all."),
 ]
 
 

@@ -390,7 +390,7 @@ def _witnesses_fit_together(settings: Settings, reading: SettingsReading) -> Non
     if any(name in reading.problems for name in (WITNESSES + "ES", *names)):
         return
     for name in reading.given.keys() & set(names) if not count else ():
-        reading.problem(name, f"is set without {WITNESSES}ES; name the witnesses")
+        reading.problem(name, f"has no use without {WITNESSES}ES; list the witnesses there")
     if count and evidence.witness_quorum > count:
         reading.problem(WITNESSES + "_QUORUM", f"must be at most {count}, the number of witnesses")
     if evidence.witness_alarm_s < 2 * evidence.witness_every_s:

@@ -177,7 +177,7 @@ class Uploads:
                 async for _ in _whole_body(request):
                     pass
             raise UsageError(
-                f"{MOST_RECEIVED} files are being received: send it again in a minute"
+                f"{MOST_RECEIVED} files are being received: send your file again in a minute"
             ) from None
 
     async def _receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:

@@ -483,8 +483,8 @@ async def sync_file(writer: Writer, path: Path) -> None:
     """
     if not await writer.checkpoint():
         log.warning(
-            "another process is reading the database; its write-ahead log stays until that "
-            "has finished"
+            "another process is reading the database; the write-ahead log stays until that "
+            "process has finished"
         )
     sync_folder(path.parent)
 

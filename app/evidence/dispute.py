@@ -386,7 +386,7 @@ def _answers(facts: CaseFacts) -> dict[Family, list[Item]]:
     )
     refunded = Item(
         name="refunded",
-        sentence="Money was refunded, or the refund policy is attached.",
+        sentence="The payment was refunded, or the refund policy is attached.",
         there=facts.refunded or facts.has("refund_policy"),
         do="refund the payment, or attach the refund policy",
     )

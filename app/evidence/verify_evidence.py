@@ -670,9 +670,9 @@ def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Che
     ended = dict(verify.earlier_origins(log)).get(theirs.origin)
     if ended is not None and theirs.size > ended:
         raise verify.Wrong(
-            f"the bundle's log has only {counted(ended, *LEAF)} under the origin {theirs.origin}, "
-            "because a backup was restored. The kept checkpoint has "
-            f"{theirs.size:,}, so leaves are missing from this log"
+            f"leaves are missing from the bundle's log: under the name {theirs.origin}, it has "
+            f"only {counted(ended, *LEAF)}, but the kept checkpoint has {theirs.size:,}. A backup "
+            "was restored in between"
         )
 
 

@@ -506,9 +506,9 @@ class _Verification:
             self.verified.add("the kept checkpoint is not signed by a key of this log")
         elif (had := known.size_as(kept.origin)) is not None and kept.size > had:
             self.verified.add(
-                f"this log has {counted(had, *LEAF)} under the origin {kept.origin}, but the "
-                f"kept checkpoint has {kept.size:,}: a backup was restored since, and this log "
-                "lacks the leaves in between",
+                f"leaves are missing from this log: under the name {kept.origin}, it has only "
+                f"{counted(had, *LEAF)}, but the kept checkpoint has {kept.size:,}. A backup was "
+                "restored in between",
                 leaf=had,
             )
         elif self._whole and kept.size > self._tree.size:

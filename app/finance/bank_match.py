@@ -281,7 +281,9 @@ def _one(every: list[Booked], *, name: str) -> Booked:
     for each in every:
         if subject_of(each.line.line_id) == wanted:
             return each
-    raise NotFoundError(f"there is no bank line {name[:40]!r}; `tallyhook bank list` shows them")
+    raise NotFoundError(
+        f"there is no bank line {name[:40]!r}; `tallyhook bank list` shows the bank lines"
+    )
 
 
 async def _matched(

@@ -292,7 +292,7 @@ async def finished_run(context: AppContext, number: int) -> break_store.Run:
     async with context.database.reading() as connection:
         found = await break_store.run_of(connection, number)
     if found is None:
-        raise NotFoundError(f"there is no run {number}; `tallyhook reconcile list` shows them")
+        raise NotFoundError(f"there is no run {number}; `tallyhook reconcile list` shows the runs")
     return found
 
 

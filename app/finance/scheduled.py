@@ -212,7 +212,7 @@ async def note(
     over."""
     async with context.database.writing() as connection:
         if not await scheduled_store.change_run(connection, run, before=before):
-            raise LeaseLost(f"another process has taken {run.name} over")
+            raise LeaseLost(f"another process has taken over {run.name}")
     return run
 
 

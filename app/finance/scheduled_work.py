@@ -408,7 +408,7 @@ async def _deliver(
             after = replace(run, delivered=(*run.delivered, *delivered))
             async with context.database.writing() as connection:
                 if not await change_run(connection, after, before=run):
-                    raise LeaseLost(f"another process has taken {run.name} over")
+                    raise LeaseLost(f"another process has taken over {run.name}")
                 if head is not None:
                     at = context.clock.now()
                     departed = Departure(size=head.size, way=way, head=head.head, at=at)

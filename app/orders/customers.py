@@ -289,8 +289,8 @@ async def propose_unmasking(
             now=context.clock.now(),
             because=NOT_ALONE,
             subject=f"{count} ({mark})",
-            sentence=f"Show {who.name} the customers' phone numbers of {count}, to "
-            f"{PURPOSES[asked.purpose]}. The numbers can be seen for {OPEN_FOR // HOUR} "
+            sentence=f"Show {who.name} the phone numbers of the customers of {count}. The purpose "
+            f"is to {PURPOSES[asked.purpose]}. The numbers can be seen for {OPEN_FOR // HOUR} "
             "hours from the approval.",
             given={"orders": "\n".join(orders), "purpose": PURPOSES[asked.purpose]},
             reason=reason,

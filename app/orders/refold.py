@@ -133,8 +133,8 @@ class TakingUp:
 def warn_of_several() -> None:
     """Log a warning that another process computes ledgers with other settings."""
     log.warning(
-        "another process folds with other settings; give all processes the same settings and "
-        "restart them: every order is then folded again"
+        "another process computes ledgers with other settings; give all processes the same "
+        "settings and restart them, so that all ledgers are computed again"
     )
 
 

@@ -61,7 +61,7 @@ def pseudonym(context: AppContext, identifier: str) -> str:
     if context.phone_key is None:
         raise UsageError(
             "there is no key for phone numbers yet: start `tallyhook serve`, which creates the "
-            "key, or name the order instead"
+            "key, or give an order instead of a number or address"
         )
     return context.phone_key.digest(f"pseudonym:{identifier}").hex()[-PSEUDONYM_CHARS:]
 

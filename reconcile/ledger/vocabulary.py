@@ -171,7 +171,7 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     "refund_standalone": FindingWords(
         "warning",
         sentence="Money was given back for the order by a refund that belongs to no payment",
-        plain="Money was given back apart from the payment.",
+        plain="Money was given back, separately from the payment.",
         staff="Check that the refund, which belongs to no payment, is meant for this order.",
         summary="Money was given back, but the refund belongs to no payment",
     ),

@@ -453,8 +453,8 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
         name="Closed month to be adjusted",
         meaning="Later evidence changes a closed month by more than the limit in the rules.",
         sentence=(
-            "Evidence that arrived after {period} was closed moves {adjusted} between accounts of "
-            "that month, which is above the limit of {limit} in the rules"
+            "After {period} was closed, later evidence moved {adjusted} between the month's "
+            "accounts. The limit in the rules is {limit}"
         ),
         step="Look at the adjusting entries in the journal of the first open month; accept them, "
         "or reopen the month (`tallyhook period reopen`)",

@@ -792,7 +792,7 @@ def evidence_blockers(
     if not_ours:
         yield Blocker(
             code="not_ours",
-            sentence=f"Deliveries of the month set aside as another shop's: {not_ours:,}.",
+            sentence=f"Deliveries of the month that belong to another shop: {not_ours:,}.",
             do="See `tallyhook deliveries list --verdict not_ours`: check that none is yours.",
         )
     yield from rejected(genuine)

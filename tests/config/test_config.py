@@ -214,7 +214,7 @@ DANGEROUS = [
     ({WITNESSES: f"{WITNESS} {W_URL}", "EVIDENCE__WITNESS_QUORUM": "17"}, "from 0 to 16"),
     ({WITNESSES: f"{WITNESS} {W_URL}", "EVIDENCE__WITNESS_EVERY_S": "59"}, "from 60 to 86,400"),
     ({WITNESSES: f"{WITNESS} {W_URL}", "EVIDENCE__WITNESS_ALARM_S": "300"}, "at least twice"),
-    ({"EVIDENCE__WITNESS_QUORUM": "1"}, "QUORUM: is set without TALLYHOOK_EVIDENCE__WITNESSES"),
+    ({"EVIDENCE__WITNESS_QUORUM": "1"}, "QUORUM: has no use without TALLYHOOK_EVIDENCE__WITNESSES"),
 ]  # fmt: skip
 
 

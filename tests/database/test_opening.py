@@ -94,8 +94,8 @@ async def test_a_reader_of_another_process_keeps_no_service_from_starting(
             await keep(inbox, arrival(said("e2", order="A")))
         async with opened(url) as inbox:
             assert warnings(log) == [
-                "another process is reading the database; its write-ahead log stays until that "
-                "has finished"
+                "another process is reading the database; the write-ahead log stays until that "
+                "process has finished"
             ]
             assert not await inbox.database.writer.checkpoint()
             assert await keep(inbox, arrival(said("e3", order="A"))) == ["stored"]

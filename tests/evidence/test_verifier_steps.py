@@ -687,7 +687,7 @@ def test_as_many_trusted_witnesses_must_have_cosigned_as_the_quorum_says(
     [
         ("now", 99, None),
         ("first", 3, None),
-        ("first", 4, "has only 3 leaves under the origin first"),
+        ("first", 4, "under the name first, it has only 3 leaves"),
         ("listed", 99, None),
         ("other", 1, "belongs to another log, other"),
     ],

@@ -209,7 +209,8 @@ async def test_a_folder_is_synced_after_its_file(
     assert (calls.synced, calls.open) == ([tmp_path.name], set())
     lines = [json.loads(line)["event"] for line in log.getvalue().splitlines()]
     line = (
-        "another process is reading the database; its write-ahead log stays until that has finished"
+        "another process is reading the database; the write-ahead log stays until that process "
+        "has finished"
     )
     assert lines == ([] if folded else [line])
 

@@ -277,8 +277,8 @@ def test_what_changes_a_closed_month_by_more_than_the_limit_is_a_break_of_that_m
     (found,) = more.breaks({"KES": 199, "UGX": 1})
     assert (found.money.minor, found.since, found.left, len(found.cites)) == (200, OPEN, (), CITED)
     assert break_sentence(found) == (
-        "Evidence that arrived after 2026-09 was closed moves KES 2.00 between accounts of that "
-        "month, which is above the limit of KES 1.99 in the rules."
+        "After 2026-09 was closed, later evidence moved KES 2.00 between the month's accounts. "
+        "The limit in the rules is KES 1.99."
     )
     assert [[*more.breaks(limits)] for limits in ({"KES": 200}, {"KES": 0}, {})] == [[], [], []]
     for each in adjusting([CAPTURED, CAPTURED], []):  # the other way round

@@ -335,8 +335,8 @@ class Dates:
             why = f"which may be {meanings}" if meanings else "which is not known"
             example = abbreviation if meanings else "PST"
             raise UnclearCell(
-                f"has the zone {quoted(name)}, {why}: write it into the mapping under [zones], "
-                f'such as {example} = "{meanings[:6] if meanings else "-08:00"}"'
+                f"has the zone {quoted(name)}, {why}: explain the zone in the mapping under "
+                f'[zones], such as {example} = "{meanings[:6] if meanings else "-08:00"}"'
             )
         self._zones[plain] = zone
         return zone
