@@ -1,7 +1,4 @@
-"""Bookmarks: the orders and filtered lists that an operator has saved for quick access.
-
-The audit trail does not list bookmarks, because only the operator who made a bookmark sees it.
-"""
+"""Bookmarks: the orders and filtered lists that an operator has saved for quick access."""
 
 from typing import Final
 

@@ -1,8 +1,6 @@
-"""Challenges for sign-ins in progress. A challenge is short-lived, bound to one browser, and used
-once.
+"""Challenges for sign-ins in progress: short-lived, bound to one browser, used once.
 
-A challenge is stored only when it is used. Strangers who merely begin sign-ins therefore cannot
-fill the database.
+Only used challenges are stored, so that strangers cannot fill the database.
 """
 
 import hmac
@@ -19,20 +17,19 @@ _SALT: Final = slice(8, 24)
 
 
 def new_challenge(key: str, *, to: str, now: Instant) -> str:
-    """Return a new challenge as base64url text. The challenge contains the time, a salt and a MAC.
+    """Return a new challenge as base64url text, with the time, a salt and a MAC.
 
     key  the console's own secret
-    to   the browser's secret and the purpose of the challenge
+    to   the browser's secret and the challenge's purpose
     """
     begun = now.to_bytes(8, "big", signed=True) + new_salts(1)[0]
     return _text(begun + _mac(key, begun + to.encode()))
 
 
 def begun_at(key: str, challenge: str, *, to: str, now: Instant) -> Instant | None:
-    """Return the time at which a challenge was created. Return None if the challenge is invalid,
-    too old, or made for another browser or purpose.
+    """Return the time at which a challenge was created; None if it is invalid or too old.
 
-    to  the browser's secret and the purpose of the challenge
+    to  the browser's secret and the challenge's purpose
     """
     try:
         made = urlsafe_b64decode(challenge.encode() + b"=" * (-len(challenge) % 4))

@@ -34,8 +34,11 @@ from reconcile.instants import EARLIEST, HOUR, MINUTE, SECOND, Duration, Instant
 BACK: Final = "/sign-in/company/back"
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
-"""Signature algorithms that are accepted for ID tokens. Algorithms with a shared secret are left
-out, because an attacker could use the public key as the secret."""
+"""Accepted signature algorithms of ID tokens.
+
+Algorithms with a shared secret are missing, because an attacker could use the public key as the
+secret.
+"""
 
 LIMIT_S: Final = 10.0
 """Maximum duration of one request to the provider, in seconds."""
@@ -44,8 +47,10 @@ KEPT_FOR: Final[Duration] = HOUR
 """Time for which the provider's configuration and keys stay in the cache."""
 
 REFETCHED_AFTER: Final[Duration] = MINUTE
-"""Minimum time before the provider's keys are fetched again because a token names an unknown key.
-Without this limit, anybody could cause fetches with invented tokens."""
+"""Minimum time between fetches of the provider's keys for unknown keys.
+
+It limits fetches that invented tokens cause.
+"""
 
 LEEWAY: Final[Duration] = MINUTE
 """Tolerated difference between the provider's clock and this machine's clock."""
@@ -78,8 +83,8 @@ class CompanyUnreachable(UnreachableError):
 class CompanyAccount:
     """Person who signed in, as described by the provider's claims.
 
-    id    issuer and subject, which stay the same when the person's name changes
-    role  the person's role; None if the claims name no role
+    id    issuer and subject, which survive a change of name
+    role  the person's role, if stated
     """
 
     id: str
@@ -159,8 +164,7 @@ class CompanyProvider:
     async def _keys(self, *, unknown: bool) -> list[Mapping[str, Any]]:
         """Return the provider's keys, from the cache if possible.
 
-        unknown  whether a token names a key that is not in the cache. The cache is then refreshed
-                 after a minute instead of an hour
+        unknown  whether a token names an uncached key, so that a minute-old cache is refreshed
         """
         url = (await self.addresses()).keys
         async with self._alone:
@@ -374,8 +378,11 @@ class CompanyProvider:
     # --- 5: the person ----------------------------------------------------------------------------
 
     def _person(self, claims: Mapping[str, Any]) -> CompanyAccount:
-        """Return the person whom the claims describe. Raise CompanyRefused if the claims state no
-        name, or no verified mail address in an allowed domain."""
+        """Return the person whom the claims describe.
+
+        Raise CompanyRefused without a name, or without a verified mail address in an allowed
+        domain.
+        """
         settings = self._settings
         mail = claims.get("email")
         if settings.domains and not (
@@ -409,8 +416,7 @@ def refuse_without_passwords(settings: OidcSettings) -> None:
 
 
 _KINDS: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
-"""Type of the public key (RFC 7518) that each signature algorithm needs. An algorithm is given by
-the first two letters of its name."""
+"""Key type (RFC 7518) of each signature algorithm, by its first two letters."""
 
 
 _OWN_TO_MEND: Final = frozenset({"no_code", "code", "nonce", "auth_time", "acr", "amr"})

@@ -1,7 +1,4 @@
-"""Passwords and one-time codes, by Argon2id (RFC 9106) and TOTP (RFC 6238).
-
-Storage of the secrets and limits on repeated attempts are handled elsewhere.
-"""
+"""Passwords and one-time codes, by Argon2id (RFC 9106) and TOTP (RFC 6238)."""
 
 import asyncio
 import base64
@@ -123,9 +120,9 @@ def step_of(now: Instant) -> int:
 
 
 def fitting_step(secret: str, given: str, *, now: Instant, after: int | None) -> int | None:
-    """Return the time step of a given one-time code. Return None if the code is refused.
+    """Return the time step of a one-time code, or None if it is refused.
 
-    after  the last used time step; codes of this step and of earlier steps are refused
+    after  the last used time step, up to which codes are refused
     """
     stated = "".join(given.split()).encode("utf-8", "surrogatepass")
     found = None

@@ -167,9 +167,9 @@ async def audit_entries(
     action: str | None = None,
     before: int | None = None,
 ) -> list[AuditEntry]:
-    """Return entries of the audit trail that match the given filters, sorted by number.
+    """Return the audit entries that match the filters, sorted by number.
 
-    before  a number; only entries with lower numbers are returned, newest first
+    before  only entries with lower numbers, newest first
     """
     number = _AUDIT.c.number
     listing = select(_AUDIT).where(number > after).limit(limit)

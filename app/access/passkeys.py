@@ -106,8 +106,10 @@ def made_passkey(answer: PasskeyAnswer, *, name: str, label: str, now: Instant) 
 
 
 def signed_count(answer: PasskeyAnswer, known: Collection[Passkey]) -> tuple[Passkey, int] | None:
-    """Return the passkey that signed the answer, with its new signature count. Return None if the
-    answer is invalid, or if the passkey may be a copy."""
+    """Return the passkey that signed the answer, with its new signature count.
+
+    Return None for an invalid answer, or a passkey that may be a copy.
+    """
     import webauthn
 
     def verified(credential: dict[str, Any]) -> tuple[Passkey, int] | None:

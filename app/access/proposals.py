@@ -65,7 +65,7 @@ class Agreed:
     """Agreement of two permitted persons on an act.
 
     who       the proposer, in whose name the act is done
-    second    the approver's name
+    second    the approver
     proposal  the proposal's id
     """
 
@@ -137,8 +137,8 @@ class ProposalKind:
         return operators.MAY[self.proposing or self.action]
 
     def open_until(self, proposal: Proposal) -> Instant | None:
-        """Return the instant until which the proposer may carry out the approved act. Return None
-        if no such time is set or the proposal is not approved."""
+        """Return the instant until which the proposer may carry out the approved act, if
+        limited."""
         decided = proposal.decided
         if self.open_for is None or decided is None or decided.decision != "approved":
             return None
@@ -377,9 +377,9 @@ class Proposals:
     async def approve(
         self, identity: str, *, by: str | None, reason: str, typed: str = ""
     ) -> Proposal:
-        """Approve a proposal and carry out its act. Return the approved proposal.
+        """Approve a proposal and carry out its act.
 
-        Raises NotFoundError if the proposal is unknown, and UsageError if the approval is refused.
+        Raises NotFoundError for an unknown proposal, and UsageError for a refused approval.
         """
         check_reason(reason, countries=self._countries)
         async with self._context.database.reading() as connection:  # before a long act begins
@@ -396,10 +396,9 @@ class Proposals:
         return await self.one(identity)
 
     async def reject(self, identity: str, *, by: str | None, reason: str) -> Proposal:
-        """Reject a proposal. Return the rejected proposal.
+        """Reject a proposal.
 
-        Raises NotFoundError if the proposal is unknown, and UsageError if the person may not reject
-        it.
+        Raises NotFoundError for an unknown proposal, and UsageError without the right.
         """
         check_reason(reason, countries=self._countries)
         async with self._context.database.writing() as connection:
@@ -409,10 +408,9 @@ class Proposals:
         return await self.one(identity)
 
     async def withdraw(self, identity: str, *, by: str | None, reason: str) -> Proposal:
-        """Withdraw a proposal that the person made. Return the withdrawn proposal.
+        """Withdraw the person's own proposal.
 
-        Raises NotFoundError if the proposal is unknown, and UsageError if the person may not
-        withdraw it.
+        Raises NotFoundError for an unknown proposal, and UsageError without the right.
         """
         check_reason(reason, countries=self._countries)
         async with self._context.database.writing() as connection:
@@ -428,10 +426,10 @@ class Proposals:
     async def _may_approve(
         self, connection: Connection, identity: str, *, by: str | None, look: bool = True
     ) -> tuple[Proposal, operator_store.Operator, operator_store.Operator]:
-        """Return the proposal, the operator who approves it, and the operator who made it. Raise
-        UsageError if the approval is refused.
+        """Return the proposal, its approver and its proposer. Raise UsageError for a refused
+        approval.
 
-        look  whether to refuse the approval if the subject has changed since the proposal
+        look  whether a changed subject is a reason to refuse
         """
         proposal = await self._open(connection, identity)
         second = await self._second(connection, proposal, by=by, action="proposal_approved")

@@ -1,7 +1,7 @@
 """Database rows of credentials, invitations, sessions and used forms.
 
-Secrets are stored as hashes. Secrets of one-time codes are stored unhashed, because the codes are
-computed from these secrets.
+Only the secrets of one-time codes are stored unhashed, because they are needed to compute the
+codes.
 """
 
 from collections.abc import Collection
@@ -184,8 +184,7 @@ async def delete_passkeys(
 
 
 async def use_step(connection: AsyncConnection, name: str, step: int) -> bool:
-    """Mark a time step of a person's one-time codes as used. Return False if this step or a later
-    step was used before."""
+    """Mark a time step of a person's one-time codes as used. Return False if it was used before."""
     rows = await connection.execute(
         text(
             "UPDATE credentials SET totp_step=:step WHERE name=:name "
@@ -269,8 +268,10 @@ async def add_session(
 
 
 def _times(now: Instant, used_after: Instant) -> dict[str, Instant]:
-    """Return the parameters that limit the time of a session's last use. The upper limit excludes
-    times in the future, which a fast clock may have stored."""
+    """Return the parameters that limit the time of a session's last use.
+
+    Future times, which a fast clock may have stored, are excluded.
+    """
     return {"now": now, "used_after": used_after, "used_before": Instant(now + CLOCKS_DIFFER)}
 
 
@@ -294,8 +295,7 @@ async def session_in_force(
 
 
 async def name_of_session(connection: AsyncConnection, token: str) -> str | None:
-    """Return the name of the person whose session has this cookie, even if the session has expired.
-    Return None for an unknown or ended session."""
+    """Return the name of the person whose session has this cookie, even an expired one, or None."""
     rows = await connection.execute(
         text("SELECT name FROM sessions WHERE hash=:hash AND revoked_at IS NULL"),
         {"hash": hashed(token)},

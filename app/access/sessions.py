@@ -56,10 +56,9 @@ class LinkRefused(TallyhookError):
 async def invite_operator(
     context: DatabaseContext, *, name: str, role: operators.Role | None, by: str | None
 ) -> str:
-    """Create an invitation for an operator and return its secret token. An unknown person is added
-    as an operator.
+    """Create an invitation and return its secret token. An unknown person becomes an operator.
 
-    Raises UsageError if `by` may not invite, or if the person has another role.
+    Raises UsageError if `by` may not invite, or the person has another role.
     """
     token = new_token("")
     async with context.database.writing() as connection:
@@ -100,8 +99,10 @@ async def invite_operator(
 
 
 async def demo_link(context: DatabaseContext) -> str:
-    """Return the secret token of a sign-in link for the demo's operator, who is added if missing.
-    Raise UsageError if the database has other operators."""
+    """Return the token of a sign-in link for the demo's operator, who is added if missing.
+
+    Raise UsageError if there are other operators.
+    """
     token = new_token("")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -282,9 +283,10 @@ async def _new_of_company(
     *,
     now: Instant,
 ) -> operator_store.Operator | None:
-    """Add an operator for an unknown company account. Return None if the account has no role. Raise
-    CompanyRefused if the account's name is invalid or taken, or if the first operator would not be
-    an admin."""
+    """Add an operator for an unknown company account; None if the account has no role.
+
+    Raise CompanyRefused for an invalid or taken name, or a first operator without the role admin.
+    """
     if account.role is None:
         return None
     try:
@@ -312,10 +314,9 @@ async def _new_of_company(
 async def prove_by_company(
     context: DatabaseContext, account: CompanyAccount, *, name: str, token: str
 ) -> str:
-    """Give a session a new cookie after the person has signed in again with the company's account.
-    Return the new cookie.
+    """Give a session a new cookie after another company sign-in. Return the cookie.
 
-    Raises CompanyRefused if the account belongs to another person or has no role.
+    Raises CompanyRefused for another person's account, or one without a role.
     """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -372,11 +373,11 @@ async def sign_in(
     passkey: passkeys.PasskeyAnswer | None = None,
     old: str = "",
 ) -> str:
-    """Begin a session with a password and a second factor. Return the session's cookie.
+    """Begin a session with a password and a second factor. Return its cookie.
 
     old  the browser's previous cookie, whose session ends
 
-    Raises SignInRefused if the name, the password or the second factor is wrong.
+    Raises SignInRefused if anything is wrong.
     """
     async with context.database.reading() as connection:
         known = {each.name: each for each in await operator_store.operators(connection)}
@@ -445,8 +446,10 @@ async def _begin(
 CONSOLE: Final = "the console"
 
 SOMEBODY: Final = operator_store.Operator(name="somebody", role="unknown", created_at=EARLIEST)
-"""Operator named in the audit entry of a failed sign-in. The typed name is not recorded, because a
-person may have typed a password there."""
+"""Operator named in the audit entry of a failed sign-in.
+
+The typed name is not recorded, because it may be a password.
+"""
 
 
 async def note_failure(context: DatabaseContext, *, name: str | None = None) -> None:
@@ -464,8 +467,10 @@ async def note_failure(context: DatabaseContext, *, name: str | None = None) -> 
 
 
 async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bool:
-    """Return whether a person has typed their own password correctly. A person without a password,
-    as in the demo, may type any text."""
+    """Return whether a person has typed their own password correctly.
+
+    Without a password, as in the demo, any text is right.
+    """
     async with context.database.reading() as connection:
         credential = await session_store.credential_of(connection, name)
     return credential is None or await credentials.password_fits(password, credential.password)
@@ -490,8 +495,10 @@ async def session_of(
 
 
 async def name_of_session(context: DatabaseContext, token: str) -> str | None:
-    """Return the name of the person whose session has this cookie, even if the session has expired.
-    The name must not be used to grant access."""
+    """Return the name of the person whose session has this cookie, even an expired one.
+
+    Never grant access by this name.
+    """
     async with context.database.reading() as connection:
         return await session_store.name_of_session(connection, token)
 
@@ -512,10 +519,9 @@ async def sign_out(context: DatabaseContext, token: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInState:
-    """An operator's means of signing in, and the operator's active sessions.
+    """An operator's means of signing in, and active sessions.
 
-    used_at  time at which any of the sessions was last used, accurate to a few minutes; None
-             without sessions
+    used_at  time of the last use, to a few minutes; None without sessions
     """
 
     operator: operator_store.Operator
@@ -573,7 +579,7 @@ async def own_sessions(context: DatabaseContext, name: str) -> list[OwnSession]:
 async def change_password(
     context: DatabaseContext, *, name: str, password: str, here: str, merchant: str = ""
 ) -> None:
-    """Replace a person's password and end all sessions of the person except one.
+    """Replace a person's password and end their other sessions.
 
     here  cookie of the session that stays; the caller has checked the old password
 
@@ -609,7 +615,7 @@ async def own_passkeys(context: DatabaseContext, name: str) -> list[Passkey]:
 async def add_passkey(
     context: DatabaseContext, answer: passkeys.PasskeyAnswer, *, name: str, label: str, here: str
 ) -> None:
-    """Store a new passkey and end all sessions of the person except one.
+    """Store a new passkey and end the person's other sessions.
 
     here  cookie of the session that stays
 
@@ -698,9 +704,9 @@ async def end_own_sessions(context: DatabaseContext, *, name: str, ids: Collecti
 
 
 async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: str) -> int:
-    """End all sessions of a person. Return the number of ended sessions.
+    """End all sessions of a person. Return how many.
 
-    Raises NotFoundError for an unknown person, and UsageError if `by` may not end sessions.
+    Raises NotFoundError for an unknown person, and UsageError without the right.
     """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)

@@ -83,8 +83,8 @@ async def issue_token(
 OWN_SCOPES: Final[tuple[TokenScope, ...]] = ("read",)
 
 OWN_BY_ROLE: Final[Mapping[TokenScope, operators.Reading]] = {"finance": "bank"}
-"""Scopes that a personal token may have in addition to OWN_SCOPES, each with a page of the console.
-The owner's role must be allowed to read this page."""
+"""Further scopes of a personal token, each with the console page that its owner must be allowed to
+read."""
 
 
 async def issue_own_token(
@@ -136,10 +136,9 @@ def _free_name(operator: str, taken: Collection[str]) -> str:
 
 
 def ending(text: str, *, now: Instant, zone: tzinfo) -> Instant:
-    """Return the instant at which a token with this stated expiry ends. A day without a time means
-    the end of the day.
+    """Return the instant at which a token with this stated expiry ends.
 
-    Raises UsageError for invalid text and for a time in the past.
+    A day means its end. Raises UsageError for invalid text and past times.
     """
     length = _LENGTH.fullmatch(text)
     if length is not None:
@@ -179,8 +178,10 @@ def no_token(name: str) -> NotFoundError:
 
 
 async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None = None) -> None:
-    """Revoke the token with this name. Raise NotFoundError if no active token has the name, and
-    UsageError if `by` may not revoke tokens."""
+    """Revoke a token.
+
+    Raise NotFoundError without such an active token, and UsageError without the right.
+    """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -215,8 +216,10 @@ class ScopeMissing(TallyhookError):
 
 
 async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> str:
-    """Return the name of a token that may be used for this scope. Raise TokenNotInForce if the
-    token is not active, and ScopeMissing if the token lacks the scope."""
+    """Return the name of a token that may be used for this scope.
+
+    Raise TokenNotInForce for an inactive token, and ScopeMissing without the scope.
+    """
     entry = await _token_in_force(context, token)
     if scope in entry.scopes:
         return entry.name
@@ -251,8 +254,10 @@ class Holder:
 
 
 async def holder_of(context: DatabaseContext, token: str) -> Holder:
-    """Return the operator who owns a personal token. Raise TokenNotInForce if the token is not
-    active, and ScopeMissing if the token belongs to a program."""
+    """Return the operator who owns a personal token.
+
+    Raise TokenNotInForce for an inactive token, and ScopeMissing for a program's.
+    """
     entry = await _token_in_force(context, token)
     if entry.operator is None:
         raise ScopeMissing(

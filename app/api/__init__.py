@@ -1,5 +1,4 @@
-"""The HTTP API for the shop's own programs. This package parses requests and prints answers. The
-work itself is done by operations of other packages."""
+"""The HTTP API for the shop's own programs: it parses requests and prints answers."""
 
 __all__ = (
     "api_routes",

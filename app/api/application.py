@@ -1,5 +1,7 @@
-"""The ASGI application. The application answers deliveries and probes from the start. The rest of
-the API is loaded at the first request that needs it."""
+"""The ASGI application.
+
+It answers deliveries and probes from the start, and loads the rest of the API when needed.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,9 @@ HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-stor
 
 
 class AnswerMiddleware:
-    """ASGI middleware for all answers except the answers to deliveries.
+    """ASGI middleware for all answers except those to deliveries.
 
-    The middleware adds the fixed headers `nosniff` and `no-store`, counts the API's answers 401
-    and 403, and logs them at most once a minute.
+    It adds the headers `nosniff` and `no-store`, and counts and logs the API's answers 401 and 403.
     """
 
     def __init__(self, application: ASGIApp, *, count_refused: Callable[[int], None]) -> None:

@@ -28,12 +28,10 @@ from app.finance.read_lines import lines_naming
 from reconcile.instants import Instant
 
 MAX_BUNDLE_BYTES: Final = 64 * 1024 * 1024
-"""Maximum size in bytes of an evidence bundle in an answer. Typical bundles have 100 KiB. The
-command can build bundles of up to 256 MiB."""
+"""Maximum bytes of an evidence bundle in an answer. Typical bundles have 100 KiB."""
 
 AT_ONCE: Final = 1
-"""Maximum number of evidence bundles that are built at a time. At most this number of letters about
-disputes are written at a time, too."""
+"""Maximum number of evidence bundles, and of letters, that are built at a time."""
 
 MOST_S: Final = 120.0
 """Time limit for building one evidence bundle, in seconds. A bundle of twenty deliveries takes two

@@ -1,5 +1,7 @@
-"""The read-only API of finance: imports, matches, breaks, decisions and closed months. Each answer
-has the same content as the JSON output of the matching command."""
+"""The read-only API of finance: imports, matches, breaks, decisions and closed months.
+
+Answers equal the JSON output of the commands.
+"""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing

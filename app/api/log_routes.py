@@ -1,6 +1,6 @@
 """The API of deliveries, notifications to the shop, held orders and the log's witnesses.
 
-Callers need a person's own token. Bodies of deliveries and secret headers are never shown.
+Callers need a person's own token. Bodies and secret headers are never shown.
 """
 
 from dataclasses import asdict, dataclass

@@ -1,7 +1,4 @@
-"""The OpenAPI 3.1 description of the API, built from the list of operations.
-
-Tests compare the description with the routes and with their answers.
-"""
+"""The OpenAPI 3.1 description of the API, built from the list of operations."""
 
 import inspect
 import json
@@ -334,8 +331,8 @@ def api_document(
 ) -> dict[str, Any]:
     """Return the OpenAPI description of an instance that has these limits.
 
-    page_max  maximum number of items in a page
-    longpoll_max_s  maximum number of seconds for which long polling waits
+    page_max  maximum items in a page
+    longpoll_max_s  maximum seconds for which long polling waits
     """
     describing = _Describing({"limit": page_max, "wait": longpoll_max_s})
     paths: dict[str, Any] = {}

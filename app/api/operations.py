@@ -265,8 +265,7 @@ class Gate(Protocol):
 class ApiRoute(Route):
     """One path of the API, with an operation for each HTTP method.
 
-    While deliveries are stored but unread, every answer to an allowed caller has the header
-    `Tallyhook-Behind`.
+    While deliveries are unread, answers have the header `Tallyhook-Behind`.
     """
 
     def __init__(self, gate: Gate, served: Mapping[Operation, object], *, alone: Any) -> None:
@@ -381,7 +380,7 @@ def response(answered: object) -> Response:
 def routes_of(gate: Gate, served: Mapping[Operation, object]) -> list[ApiRoute]:
     """Return one route for each path of the API.
 
-    served  the operations, each with the object that has the endpoint as a method
+    served  the operations, each with the object of its endpoint
     """
     by_path: dict[str, dict[Operation, object]] = {}
     for operation, owner in served.items():

@@ -43,16 +43,14 @@ AT_ONCE: Final = 1
 MiB of memory."""
 
 KEPT: Final = 4
-"""Maximum number of finished results that are kept. A large result is stored in a file. Any other
-result takes at most about ten MiB of memory."""
+"""Maximum number of finished results that are kept, in memory of about ten MiB each or in files."""
 
 MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
 """Maximum size in bytes of a journal in an answer. A journal of this size has about 100,000
 transactions."""
 
 MAX_RULES_BODY: Final = 2 * MAX_BYTES
-"""Maximum bytes of a request body with matching rules. The number is twice the limit for the rules'
-text, because JSON escapes a line end or quotation mark with two bytes."""
+"""Maximum bytes of a request body with matching rules: twice the rules' limit, for JSON escapes."""
 
 RETRY_AFTER: Final = {"Retry-After": "5"}
 
@@ -289,8 +287,10 @@ class ReportRoutes:
 
 
 async def _preview(context: AppContext, rules: str) -> RulesPreviewDocument | tuple[str, ...]:
-    """Return the changes that these rules would cause, or all mistakes in the rules. Call this in a
-    child process, because malicious rules can take seconds."""
+    """Return the changes that these rules would cause, or all mistakes in the rules.
+
+    Call this in a child process, because malicious rules can take seconds.
+    """
     try:
         return (await preview_rules(context, rules)).document()
     except ConfigurationError as error:
@@ -313,8 +313,7 @@ async def _verification(context: AppContext, period: str | None) -> list[Verifie
 
 
 class _Written:
-    """File that holds a job's result and has no name on the disk. The disk space is freed when the
-    last reader is done."""
+    """Unnamed file that holds a job's result, freed with its last reader."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDONLY)
@@ -333,8 +332,7 @@ _PART_BYTES: Final = 64 * 1024
 
 
 def _end(name: str, text: str, *, zone: tzinfo, last: bool) -> Instant:
-    """Parse a time, or a day such as 2026-10-01. For a day, return its start in the given time
-    zone, or its end if `last` is true."""
+    """Parse a time, or a day such as 2026-10-01, as its start or, if `last`, its end."""
     if len(text) != _DAY:
         return request_body.instant_of(name, text)
     try:

@@ -75,7 +75,7 @@ def bearer_token(request: Request) -> str:
 def only_parameters(request: Request, names: Collection[str]) -> None:
     """Raise ApiProblem 422 for an unknown or repeated query parameter, or for a zero byte.
 
-    A misspelled filter must not be ignored. PostgreSQL's texts cannot contain zero bytes.
+    So a misspelled filter is not ignored.
     """
     for name, value in request.path_params.items():
         if name != "reference":
@@ -104,8 +104,8 @@ def _refuse_zero_byte(name: str, value: str) -> None:
 
 
 def word_parameter(request: Request, name: str) -> str | None:
-    """Return the value of a query parameter; None if the parameter is absent or empty. An empty
-    value counts as absent, because browsers send empty form fields."""
+    """Return the value of a query parameter; None if it is absent or empty, as browsers send empty
+    fields."""
     return composed(request.query_params.get(name, "")) or None
 
 
@@ -142,8 +142,10 @@ def instant_of(name: str, text: str) -> Instant:
 
 
 def chosen(request: Request, name: str, words: Sequence[Word]) -> Word | None:
-    """Return a query parameter whose value must be one of these words; None if the parameter is
-    absent. Raise ApiProblem 422 for any other word."""
+    """Return a query parameter that must be one of these words, or None without it.
+
+    Raise ApiProblem 422 for any other word.
+    """
     text = word_parameter(request, name)
     word = next((each for each in words if each == text), None)
     if text is not None and word is None:
@@ -162,8 +164,7 @@ async def capped_body(request: Request, *, most: int) -> bytes:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Parse a request body as a JSON object. The body must follow the same strict rules as the body
-    of a webhook. Raise ApiProblem 400 if it does not."""
+    """Parse a request body strictly as a JSON object. Raise ApiProblem 400 if it is none."""
     try:
         document = parse(body)
     except Unreadable as error:

@@ -213,8 +213,7 @@ _TAG: Final = re.compile(r'(?:W/)?"([^"]*)"')
 
 
 def _if_new(request: Request, document: LedgerDocument) -> Response:
-    """Return the ledger with an ETag, or status 304 if the client already has this ledger. The ETag
-    is weak, because ledgers that differ only in `as_of` have the same ETag."""
+    """Return the ledger with a weak ETag, or status 304 if the client already has it."""
     tag = fingerprint({name: value for name, value in document.items() if name != "as_of"})
     asked = ", ".join(request.headers.getlist("if-none-match"))
     answer = _of_order(document)
@@ -335,9 +334,9 @@ class Checkouts:
 
 
 def asked_checkout(document: dict[str, Any]) -> tuple[CheckoutRequest, bool]:
-    """Return the checkout request in a body, and whether the body asks for a new payment.
+    """Return the checkout request in a body, and whether it asks for a new payment.
 
-    Raise ApiProblem 422 for unknown names. The values are checked later by `open_checkout`.
+    Raise ApiProblem 422 for unknown names.
     """
     unknown = [name for name in document if name not in (*_PARTS, "new_payment")]
     parts: dict[str, dict[str, Any]] = {}

@@ -91,8 +91,7 @@ def _may_lack(kind: Any) -> bool:
 
 
 def _one_of(schemas: Sequence[Schema]) -> Schema:
-    """Return a schema that accepts the values of any of these schemas. Plain types are merged into
-    one schema with a list of types."""
+    """Return a schema that accepts the values of any of these schemas."""
     plain = [each for each in schemas if each.keys() <= {"type", "minimum"} and "type" in each]
     others = [each for each in schemas if each not in plain]
     if len(plain) > 1:

@@ -25,8 +25,8 @@ from app.orders.record_store import keep_records, order_records
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 KEY_TOO_OLD: Final = "key_too_old"
-"""Code that is recorded as the answer if no request was sent. The payment service may have
-forgotten the idempotency key, and could open a second session."""
+"""Code recorded if no request was sent, because the service may have forgotten the idempotency
+key."""
 
 SPARE: Final[Duration] = 10 * SECOND
 """Time for which a row stays claimed after the longest possible call, so that the answer can be
@@ -34,8 +34,7 @@ committed."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = 15 * MINUTE
-"""Longest pause between two requests for one payment. The first pause takes five seconds, and each
-further pause is twice as long as the one before."""
+"""Longest pause between two requests for one payment. Pauses double from five seconds."""
 
 REPORT_AFTER: Final = 3
 """Number of unclear answers to one request after which the finding `session_unknown` is
@@ -43,14 +42,12 @@ reported."""
 
 
 def hold_for(client: CheckoutClient) -> Duration:
-    """Return the time for which a call claims a payment's row. If the process dies and cannot
-    release the row, the claim ends after this time."""
+    """Return the time for which a call claims a payment's row, in case the process dies."""
     return Duration(round(client.settings.retry.total_s * SECOND)) + SPARE
 
 
 def never_after(client: CheckoutClient, *, now: Instant) -> Instant:
-    """Return the latest time at which a claim or pause can plausibly end. A stored end that is
-    later comes from a wrong clock."""
+    """Return the latest time at which a claim or pause can plausibly end by a correct clock."""
     return now + hold_for(client) + LONGEST_PAUSE
 
 
@@ -149,9 +146,9 @@ async def _record(
     *,
     row: PendingSession | None,
 ) -> CheckoutPayment:
-    """Record an answer, unless the records contain the answer already.
+    """Record an answer, unless the records contain it already.
 
-    row  request to repeat if the answer is unclear; None if no request may be repeated
+    row  request to repeat if the answer is unclear, if any
     """
 
     def keep(connection: PlainConnection) -> CheckoutPayment:
@@ -207,8 +204,7 @@ IDLE_S: Final = 1.0
 """Seconds between two searches for requests that are due. A search costs one index lookup."""
 
 DENIED_S: Final = 30.0
-"""Seconds between two searches for due requests while the payment service rejects our token. Each
-search sends one request, which tries the token again."""
+"""Seconds between two searches for due requests while the payment service rejects our token."""
 
 
 async def ask_again_due(context: AppContext, client: CheckoutClient) -> int:
@@ -274,7 +270,7 @@ def asking_again(context: AppContext, client: CheckoutClient) -> PeriodicTask:
     async def release_held() -> None:
         """Release the rows that this process claimed before it was restarted.
 
-        In a shared database nothing is released, because other processes may have claimed the rows.
+        In a shared database nothing is released.
         """
         if not context.database.shared:
             await context.database.writer.commit(pending.release_all)

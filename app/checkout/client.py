@@ -50,7 +50,7 @@ class RetrySettings:
 def pause_before(number: int, *, key: str, asked_s: float, settings: RetrySettings) -> float:
     """Return the seconds to pause before request `number` (2, 3, …) of a call.
 
-    asked_s  minimum pause in seconds that the service asked for
+    asked_s  minimum pause that the service asked for
     """
     # A larger exponent only costs time: `most_s` limits the pause long before.
     grown = settings.first_s * 2.0 ** min(number - 2, 30)
@@ -125,12 +125,10 @@ LONGEST_HOLD_S: Final = 900.0
 mistake, such as a wrong date."""
 
 WAITS_FOR_ALL: Final = frozenset({"status_429", "status_503"})
-"""Codes of answers whose Retry-After header applies to all requests. After a 409, the header
-applies only to requests with the same idempotency key."""
+"""Codes of answers whose Retry-After header applies to all requests."""
 
 DENIAL_LASTS_S: Final = 300.0
-"""Seconds for which our token counts as refused after the service has refused it. During this time,
-this process reports that it is not ready."""
+"""Seconds for which this process is not ready after the service has refused our token."""
 
 TOKEN_DENIED: Final = frozenset({401, 403})
 """HTTP statuses by which the service refuses our token and says nothing else."""
@@ -210,8 +208,8 @@ class CheckoutClient:
 
     @property
     def denied(self) -> int | None:
-        """Return the HTTP status with which the service refused our token in the last five minutes.
-        Return None if nothing was refused, or if a later request was accepted."""
+        """Return the HTTP status with which the service refused our token in the last five minutes,
+        if it did."""
         if self._denied is None or time.monotonic() - self._denied[1] >= DENIAL_LASTS_S:
             return None
         return self._denied[0]
@@ -291,8 +289,10 @@ class CheckoutClient:
 
 
 def client_settings(settings: Settings) -> ClientSettings:
-    """Return the settings for the payment service. Raise ConfigurationError if a setting is
-    missing, or if the token is not for the environment of this instance."""
+    """Return the settings for the payment service.
+
+    Raise ConfigurationError for a missing setting, or another environment's token.
+    """
     checkout = settings.checkout
     if checkout.base_url is None or checkout.token is None or checkout.source is None:
         raise ConfigurationError(

@@ -170,8 +170,10 @@ class _Opening:
         raise not_over(self._request.order, last_deadline(ledger) if answered else None)
 
     async def _paid_already(self, payment: CheckoutPayment | None) -> CheckoutResult | None:
-        """Return a result if the order is paid already, or if the amount paid is in doubt. Return
-        None otherwise. Raise OrderCanceledError if the shop has canceled the unpaid order."""
+        """Return a result if the order is paid, or the amount paid is in doubt, else None.
+
+        Raise OrderCanceledError if the shop has canceled the unpaid order.
+        """
         order = self._request.order
         try:
             ledger = await explain_order(self._context, order)
@@ -195,8 +197,8 @@ class _Opening:
     # --- (3) the intent --------------------------------------------------------------------------
 
     async def _commit_intent(self) -> CheckoutPayment:
-        """Commit the intent to open a payment, and return the order's payment. If another process
-        was faster, return the payment of the other process."""
+        """Commit the intent to open a payment, and return the payment, perhaps of a faster
+        process."""
         try:
             await self._write_intent()
         except TallyhookError:
@@ -219,8 +221,10 @@ class _Opening:
             self._signals.evidence_arrived.set()
 
     def _keep_intent(self, connection: PlainConnection) -> PendingSession | None:
-        """Store the intent to open a payment, and return the row of the request to send. Return
-        None if the order already has a payment."""
+        """Store the intent to open a payment, and return its request's row.
+
+        Return None if the order already has a payment.
+        """
         request = self._request
         known = order_records(connection, request.order)
         payment = payment_of(known)
@@ -408,8 +412,7 @@ def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
 
 
 def last_deadline(ledger: Ledger) -> Instant | None:
-    """Return the latest deadline of a pending order's payment attempts. Return None if the order is
-    not pending, or if an attempt has no deadline."""
+    """Return the latest deadline of a pending order's payment attempts, if all have one."""
     deadlines = [each.deadline for each in ledger.attempts if each.outcome == "pending"]
     if ledger.outcome != "pending" or not deadlines or None in deadlines:
         return None

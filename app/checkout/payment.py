@@ -1,5 +1,4 @@
-"""The state of an order's payment, read from the order's records, and the records to write for the
-service's answers.
+"""The state of an order's payment, read from the order's records, and the records to write.
 
 This module neither loads nor stores records.
 """
@@ -54,11 +53,7 @@ def payment_of(records: Iterable[Record]) -> CheckoutPayment | None:
 
 
 def payment_with(records: Iterable[Record], key: str) -> CheckoutPayment | None:
-    """Return the payment with this idempotency key, or None if this payment was never requested.
-
-    If there are several records of one kind, the first counts. For the kind `session_unknown`, the
-    last counts.
-    """
+    """Return the payment with this idempotency key, if it was requested."""
     known = sorted(records, key=lambda record: (record.recorded_at, record.record_id))
     own = {record.kind: record for record in reversed(known) if record.key == key}
     unknown = [r for r in known if r.key == key and r.kind == "session_unknown"]
@@ -97,8 +92,7 @@ def check_same(
 
 
 def check_price(records: Iterable[Record], request: requests.SoundRequest) -> None:
-    """Raise CheckoutConflictError if the shop has stated another price for the order. A payment of
-    the wrong amount would leave the order unresolved."""
+    """Raise CheckoutConflictError if the shop has stated another price for the order."""
     priced = [each for each in records if each.kind == "order_placed" and each.money is not None]
     if not priced:
         return
@@ -122,8 +116,10 @@ def check_price(records: Iterable[Record], request: requests.SoundRequest) -> No
 def check_same_phone(
     payment: CheckoutPayment, request: requests.SoundRequest, *, sent: bytes
 ) -> None:
-    """Raise CheckoutConflictError if the body that was sent has another phone number. The stored
-    digest cannot show this reliably, because it contains only a short checksum of the number."""
+    """Raise CheckoutConflictError if the body that was sent has another phone number.
+
+    The stored digest has only a checksum of the number.
+    """
     if requests.phone_in(sent) != request.phone:
         raise _conflict(payment, request, "with another phone number or other return URLs")
 
@@ -142,8 +138,7 @@ def _conflict(
 def key_is_spent(
     payment: CheckoutPayment, *, now: Instant, lifetime: Duration, reserve: Duration
 ) -> bool:
-    """Return whether the payment service could forget the idempotency key during a call that starts
-    now.
+    """Return whether the service could forget the idempotency key during a call that starts now.
 
     lifetime  time for which the service remembers a key
     reserve  longest duration of a call
@@ -195,10 +190,9 @@ def _did(opened: str | None) -> str:
 
 
 def check_wanted(ledger: Ledger, *, opened: str | None = None) -> None:
-    """Raise OrderCanceledError if the shop has canceled the order, because a payment would have to
-    be refunded.
+    """Raise OrderCanceledError if the shop has canceled the order.
 
-    opened  session that the present call has opened; None if it opened no session
+    opened  session that the present call has opened, if any
     """
     did = _did(opened) or "Nothing was sent"
     canceled = ledger.case.filed.canceled

@@ -63,10 +63,9 @@ class CheckoutConflictError(UsageError):
 
 
 class PaymentNotOverError(UsageError):
-    """Error for a request for a new payment while the order's earlier payment has not ended.
-    Nothing was sent.
+    """Error for a request for a new payment while the earlier one has not ended. Nothing was sent.
 
-    ask_again_at  latest time at which the earlier payment ends; None if this is unknown
+    ask_again_at  latest end of the earlier payment, if known
     """
 
     def __init__(self, sentence: str, *, ask_again_at: Instant | None = None) -> None:
@@ -153,11 +152,10 @@ class SoundRequest:
 def check_request(
     request: CheckoutRequest, *, live: bool, requires: Collection[str] = ()
 ) -> SoundRequest:
-    """Check the shop's request, and return it as a SoundRequest. Raise one CheckoutRequestError
-    that lists every problem.
+    """Check the shop's request. Raise one CheckoutRequestError that lists every problem.
 
     live  whether real money is paid
-    requires  names of optional fields that this payment service requires
+    requires  optional fields that this payment service requires
     """
     money, problem = _exact(request)
     absent = {name for name in _OPTIONAL if getattr(request, name) is None}.difference(requires)
@@ -350,10 +348,10 @@ class SessionRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerUnclear:
-    """A missing answer, or an answer that does not show what the service did.
+    """A missing or unclear answer.
 
     code  reason from a closed list, such as `timed_out`
-    wait_s  seconds that the service asks us to wait before the next request
+    wait_s  seconds that the service asks us to wait
     """
 
     code: str
@@ -361,8 +359,7 @@ class AnswerUnclear:
 
     @property
     def reached(self) -> bool:
-        """Return whether the service itself answered. Return False for a failed connection, or for
-        an answer of a gateway in front of the service."""
+        """Return whether the service itself answered, and not a gateway in front of it."""
         return self.code not in NOT_REACHED
 
 
@@ -487,8 +484,10 @@ def _refused(reply: ServiceReply, mask: Mask) -> SessionRefused:
 
 
 def _retry_after(reply: ServiceReply) -> float:
-    """Return the seconds that the service asks us to wait. A date in Retry-After is compared with
-    the answer's Date header, because our clock may be wrong."""
+    """Return the seconds that the service asks us to wait.
+
+    A date is compared with the answer's Date header, because our clock may be wrong.
+    """
     text = (reply.retry_after or "").strip()
     if _SECONDS.fullmatch(text):
         return float(text)

@@ -1,5 +1,4 @@
-"""Commands that list, show and settle breaks and late money. Late money is, for example, a payment
-after a cancellation, or a refund that is owed."""
+"""Commands that list, show and settle breaks and late money."""
 
 from __future__ import annotations
 
@@ -242,8 +241,8 @@ def _act(
 ) -> None:
     """Change one break, or the breaks that --where selects, and print the result.
 
-    one  sentence to print for one break
-    each  verb phrase to print for several breaks, such as `is accepted`
+    one  sentence for one break
+    each  verb phrase for several breaks, such as `is accepted`
     """
     from app.finance.break_acts import BreakAct, act_on_breaks, match_lines
 

@@ -239,8 +239,7 @@ def _sharing(
 
 
 OLD_ADDRESS_DAYS: Final = 396
-"""Number of days for which a replaced webhook address is still accepted. A provider may send
-chargebacks to an old address for a year."""
+"""Days for which a replaced webhook address is accepted. Chargebacks can come for a year."""
 
 
 def _address(
@@ -337,8 +336,10 @@ def _secrets(
 
 
 def _as_setting(text: str) -> tuple[str, str]:
-    """Return the name and the value of the setting that stores the secrets in `text`. The text is a
-    JSON object of keys, or has one secret or PEM key after the other, newest first."""
+    """Return the name and value of the setting that stores the secrets in `text`.
+
+    The text is a JSON object of keys, or has one secret or PEM key after the other, newest first.
+    """
     if text.lstrip().startswith("{"):
         return "KEYS", json.dumps(_texts(text, "--secret-file"), sort_keys=True)
     listed = secrets_in(text)

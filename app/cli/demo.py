@@ -131,7 +131,7 @@ async def until(ready: Ready, *, what: str, watch: Callable[[], None] = lambda: 
     """Call `ready` until it returns true. Raise UnreachableError after PATIENCE_S seconds.
 
     what  the condition in words, for the error
-    watch  function that is called before each try; it may raise an error to end the wait
+    watch  called before each try; an error ends the wait
     """
     ends = monotonic() + PATIENCE_S
     while True:
@@ -292,8 +292,8 @@ def address_of(listener: socket.socket) -> tuple[str, int]:
 
 
 def inherited(number: int) -> socket.socket:
-    """Return the listening socket that the parent process has passed on as this file descriptor.
-    Raise UsageError if the descriptor is not a listening socket."""
+    """Return the listening socket of an inherited file descriptor. Raise UsageError for any
+    other."""
     try:
         listener = socket.socket(fileno=number)
         if listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
@@ -459,8 +459,7 @@ async def play(*, once: bool) -> int:
 
 
 class _Interruption:
-    """Handler of Ctrl-C and SIGTERM that cancels the demo's task. The handler stores which signal
-    came, because the signal decides the exit code."""
+    """Handler of Ctrl-C and SIGTERM that cancels the demo's task and stores the signal."""
 
     def __init__(self) -> None:
         self.number: int | None = None

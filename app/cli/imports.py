@@ -1,5 +1,4 @@
-"""Commands that import order books, provider statements and bank files, and list presets. A preset
-describes how one kind of export is recognized and read."""
+"""Commands that import order books, statements and bank files, and list presets."""
 
 from __future__ import annotations
 
@@ -337,7 +336,7 @@ def add_past_imports(group: typer.Typer, kind: ImportKind, *, files: str, one: s
     """Add the commands `imports` and `withdraw` for one kind of import.
 
     files  plural for help texts, such as `the order books`
-    one  singular for help texts, such as `an order book`
+    one  singular, such as `an order book`
     """
 
     @group.command("imports", help=f"List {files} that were imported, newest first.")

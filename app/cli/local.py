@@ -57,10 +57,9 @@ def stays_here(to: str) -> bool:
 
 
 def check_target(to: str, *, yes: bool, what: str) -> None:
-    """Raise UsageError if the address is invalid. Raise UsageError also if the address is on
-    another machine, unless `yes` is true.
+    """Raise UsageError for an invalid address, or for another machine's unless `yes`.
 
-    what  the thing that would be sent, for the error message
+    what  the thing that would be sent, for the message
     """
     from app.core.recorded import target_of
 
@@ -178,8 +177,10 @@ def _sends_its_secret(signer: Source) -> bool:
 
 
 def _signer(provider: str, given: str | None) -> tuple[Settings, Source]:
-    """Return the settings, and the source whose key signs the test events. Raise UsageError if the
-    environment is live, or if not exactly one source fits."""
+    """Return the settings, and the source whose key signs the test events.
+
+    Raise UsageError in live, or if not exactly one source fits.
+    """
     from app.config.load import load_settings
     from app.context.configured import compile_sources
 
@@ -352,8 +353,7 @@ def _send_file(path: Path, forward: str) -> None:
 
 @contextmanager
 def _appending(path: Path) -> Iterator[IO[str]]:
-    """Open a file for appending. If the file is new, only its owner can read it. Raise UsageError
-    if the file cannot be opened."""
+    """Open a file for appending, readable only by its owner if new. Raise UsageError on failure."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         with open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:

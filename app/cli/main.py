@@ -1,4 +1,4 @@
-"""The command `tallyhook` with all its subcommands, its help and the reports of its errors.
+"""The command `tallyhook` with its subcommands, its help and its error reports.
 
 Large modules are imported inside the commands, so that `--help` is fast.
 """
@@ -219,8 +219,7 @@ def _is_of_a_text(error: BaseException) -> bool:
 
 
 def application_for(words: Sequence[str]) -> typer.Typer:
-    """Return an application that has only the command or group named by the first word. If there is
-    no such command, return the application with all commands.
+    """Return an application with only the command or group of the first word, or with all.
 
     Building the whole application takes longer than most commands.
     """

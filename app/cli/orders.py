@@ -443,8 +443,7 @@ checkout_group = typer.Typer(help="Payments that this installation starts.", no_
 EXIT_CODES: Final = {
     "opened": 0, "paid": 1, "expired": 1, "refused": 1, "unresolved": 1, "unknown": 4
 }  # fmt: skip
-"""Exit codes of a checkout. The keys are states. 0 means that the customer can pay, 4 that the
-service cannot be reached, and 1 anything else."""
+"""Exit codes of a checkout, by state: 0 if the customer can pay, 4 if unknown, else 1."""
 
 
 @checkout_group.callback()

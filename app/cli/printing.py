@@ -41,8 +41,7 @@ OrderArguments = Annotated[
 
 
 def moment(text: str | None, option: str) -> Instant | None:
-    """Parse an RFC 3339 time, or a day, which means the start of the day. Return None for None.
-    Raise UsageError for any other text.
+    """Parse an RFC 3339 time, or a day as its start; None for None. Raise UsageError otherwise.
 
     option  name of the option, for the message
     """
@@ -61,14 +60,18 @@ def _ends(text: str, option: str) -> tuple[Instant, Instant]:
 
 
 def end_of(text: str | None, option: str) -> Instant | None:
-    """Parse the end of a period: an RFC 3339 time, or a day, which is included as a whole. Return
-    None for None. Raise UsageError for any other text."""
+    """Parse the end of a period: an RFC 3339 time, or a whole day; None for None.
+
+    Raise UsageError for any other text.
+    """
     return None if text is None else _ends(text, option)[1]
 
 
 def deadline(text: str | None, option: str) -> Instant | None:
-    """Parse a deadline: an RFC 3339 time, or a day, which means its last second. Return None for
-    None. Raise UsageError for any other text."""
+    """Parse a deadline: an RFC 3339 time, or a day's last second; None for None.
+
+    Raise UsageError for any other text.
+    """
     end = end_of(text, option)
     return Instant(end - SECOND) if end is not None and _is_day(str(text)) else end
 
@@ -84,9 +87,9 @@ def merchant_zone() -> tzinfo:
 def local_sentence(
     row: Mapping[str, Any], zone: tzinfo, *, name: str = "sentence"
 ) -> dict[str, Any]:
-    """Return a copy of the row in which the times in one text are converted to the time zone.
+    """Return a copy of the row with the times of one text in the time zone.
 
-    name  member of the row that holds the text
+    name  member that holds the text
     """
     from app.core.zones import local_text
 
@@ -94,9 +97,9 @@ def local_sentence(
 
 
 def local_moment(row: Mapping[str, Any], zone: tzinfo, *, name: str) -> dict[str, Any]:
-    """Return a copy of the row in which one time is converted to the time zone.
+    """Return a copy of the row with one time in the time zone.
 
-    name  member of the row that holds the time
+    name  member that holds the time
     """
     from app.core.zones import local_moment as shown
 
@@ -132,10 +135,9 @@ def check_output(path: Path | None, *, binary: bool, what: str) -> None:
 
 @contextmanager
 def whole_file(path: Path | None) -> Iterator[IO[bytes]]:
-    """Open a new file for writing, or standard output. The file appears only when it is complete.
-    Only its owner can read it.
+    """Open a new file, private to its owner, which appears when complete; or standard output.
 
-    Raise UsageError if the file cannot be written.
+    Raise UsageError if it cannot be written.
     """
     if path is None or path == STANDARD:
         yield sys.stdout.buffer
@@ -183,8 +185,8 @@ def print_file(text: str) -> None:
 
 
 def _encoded(form: Format | None) -> Format | None:
-    """Return the format in which to print rows. For every format except the table, set the output
-    to UTF-8. For `csv_excel`, print a byte order mark, and return CSV."""
+    """Return the format in which to print rows, and set the output to UTF-8 unless it is a
+    table."""
     if form not in (None, Format.table):
         _in_utf_8()
     if form is not Format.csv_excel:
@@ -219,8 +221,7 @@ JsonOption = Annotated[
 def sharing(
     options: Callable[..., None], *, without: Sequence[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator for commands. The decorator replaces a command's parameter `**options` by
-    the parameters that another function declares.
+    """Return a decorator that replaces a command's `**options` by another function's parameters.
 
     options  function that declares the parameters
     without  names of parameters to leave out
@@ -321,8 +322,7 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 
 
 def cell(value: Any) -> str:
-    """Return a value as the text of a spreadsheet cell. Texts that a spreadsheet would read as a
-    formula are escaped; integers stay numbers."""
+    """Return a value as the text of a spreadsheet cell, with formulas escaped."""
     return str(value) if type(value) is int else safe_cell(_text(value))
 
 
@@ -445,9 +445,9 @@ def measure(label: str) -> Iterator[Any]:
 
 @contextmanager
 def measure_both(label: str, then: str) -> Iterator[Any]:
-    """Show a progress bar for work in two parts. The total of the second part is unknown.
+    """Show a progress bar for work in two parts, the second without a known total.
 
-    Yield the functions `show(done, total)` for the first part and `advance(count)` for the second.
+    Yield `show(done, total)` for the first and `advance(count)` for the second.
     """
     with _bar() as bar:
         show = _shown_as(bar, label)
@@ -505,8 +505,8 @@ TABLE_MAX = 1_000
 async def print_document(head: Mapping[str, Any], items: Items, *, name: str, form: Format) -> None:
     """Print one JSON document whose last member is a list of any length.
 
-    head  members that come before the list
-    name  name of the member that holds the list
+    head  members before the list
+    name  name of the list's member
     """
     indent = None if form is Format.jsonl else 2
     opening = json_text(head, indent=indent).removesuffix("}").rstrip()

@@ -24,8 +24,7 @@ CSV = (*BREAKS[:-1], "assignee", "since", "cites", "next_step", "sentence")
 
 
 async def print_run(context: AppContext, found: Ran, form: printing.Format) -> None:
-    """Print a reconciliation: first its control totals, then its breaks. The breaks are printed
-    while they are being read. CSV has only the breaks."""
+    """Print a reconciliation: its control totals, then its breaks. CSV has only the breaks."""
     from app.finance.break_acts import breaks_of_run
     from app.finance.reconcile_period import run_document
 
@@ -180,9 +179,9 @@ def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
 
 
 def _interrupted(number: int | None = None) -> str:
-    """Return a message that says what an interrupted run has stored.
+    """Return a message on what an interrupted run has stored.
 
-    number  number of the stored run; None if the run was not stored
+    number  number of the stored run, if any
     """
     if number is not None:
         return (

@@ -98,8 +98,7 @@ async def _note_unread(context: AppContext) -> None:
 
 
 def processes(chosen: int | None, *, most: int) -> int:
-    """Return the number of processes that the user chose. If the user chose none, return the number
-    of processor cores, but at most `most`."""
+    """Return the chosen number of processes, or the number of cores, at most `most`."""
     return min(len(os.sched_getaffinity(0)), most) if chosen is None else chosen
 
 
@@ -113,8 +112,10 @@ _MOST_BYTES: Final = 1_000
 
 
 def given_token() -> str | None:
-    """Return the operator's token from the option --token-file or from the environment; None if
-    there is none. Raise UsageError if the file cannot be read."""
+    """Return the operator's token from --token-file or the environment, if any.
+
+    Raise UsageError if the file cannot be read.
+    """
     path = GIVEN_FILE.get()
     if path is None:
         return os.environ.get(BY_OWN) or None

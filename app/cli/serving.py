@@ -36,10 +36,7 @@ TokenOption = Annotated[
 
 
 def check_nothing_to_play(context: typer.Context) -> None:
-    """Raise UsageError if an option that needs --play is given without --play.
-
-    A token in the environment is allowed, because another command may need it.
-    """
+    """Raise UsageError if an option that needs --play is given without it."""
 
     for name in ("speed", "token"):
         source = context.get_parameter_source(name)

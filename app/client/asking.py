@@ -19,11 +19,7 @@ BUSY_S: Final = 5
 """Number of seconds to wait if a busy service does not say how long."""
 
 LONGEST_S: Final = 30 * 86_400
-"""Maximum number of seconds to wait before asking again.
-
-If the service names a later time, such as the end of a session in some years, the client still asks
-about once a month.
-"""
+"""Maximum seconds to wait before asking again, even if the service names a later time."""
 
 Result = TypeVar("Result")
 
@@ -56,11 +52,8 @@ class Answer:
         return found
 
     def retry_after_s(self) -> int:
-        """Return the number of seconds after which to repeat the request.
-
-        The number comes from the header `Retry-After`, but is never more than LONGEST_S. Without
-        the header, the number is BUSY_S.
-        """
+        """Return the seconds after which to repeat the request: `Retry-After` up to LONGEST_S, or
+        BUSY_S."""
         asked = self.headers.get("retry-after", "")
         usable = asked.isascii() and asked.isdigit() and len(asked) < 20
         return min(int(asked), LONGEST_S) if usable else BUSY_S
