@@ -127,10 +127,7 @@ def checked(answer: Answer) -> Answer:
 
 
 def sentence_of(answer: Answer) -> str:
-    """Return the sentence that says what went wrong, from the answer's problem details (RFC 9457).
-
-    If the answer has no such details, the sentence states the status.
-    """
+    """Return the sentence in the answer's problem details (RFC 9457), or one with the status."""
     try:
         found = answer.document()
     except NotUnderstood:

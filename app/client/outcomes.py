@@ -25,10 +25,7 @@ TOLERANCE_S: Final = 300
 MAX_BODY_BYTES: Final = 256 * 1024
 KIND: Final = "order.revised"
 UNKNOWN: Final = "unknown"
-"""Value of a shipping or cancellation time that was lost when Tallyhook was restored.
-
-The value stays until the shop states the time again.
-"""
+"""Value of a shipping or cancellation time that a restore lost, until the shop states it again."""
 
 _PREFIX: Final = "whsec_"
 
@@ -60,7 +57,7 @@ class News:
     def may_ship(self) -> bool:
         """Check whether Tallyhook permits shipping the order.
 
-        Before you ship, check that the shop's own books do not show the order as shipped.
+        Also check that the shop's own books do not show it as shipped.
         """
         return self.fulfillable and not self.superseded and self.fulfilled_at is None
 
@@ -76,15 +73,15 @@ class Keeper(Protocol):
     def take(self, news: News) -> bool:
         """Act on the news and store its id, in one transaction.
 
-        Return False if an equal or higher id is already stored for the order.
+        Return False if an equal or higher id is stored for the order.
         """
         ...
 
     def undecided(self) -> Sequence[tuple[str, int]]:
-        """Return some undecided orders, each with the id of its last news.
+        """Return some undecided orders (`fulfilled_at` was UNKNOWN), each with the id of its last
+        news.
 
-        An order is undecided if `fulfilled_at` was UNKNOWN. Orders that were asked about least
-        often come first.
+        Those asked about least often come first.
         """
         ...
 

@@ -95,10 +95,9 @@ def printable(name: str) -> str:
 def given_variables(
     environ: Mapping[str, str], *, known: Sequence[str], reading: SettingsReading
 ) -> dict[str, str]:
-    """Return the values of all known variables by their upper-case names. The environment overrides
-    the file.
+    """Return the values of all known variables, the environment's before the file's.
 
-    An empty value counts as missing. An empty secret is reported as a mistake.
+    An empty value counts as missing; an empty secret is a mistake.
     """
     own = _ours(environ.items(), reading)
     path = own.pop(CONFIG, "").strip()

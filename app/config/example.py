@@ -1,7 +1,4 @@
-"""Generate the text of config.example.env from the declarations of all settings.
-
-The docstring below a setting explains the setting. A section's docstring is its heading.
-"""
+"""Generate config.example.env from the declarations and docstrings of all settings."""
 
 import ast
 import inspect
@@ -51,7 +48,7 @@ def setting_blocks(group: type[BaseModel], prefix: str) -> Iterator[str]:
 
     prefix  beginning of the variables' names
 
-    Raises ValueError if a setting has no explanation.
+    Raises ValueError for a setting without an explanation.
     """
     explained = dict(_docstrings(group))
     for name, field in group.model_fields.items():

@@ -136,8 +136,7 @@ def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
 
 
 def _sentence(mistake: Any, field: str) -> str:
-    """Return a sentence that says which values a setting may have. Pydantic's own message could
-    reveal the wrong value, which may be a secret."""
+    """Return a sentence on the allowed values; Pydantic's own message could reveal a secret."""
     context = mistake.get("ctx", {})
     if mistake["type"] == "value_error":
         return str(context["error"])
@@ -289,8 +288,7 @@ def _files_suffice_for_connections(settings: Settings, reading: SettingsReading)
 
 
 def _is_whole(reading: SettingsReading, *, url: str, secret: str, missing: str) -> None:
-    """Report an address that is set without its secret, and a secret that is set without its
-    address.
+    """Report an address without its secret, and a secret without its address.
 
     missing  the sentence for a missing address
     """

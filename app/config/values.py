@@ -56,8 +56,10 @@ def switched(value: Any) -> Any:
 
 
 def listed(value: Any) -> Any:
-    """Split a JSON list, or a text with commas, into its texts. Return any other value unchanged.
-    Raise ValueError for an invalid list."""
+    """Split a JSON list, or a text with commas, into texts; return any other value unchanged.
+
+    Raise ValueError for an invalid list.
+    """
     if not isinstance(value, str):
         return value
     if not value.lstrip().startswith("["):
@@ -72,10 +74,9 @@ def listed(value: Any) -> Any:
 
 
 class DatedSecret(SecretStr):
-    """Secret with an optional expiry, written as `SECRET until 2026-12-01T00:00:00Z`. `until` is
-    None if the secret never expires.
+    """Secret with an optional expiry, written as `SECRET until 2026-12-01T00:00:00Z`.
 
-    Raises ValueError if the expiry is not an RFC 3339 moment in UTC.
+    Raises ValueError for an expiry that is no RFC 3339 moment in UTC.
     """
 
     def __init__(self, secret_value: str) -> None:
@@ -98,8 +99,10 @@ def secrets(value: Any) -> Any:
 
 
 def addresses(value: Any) -> Any:
-    """Parse a list of secret addresses, each of which may state its expiry. Raise ValueError for an
-    address that cannot end a URL's path."""
+    """Parse a list of secret addresses with optional expiries.
+
+    Raise ValueError for an address that cannot end a URL's path.
+    """
     found = secrets(value)
     for each in found if isinstance(found, list) else ():
         if not _ADDRESS_END.fullmatch(each.get_secret_value()):
@@ -137,8 +140,7 @@ payments."""
 
 
 def only(value: Any) -> Any:
-    """Parse a JSON object that names members of an event, each with a list of values. An event with
-    such values belongs to our shop."""
+    """Parse a JSON object of members of an event, each with the values of our shop."""
     if not isinstance(value, str):
         return value
     found = _object_in(value) or {}
@@ -165,10 +167,10 @@ def _object_in(text: str) -> dict[str, Any] | None:
 
 
 def networks(value: Any) -> Any:
-    """Parse the IP addresses or networks of trusted proxies.
+    """Parse the addresses or networks of trusted proxies.
 
-    Raises ValueError for `*` and for very wide networks, because any sender could then state a
-    false address.
+    Raises ValueError for `*` and wide networks, because any sender could then state a false
+    address.
     """
     found = []
     for text in filter(None, listed(value)):
@@ -188,8 +190,10 @@ def networks(value: Any) -> Any:
 
 
 def base_url(value: Any) -> Any:
-    """Return an http or https URL without a final slash. Raise ValueError for a URL with a user, a
-    password, a query or a fragment."""
+    """Return an http or https URL without a final slash.
+
+    Raise ValueError for a user, a password, a query or a fragment.
+    """
     if not isinstance(value, str):
         return value
     parts = _split(value)
@@ -202,8 +206,10 @@ def base_url(value: Any) -> Any:
 
 
 def endpoint_url(value: Any) -> Any:
-    """Return an endpoint's http or https URL, which may have a path and a query. Raise ValueError
-    for a URL with a user, a password or a fragment."""
+    """Return an endpoint's http or https URL.
+
+    Raise ValueError for a user, a password or a fragment.
+    """
     if not isinstance(value, str):
         return value
     parts = _split(value)
@@ -219,8 +225,10 @@ def _lower_scheme(parts: SplitResult, value: str) -> str:
 
 
 def public_url(value: Any) -> Any:
-    """Return the service's http or https address, or an empty value. Raise ValueError if the
-    address ends with the path of a source's webhooks."""
+    """Return the service's http or https address, or an empty value.
+
+    Raise ValueError if it ends with the path of a source's webhooks.
+    """
     found = value if value == "" else base_url(value)
     if isinstance(found, str) and urlsplit(found).path.split("/")[-2:-1] == ["webhooks"]:
         raise ValueError(
@@ -242,8 +250,7 @@ def https_url(value: Any) -> Any:
 
 
 def issuer(value: Any) -> Any:
-    """Return the URL of a sign-in provider, which must use https or name this machine. A final
-    slash stays, because the provider's tokens state exactly this text."""
+    """Return the https URL of a sign-in provider, with its final slash, as tokens state it."""
     if not isinstance(value, str):
         return value
     found = str(base_url(value))
@@ -349,7 +356,7 @@ MAX_WITNESSES: Final = 16
 
 
 def witnesses(value: Any) -> Any:
-    """Parse a list of witnesses, each written `KEY URL`. The error reports all mistakes together.
+    """Parse a list of witnesses, each written `KEY URL`. The error reports all mistakes.
 
     KEY  the witness's verifier key
     URL  the witness's address without `/add-checkpoint`
@@ -432,8 +439,8 @@ Networks = Annotated[tuple[str, ...], BeforeValidator(networks)]
 
 
 def text_like(pattern: str, sentence: str) -> BeforeValidator:
-    """Return a validator for texts of a given pattern. The validator removes surrounding spaces,
-    and raises ValueError with the sentence for a text that does not match."""
+    """Return a validator for stripped texts of a pattern, which raises ValueError with the
+    sentence."""
 
     def validated(value: Any) -> Any:
         if not isinstance(value, str):

@@ -148,11 +148,8 @@ async def do_second_factor(view: View, reason: str) -> str:
 
 
 def _session_of(view: View) -> str:
-    """Return a name for the operator's session. The challenge for a new passkey is bound to this
-    name.
-
-    The name stays the same when the session's cookie is renewed.
-    """
+    """Return a permanent name for the operator's session, to which a new passkey's challenge is
+    bound."""
     return f"passkey {view.person.name} {view.person.began_at}"
 
 
@@ -243,8 +240,7 @@ async def ask_link_company(view: View) -> Form:
 async def do_link_company(view: View, reason: str) -> ActionResult:
     """Return a page with a link to the company's sign-in.
 
-    A person must follow the link, because the content policy does not let a form redirect the
-    browser to another host.
+    The content policy lets no form redirect the browser there.
     """
     grant = new_challenge(
         view.console.mark_key, to=link_grant_of(view.cookie), now=view.context.clock.now()

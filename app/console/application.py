@@ -87,8 +87,7 @@ NOT_ALLOWED: Final = (
 )
 
 ENDED: Final = "ended"
-"""Query parameter of the sign-in page, which is set if the visitor's session has ended. Its value
-is `kept` if the text of the submitted form was stored."""
+"""Query parameter of the sign-in page after an ended session; `kept` if a form was stored."""
 KEPT: Final = "kept"
 
 
@@ -108,8 +107,7 @@ register_url_convertor("subject", _Subject())
 
 
 def split_format(subject: str) -> tuple[str, str]:
-    """Split the last part of an address into a name and a format. If the address has no known
-    ending, the format is `html`."""
+    """Split the last part of an address into a name and a format, by default `html`."""
     name, dot, ending = subject.rpartition(".")
     return (name, ending) if dot and name and ending in FORMATS else (subject, "html")
 

@@ -1,8 +1,4 @@
-"""Pages and actions for breaks and for late money, such as a refund that is still owed.
-
-Operators assign, comment and accept breaks, or match them by hand. Some actions take several breaks
-at once.
-"""
+"""Pages and actions for breaks and for late money, such as a refund that is still owed."""
 
 from collections import Counter
 from functools import partial
@@ -176,8 +172,7 @@ def _form(
 
 
 def _seen_field(*found: break_acts.SeenBreak) -> Field:
-    """Return a hidden form field with a digest of the shown breaks and their states. The submitted
-    form is refused if the breaks have changed."""
+    """Return a hidden form field with a digest of the shown breaks, so that changes are noticed."""
     mark = break_acts.mark_of(found)
     return Field("seen", "What was shown", kind="hidden", value=mark)
 

@@ -205,8 +205,10 @@ async def ask_letter(view: View) -> Form:
 
 
 def _typed_moment(at: Instant | None, zone: tzinfo) -> str:
-    """Format a moment to the second, as a person would type the moment. Return an empty text for
-    None. A local time that occurs twice is written in UTC."""
+    """Format a moment to the second, as a person would type it; empty for None.
+
+    A local time that occurs twice is written in UTC.
+    """
     if at is None:
         return ""
     moment = to_second(at)

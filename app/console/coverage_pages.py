@@ -18,11 +18,7 @@ NAMED: tuple[tuple[ImportKind, str], ...] = (
 
 
 async def coverage_document(view: View) -> Document:
-    """Return the content of `GET /coverage`: all covered spans, as stated by files or declared by
-    people.
-
-    The spans are sorted by kind and name.
-    """
+    """Return the content of `GET /coverage`: all covered spans, by kind and name."""
     lines = await coverage.list_coverage(view.context)
     calendar = Calendar(view.context.calendar_zone)
     lines.sort(key=lambda line: (line.kind, line.name, line.wallet or "", line.since or 0))

@@ -192,10 +192,9 @@ async def month_of(context: AppContext, name: str) -> Month:
 
 
 async def period_document(view: View) -> Document:
-    """Return the content of `GET /periods/{month}`: a month, with the reasons against closing. A
-    background job collects the reasons.
+    """Return the content of `GET /periods/{month}`: a month, with the reasons against closing.
 
-    Raise UsageError if the job failed.
+    Raise UsageError if the job that collects the reasons failed.
     """
     month = await month_of(view.context, view.subject)
     job = view.console.jobs.newest("close", month.name)
@@ -348,8 +347,7 @@ async def report_download(view: View) -> Response:
     """Return the file for `GET /reports/{month}?as=&version=&as_of=` or `GET
     /reports/period?from=&to=&as=`.
 
-    A closed month's report and journal are returned as stored at the closing. A background job
-    computes any other report.
+    A closed month's files are returned as stored; a background job computes others.
     """
     kept: dict[str, JournalFormat] = {print_name(form): form for form in JOURNAL_FORMATS}
     entries = view.word("as")
@@ -381,11 +379,10 @@ async def _journal_download(view: View, form: JournalFormat) -> Response:
 
 
 async def journal_document(view: View) -> Document | Response:
-    """Return the content of `GET /journals/{month}?account=&currency=&as=` or of `GET
-    /journals/period?from=&to=`: a period's journal of payments.
+    """Return the content of `GET /journals/{month}?account=&currency=&as=` or `GET
+    /journals/period?from=&to=`.
 
-    With the parameter `as`, return the journal as a file. Raise UsageError if the job that computes
-    the journal failed.
+    With `as`, return the journal as a file. Raise UsageError if its job failed.
     """
     form: JournalFormat | None = view.choice("as", JOURNAL_FORMATS)
     name, scope, month = await asked_scope(view)
@@ -428,10 +425,9 @@ POSTINGS: Final = 200
 
 
 async def bank_document(view: View) -> Document:
-    """Return the content of `GET /bank?stands=&line=&skip=`: the bank lines in one state, newest
-    first, or a single line.
+    """Return the content of `GET /bank?stands=&line=&skip=`: bank lines, newest first.
 
-    A background job matches the bank lines with payouts. Raise UsageError if the job failed.
+    Raise UsageError if the job that matches them failed.
     """
     stands, line = view.choice("stands", tuple(BANK_PLACES)), view.word("line")
     skip = view.number("skip") or 0

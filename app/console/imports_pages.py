@@ -143,10 +143,10 @@ def clear_of(view: View) -> list[Upload]:
 
 
 def state_of(upload: Upload) -> str:
-    """Return the state of an upload: reading, to_choose, to_confirm, refused, failed, importing or
+    """Return an upload's state: reading, to_choose, to_confirm, refused, failed, importing or
     imported.
 
-    In the state `to_choose`, a person must state the file's kind or source.
+    `to_choose` means that a person must state the kind or source.
     """
     job = upload.job
     if job is not None and job.ended is None:
@@ -161,10 +161,9 @@ def state_of(upload: Upload) -> str:
 
 
 async def import_document(view: View) -> Document | Response:
-    """Return the content of `GET /imports/{number or upload}`: the result of an import, or of an
-    upload's dry run.
+    """Return the content of `GET /imports/{number or upload}`: an import's or dry run's result.
 
-    With `?rejects=1` return the file of rejected rows, with `?changes=1` the file of changed rows.
+    With `?rejects=1` or `?changes=1`, return the file of these rows.
     """
     if view.subject.isascii() and view.subject.isdigit():
         return await _past(view, min(int(view.subject[:12]), MAX_NUMBER))

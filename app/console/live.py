@@ -41,7 +41,7 @@ class Live:
     async def stream(self, still: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
         """Yield the lines of a server-sent event stream until the session or the console ends.
 
-        still  function that returns whether the session is still valid
+        still  returns whether the session is valid
         """
         self._listeners += 1
         if self._task is None or self._task.done():

@@ -67,8 +67,7 @@ def _kind(view: View) -> ImportKind:
 
 
 async def ask_map_columns(view: View) -> Form:
-    """Return the form that asks for the meaning of each column. If a column has a fixed vocabulary,
-    the form also asks for the meaning of each word in the file."""
+    """Return the form that asks for the meaning of each column, and of words in some columns."""
     upload, kind = upload_of(view, view.needed("upload")), _kind(view)
     seen = await _looked_at(view, upload)
     known, given = presets.KINDS[kind], view.given

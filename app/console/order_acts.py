@@ -91,8 +91,10 @@ async def ask_prove(view: View) -> Form:
 
 
 async def do_prove(view: View, reason: str) -> Response:
-    """Return the proofs that the order's entries are in the sealed log, as a download. Raise
-    UsageError if some entries are not sealed yet."""
+    """Return the proofs of the order's entries in the sealed log, as a download.
+
+    Raise UsageError if some entries are not sealed yet.
+    """
     order = view.needed("order")
     try:
         found = await view.console.makes(prove_each, await _sealed_of(view, order))

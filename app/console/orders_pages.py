@@ -1,7 +1,4 @@
-"""Pages of orders and deliveries, and the start page Now.
-
-The page of an order has five parts: plain answer, money, explanation, timeline, and all evidence.
-"""
+"""Pages of orders and deliveries, and the start page Now."""
 
 import re
 from collections.abc import Sequence
@@ -211,11 +208,9 @@ def row_of(changed: read_orders.Changed) -> dict[str, Any]:
 
 
 async def orders_document(view: View) -> Document:
-    """Return the content of `GET /orders?outcome=&group=&finding=&before=&after=&choose=`: the list
-    of orders.
+    """Return the content of `GET /orders?outcome=&group=&finding=&before=&after=&choose=`.
 
-    The parameter `group` is a key of GROUPS. Orders without a payment attempt are sorted by
-    reference.
+    `group` is a key of GROUPS.
     """
     filters = view.filters(FILTERS)
     outcome, group, finding = (filters[name] for name in ("outcome", "group", "finding"))
@@ -284,9 +279,9 @@ async def find_document(view: View, text: str) -> Document:
 
 
 async def order_page_document(view: View) -> Document:
-    """Return the content of `GET /orders/{order}?as_of=&before=`: everything about a single order.
+    """Return the content of `GET /orders/{order}?as_of=&before=`: everything about one order.
 
-    before  number of an event; only earlier events are shown. None shows the newest events
+    before  only events with lower numbers; None for the newest
     """
     order, as_of = view.subject, view.instant("as_of")
     now = as_of or view.context.clock.now()

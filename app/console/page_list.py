@@ -1,7 +1,6 @@
-"""List every page and every action of the console. A new page needs an entry here, a function and a
-template.
+"""List every page and every action of the console.
 
-Each file with actions lists them in its constant ACTS.
+A new page needs an entry here, a function and a template.
 """
 
 from typing import Final

@@ -119,7 +119,7 @@ class Pages:
     ) -> Response:
         """Render a document with the template of its page.
 
-        mistake  mistake in a form on the page, to be shown with the typed text
+        mistake  mistake in a form, shown with the typed text
         """
         act = self._acts.get(view.word("done") or "")
         own = (each.group for each in self._menu if _same_list(page, each))
@@ -293,8 +293,7 @@ def as_json(document: Document) -> Response:
 
 
 SPOOLED_BYTES: Final = 8 * 1024 * 1024
-"""Maximum number of bytes of CSV rows that are kept in memory. Further rows go to a temporary file
-until all columns are known."""
+"""Maximum bytes of CSV rows in memory, until all columns are known. Others go to a file."""
 
 Following = Callable[[Document], Awaitable[Document | None]]
 """Function that takes a page's document and loads the document of the next page. It returns None

@@ -65,8 +65,7 @@ def _mark(view: View, subject: str) -> str:
 
 
 async def ask_erase(view: View) -> Form:
-    """Return the form that asks whose data to erase. After the operator has answered, return the
-    form with the preview of the erasure."""
+    """Return the form that asks whose data to erase, and then its preview."""
     try:
         if "mark" in view.given:
             again = view.given.get("again", "")

@@ -91,8 +91,7 @@ async def proposal_document(view: View) -> Document:
 
 
 async def waiting_about(view: View, subject: str) -> dict[str, str] | None:
-    """Return the id and the proposer of a proposal that waits for approval and concerns `subject`.
-    Return None if there is no such proposal, or if the operator is not allowed to see it."""
+    """Return the id and the proposer of a visible, waiting proposal about `subject`, or None."""
     if not view.person.may("proposals"):
         return None
     waiting = await view.console.proposals.waiting(kinds=shown_kinds(view))

@@ -183,8 +183,8 @@ def _with_rule(toml: str, kind: str, given: Mapping[str, str], rules: rule_file.
 
 
 async def tried_as(view: View, rules: str) -> str:
-    """Return the text that identifies the job of a preview. The text is the number of the saved
-    rules, followed by the new rules `rules`."""
+    """Return the text that identifies a preview's job: the saved rules' number, and the new
+    rules."""
     saved = await match_rules.current_rules(view.context)
     return f"{0 if saved is None else saved.number} {rules}"
 

@@ -86,8 +86,10 @@ class SecurityMiddleware:
 
 
 class RateLimiter:
-    """Rate limiter that counts tries for each name. It allows a limited number of tries in a
-    period, by default a minute. At most MOST names are counted."""
+    """Rate limiter that allows a number of tries for each name in a period, by default a minute.
+
+    At most MOST names are counted.
+    """
 
     MOST: Final = 10_000
     MINUTE_S = 60.0

@@ -43,8 +43,7 @@ ITEM_TITLES: Final = {
 
 
 def problem_sentence(problem: str | None) -> str | None:
-    """Return a sentence that says why the last try to notify the shop failed, or None if there is
-    no problem.
+    """Return a sentence on why the last try to notify the shop failed, or None.
 
     problem  code of the problem, such as `status_503`, or None
     """

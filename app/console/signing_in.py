@@ -36,8 +36,7 @@ from reconcile.instants import DAY, SECOND, Instant
 NAME_TRIES: Final = 5
 """Maximum number of tries per minute with one name from one network."""
 NAME_TRIES_IN_ALL: Final = 20
-"""Maximum number of tries per minute with one name from all networks. Tries from networks from
-which this operator has signed in before are not counted."""
+"""Maximum tries per minute with one name, over all networks new to the operator."""
 NETWORK_TRIES: Final = 20
 NOTED_FOR_S: Final = 3600.0
 """Seconds during which only the first failure from a network is recorded. This keeps the audit
@@ -58,8 +57,10 @@ BROWSER: Final = "-browser"
 shows the sign-in page."""
 
 Purpose = Literal["sign-in", "again", "link"]
-"""Reason for a redirect to the company's sign-in: `sign-in` begins a session, `again` confirms the
-identity of a signed-in operator, and `link` links the operator's company account."""
+"""Reason for a redirect to the company's sign-in.
+
+`sign-in` begins a session, `again` confirms the identity, and `link` links the account.
+"""
 
 BY_ITSELF: Final = "Tallyhook-By-Itself"
 """Header of requests that a page's script sends without an action of the person. Such requests do
@@ -134,8 +135,7 @@ class UnsentForm:
 
 
 class UnsentForms:
-    """Forms that were submitted after their session had ended, one for each session. They stay in
-    memory until the operator signs in again."""
+    """Forms submitted after their session had ended, kept in memory until the next sign-in."""
 
     MOST: Final = 200
     KEPT_S: Final = 3600.0
@@ -145,10 +145,9 @@ class UnsentForms:
         self._kept: OrderedDict[str, UnsentForm] = OrderedDict()
 
     def put(self, cookie: str, *, name: str, where: str, fields: Mapping[str, str]) -> None:
-        """Store the form of a session. The form's id, passwords, and texts that may be phone
-        numbers are left out.
+        """Store the form of a session, without ids, passwords and possible phone numbers.
 
-        If more than MOST forms are stored, the oldest form is dropped.
+        The oldest of more than MOST forms is dropped.
         """
         until = self._clock() + self.KEPT_S
         typed = {
@@ -210,7 +209,7 @@ class SigningIn:
     async def person(self, request: Request, *, used: bool = True) -> Person | None:
         """Return the signed-in person who sent the request, or None.
 
-        used  False if a script made the request, so that it does not count as use of the session
+        used  False for a script's request, which is no use of the session
         """
         token = self._cookie(request)
         if not token:
@@ -246,11 +245,10 @@ class SigningIn:
         return own and (known or self._by_name_in_all.take(name))
 
     async def keep_unsent(self, request: Request) -> bool:
-        """Store a form that was submitted after its session had ended. Return whether the form was
+        """Store a form that was submitted after its session had ended. Return whether it was
         stored.
 
-        A form with a cookie that never belonged to a session is refused. Otherwise strangers could
-        fill the memory.
+        The cookie must have belonged to a session, so that strangers cannot fill the memory.
         """
         cookie = self._cookie(request)
         name = await sessions.name_of_session(self._console.context, cookie) if cookie else None
@@ -287,8 +285,10 @@ class SigningIn:
         return answer
 
     def _set_cookie(self, answer: Response, token: str, *, also: str = "") -> None:
-        """Set the cookie of a session. If `also` is given, the cookie's name ends with this suffix,
-        and the cookie belongs to a sign-in that is not finished."""
+        """Set the cookie of a session.
+
+        also  suffix of the name for a sign-in that is not finished
+        """
         # A day longer than any session, so that a late form still identifies its operator.
         lasts = challenges.VALID_FOR if also else sessions.LONGEST + DAY
         answer.set_cookie(
@@ -311,8 +311,8 @@ class SigningIn:
         return self._form("link.html", title=title, to=to, status=403, problem=str(error))
 
     def proof_of(self, person: Person) -> str:
-        """Return the kind of proof that an operator must give for an irreversible act: `password`,
-        `company`, or an empty text if no proof is needed."""
+        """Return the proof that an irreversible act needs: `password`, `company`, or "" for
+        none."""
         if person.way == "link":
             return ""  # sessions by the owner's link last an hour, or are the demo's
         fresh = person.proved_within(self._console.context.clock.now())

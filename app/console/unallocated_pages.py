@@ -88,8 +88,7 @@ def _form(
 
 
 def _button(view: View, *, alone: bool) -> str:
-    """Return the label of the button that makes a proposal. Return an empty text if the operator
-    may act alone.
+    """Return the label of the button that makes a proposal, or "" if none is needed.
 
     alone  whether one person with the permission may take this action alone
     """

@@ -172,8 +172,10 @@ async def do_upload(view: View, reason: str) -> str:
 
 
 def days_in(view: View) -> tuple[str, str] | None:
-    """Return the first and the last day that the form states, or None if both are empty. Raise
-    UsageError if only one day is given."""
+    """Return the first and the last day of the form, or None if both are empty.
+
+    Raise UsageError for only one day.
+    """
     first, last = (view.given.get(name, "").strip() for name in ("first_day", "last_day"))
     if bool(first) != bool(last):
         raise UsageError("say both the first and the last day that the file covers, or neither")
@@ -292,10 +294,7 @@ async def ask_read_as(view: View) -> Form:
 
 
 async def do_read_as(view: View, reason: str) -> str:
-    """Read an uploaded file again with the options in the form.
-
-    Some buttons state only the file's kind. The remaining options then stay unchanged.
-    """
+    """Read an uploaded file again with the options in the form; missing options stay unchanged."""
     upload = imports_pages.upload_of(view, view.needed("upload"))
     kind, source = _said_identity(view)
     if "encoding" in view.given:

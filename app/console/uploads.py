@@ -32,16 +32,14 @@ from app.finance.imports import Imported, ImportKind, ImportRequest
 from reconcile.instants import HOUR, Duration, Instant
 
 MAX_FILE_BYTES: Final = 32 * 1024 * 1024
-"""Maximum number of bytes of an uploaded file. A file of this size has about 300,000 rows, and
-takes twice its size on disk while it is received."""
+"""Maximum bytes of an uploaded file: about 300,000 rows, twice its size on disk."""
 
 MAX_FORM_BYTES: Final = MAX_FILE_BYTES + 64 * 1024
 """Maximum number of bytes of a form, which is enough for a file of the maximum size and the other
 fields."""
 
 READ_ON_BYTES: Final = 4 * MAX_FORM_BYTES
-"""Maximum number of bytes of a refused form that are read. A refused form is read on, because a
-browser shows no answer before it has sent the whole form."""
+"""Maximum bytes of a refused form that are read, because a browser first sends it all."""
 
 MOST_RECEIVED: Final = 4
 """Maximum number of forms that are received at a time. Further forms wait and are not read
@@ -181,8 +179,7 @@ class Uploads:
             ) from None
 
     async def _receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
-        """Return the fields and files of a form. Even a refused form is read to its end, because a
-        browser shows no answer before it has sent the whole form."""
+        """Return the fields and files of a form. A refused form is read to its end, too."""
         body = _whole_body(request)
         parser = MultiPartParser(
             request.headers,
@@ -286,11 +283,9 @@ def _delete_left_behind() -> None:
 
 
 async def _whole_body(request: Request) -> AsyncGenerator[bytes]:
-    """Yield the bytes of a form, without the bytes beyond MAX_FORM_BYTES. Stop reading after
-    READ_ON_BYTES.
+    """Yield the first MAX_FORM_BYTES of a form. Stop reading after READ_ON_BYTES.
 
-    Raise UsageError if the form is too long, or if its closing delimiter (RFC 2046, section 5.1.1)
-    is missing.
+    Raise UsageError for a long form, or one without its closing delimiter (RFC 2046, 5.1.1).
     """
     size, end = 0, b""
     async for part in request.stream():

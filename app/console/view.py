@@ -89,8 +89,7 @@ T = TypeVar("T")
 Word = TypeVar("Word", bound=str)
 
 Filters = Mapping[str, tuple[str, ...] | None]
-"""Filters of a list. Each key is a filter's name, and its value holds the allowed words. The value
-None allows any text."""
+"""Filters of a list by name, each with the allowed words; None for any text."""
 
 ROLES_OF: Final[Mapping[str, frozenset[Role]]] = {
     str(name): roles for name, roles in (*MAY.items(), *MAY_READ.items())
@@ -210,8 +209,10 @@ class View:
         return stated(name, self.word(name))
 
     def choice(self, name: str, among: Mapping[Word, Any] | tuple[Word, ...]) -> Word | None:
-        """Return a parameter of the address that must be one of the values in `among`. Return None
-        if the parameter is missing, and raise UsageError for any other value."""
+        """Return a parameter that must be one of the values in `among`, or None.
+
+        Raise UsageError for any other value.
+        """
         word = self.word(name)
         if word is not None and word not in among:
             raise UsageError(f"{name} is none of: {', '.join(among)}")
@@ -226,8 +227,7 @@ class View:
         }
 
     def number(self, name: str) -> int | None:
-        """Return a parameter of the address as a whole number, or None if the parameter is missing.
-        Raise UsageError for any other text."""
+        """Return a parameter as a whole number, or None. Raise UsageError for other text."""
         given = self.word(name)
         if given is None:
             return None
@@ -236,8 +236,8 @@ class View:
         return int(given)
 
     def instant(self, name: str) -> Instant | None:
-        """Return a parameter of the address as a moment that a person typed, or None if the
-        parameter is missing. Raise UsageError for any other text."""
+        """Return a parameter as a moment that a person typed, or None. Raise UsageError for other
+        text."""
         given = self.word(name)
         if given is None:
             return None

@@ -81,8 +81,7 @@ TONES: Final[Mapping[str, str]] = {
     "matched": "good",
     "break": "look",
 }
-"""Tone of each code, which determines the colour of its badge. Since the badge also has a text,
-nobody depends on the colour."""
+"""Tone of each code, which determines the colour of its badge beside the text."""
 
 VERDICTS: Final[Mapping[str, str]] = {
     "stored": "Accepted: its signature is right, and it is stored.",

@@ -35,10 +35,9 @@ old delivery be replayed after its event was deleted.
 
 
 def keep_profiles(settings: Settings) -> None:
-    """Store the text of the merchant's own profiles in the settings, so that all processes use one
-    text.
+    """Store the text of the merchant's own profiles in the settings, for all processes.
 
-    Unreadable files are skipped here. `compile_sources` reports them.
+    Unreadable files are left to `compile_sources`.
     """
     texts = dict(settings.profile_files)
     for path in {each.profile for each in settings.sources.values()} - {*shipped_profiles()}:
@@ -62,8 +61,7 @@ def profile_of(settings: Settings, source: str) -> Profile:
 
 
 def secrets_of(given: SourceSettings) -> list[str] | dict[str, str]:
-    """Return a source's secrets. The result is a dictionary from key ids to secrets, or a list if
-    the secrets have no ids."""
+    """Return a source's secrets, in a dictionary by key id, or in a list."""
     if given.keys:
         return {name: key.get_secret_value() for name, key in given.keys.items()}
     return [secret.get_secret_value() for secret in given.secrets]
@@ -101,7 +99,7 @@ def accounts(settings: Settings) -> dict[str, Account]:
 
 
 def askers(settings: Settings, client: "httpx2.AsyncClient") -> dict[str, "ProviderClient"]:
-    """Return a client for each source whose provider must be asked. The keys are source names.
+    """Return a client for each source whose provider must be asked, by source name.
 
     Raises ConfigurationError that names every missing credential.
     """
@@ -132,10 +130,9 @@ def questions_of(settings: Settings) -> dict[str, Questions]:
 
 
 def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) -> dict[str, Source]:
-    """Compile every configured source. Raises ConfigurationError that lists the mistakes of all
-    sources.
+    """Compile every configured source. Raises ConfigurationError with the mistakes of all.
 
-    phone_key  key for digests of customers' phone numbers; None to compute no digests
+    phone_key  key for digests of customers' phone numbers, if any
     """
     sources, problems = {}, []
     for name, given in settings.sources.items():
@@ -214,10 +211,9 @@ def _problems_of_account(name: str, given: SourceSettings, profile: Profile) -> 
 
 
 def only_locations(given: SourceSettings, profile: Profile) -> dict[str, tuple[str, ...]]:
-    """Return the setting ONLY, with the full location of each member. The setting selects the
-    events of one shop.
+    """Return the setting ONLY, with the full location of each member.
 
-    A path without a kind of location refers to the body, which is a form or JSON.
+    A path without a kind refers to the body.
     """
     form = profile.request.body == "form" and not profile.unconfirmed  # answers are JSON
     return {
@@ -269,10 +265,7 @@ def _problems_of_captures(name: str, given: SourceSettings, profile: Profile) ->
 
 
 def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> list[str]:
-    """Return the problems of the setting ONLY, which selects a shop's events.
-
-    The members that the setting names must prove which shop an event belongs to.
-    """
+    """Return the problems of the setting ONLY, whose members must prove an event's shop."""
     variable, problems = f"TALLYHOOK_SOURCES__{name.upper()}__ONLY", []
     for location in only_locations(given, profile):
         try:

@@ -47,10 +47,10 @@ class AppContext:
 
     @cached_property
     def phone_key(self) -> PhoneKey | None:
-        """Return the key for digests of phone numbers; None if there is no key.
+        """Return the key for digests of phone numbers, if there is one.
 
-        Without the key, phone numbers are neither stored nor found. Raises ConfigurationError if
-        the key cannot be read.
+        Without it, numbers are neither stored nor found. Raises ConfigurationError if it cannot be
+        read.
         """
         return read_phone_key(self.settings.phone_key_path)
 

@@ -1,7 +1,4 @@
-"""Interface of the inbox for packages that may not import `receiving/`.
-
-The interface gives access to accepted deliveries that have not been read yet.
-"""
+"""Interface of the inbox's unread deliveries for packages that may not import `receiving/`."""
 
 from __future__ import annotations
 

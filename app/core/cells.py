@@ -16,8 +16,7 @@ the mark."""
 _MARK: Final = "'"
 
 _SEPARATORS: Final = ";\t\r\n"
-"""Characters at which a spreadsheet may split even a quoted cell. A comma is not included, because
-no spreadsheet splits a quoted cell at a comma."""
+"""Characters at which a spreadsheet may split even a quoted cell. A comma is safe."""
 
 # White space, also invisible, and quotation marks, which may open a cell.
 _PASSED_OVER: Final = '\\s\\x00-\\x1f\\u200b-\\u200f\\u2060\\ufeff"'
@@ -63,8 +62,10 @@ def cell_text(cell: str) -> str:
 
 
 def csv_line(cells: Iterable[str]) -> str:
-    """Join cells into a CSV line (RFC 4180) with its line end, and quote cells where needed. The
-    caller must first protect texts from outside with `safe_cell`."""
+    """Join cells into a CSV line (RFC 4180) with its line end.
+
+    Protect texts from outside with `safe_cell` first.
+    """
     return (
         ",".join(
             '"' + cell.replace('"', '""') + '"'

@@ -38,12 +38,10 @@ MAX_SENTENCE: Final = 2_000
 """Maximum length in bytes of a child's error message that the parent passes on."""
 
 MAX_HEAD: Final = 4_000
-"""Maximum length in bytes of a child's answer on standard error, which states the result's format
-or an error. A pipe accepts this length in one write."""
+"""Maximum bytes of a child's answer on standard error, which a pipe accepts in one write."""
 
 AT_ONCE: Final = 4
-"""Maximum number of children that run at a time. Each child occupies one of asyncio's threads, and
-there are at least five threads."""
+"""Maximum number of children that run at a time, each in one of at least five threads."""
 
 _TURNS: Final = asyncio.Semaphore(AT_ONCE)
 
@@ -143,8 +141,10 @@ def _started(limits: ChildLimits) -> subprocess.Popen[bytes]:
 def _written(
     process: subprocess.Popen[bytes], request: bytes, *, limits: ChildLimits, to: IO[bytes]
 ) -> tuple[bytes, int]:
-    """Send a request to a child, and write the child's result to `to`. Return the child's standard
-    error and its exit code. The exit code is `_TOO_MUCH` if the result is too large."""
+    """Send a request to a child, and write its result to `to`.
+
+    Return the child's standard error and exit code, which is `_TOO_MUCH` for a long result.
+    """
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -239,10 +239,9 @@ _START: Final = "import sys; sys.path[:] = eval(sys.argv[1]); import app.core.ch
 
 
 def serve() -> None:
-    """Answer one request from standard input, within the limits that the command line states.
+    """Answer one request from standard input, within the command line's limits.
 
-    The result goes to standard output. The result's format, or the reason for a failure, goes to
-    standard error.
+    The result goes to standard output; its format, or a failure, to standard error.
     """
     memory, processor_s, duration_s = map(float, sys.argv[2:])
     with os.fdopen(os.dup(1), "wb") as output, os.fdopen(os.dup(2), "wb") as head:

@@ -38,10 +38,9 @@ process started."""
 
 
 def handed_over(*values: object) -> IO[bytes]:
-    """Write the program's version and the given values to anonymous memory. Return the memory as a
-    file for a child's standard input.
+    """Return a file in anonymous memory with the program's version and values, for a child's input.
 
-    The values may contain secrets. On the command line, other users could read them.
+    On the command line, other users could read the values.
     """
     memory = os.fdopen(os.memfd_create("settings"), "w+b")
     pickle.dump(_VERSION, memory)
@@ -51,9 +50,10 @@ def handed_over(*values: object) -> IO[bytes]:
 
 
 def taken_over() -> tuple[Any, ...]:
-    """Return the values that the parent passed to this process. Raise ConfigurationError if another
-    version of the program has been installed since, because two versions might decide
-    differently."""
+    """Return the values that the parent passed to this process.
+
+    Raise ConfigurationError if another version was installed since.
+    """
     with os.fdopen(os.dup(0), "rb") as memory:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         with suppress(EOFError, pickle.UnpicklingError, AttributeError, ImportError):
@@ -81,12 +81,10 @@ MISSED_S: Final = 5.0
 starts in about a second."""
 
 STOP_S: Final = 20.0
-"""Seconds that a child process gets to end when told to. Afterwards the child is killed, and the
-next child continues the work."""
+"""Seconds that a child process gets to end when told to, before it is killed."""
 
 NICENESS: Final = 5
-"""Niceness of child processes. With this value, a child gets a quarter of a core that it shares
-with its parent. With 10, the child might get almost nothing."""
+"""Niceness of child processes, with which a child gets a quarter of a shared core."""
 
 NEWS: Final = b"+"
 STOP: Final = b"s"
@@ -228,8 +226,10 @@ class WorkerProcess:
 async def started(
     settings: object, *words: str
 ) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader, asyncio.StreamWriter]:
-    """Start a command of the program as a child process. Return the process, and the parent's end
-    of the socket pair as a reader and a writer."""
+    """Start a command of the program as a child process.
+
+    Return the process, and the parent's end of the socket pair as a reader and a writer.
+    """
     ours, theirs = socket.socketpair()
     with theirs, handed_over(settings) as memory:
         try:
@@ -307,10 +307,9 @@ class Parent:
 
 
 def give_way_to_parent(*, folding: bool = False) -> None:
-    """Lower this process's priority below the receiver's priority, because senders wait for the
-    receiver.
+    """Lower this process's priority below the receiver's, because senders wait.
 
-    folding  whether this process folds; its priority is then even lower
+    folding  whether this process folds; its priority is even lower
     """
     os.nice(3 * NICENESS if folding else NICENESS)
 

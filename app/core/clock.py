@@ -1,7 +1,6 @@
-"""The program's only source of the current time. No other module reads the time.
+"""The program's only source of the current time.
 
-An operation reads its clock once and passes the instant on, so that all its decisions are based on
-one time.
+An operation reads its clock once and passes the instant on.
 """
 
 import time
@@ -29,8 +28,10 @@ notice the jump."""
 
 
 class LeapGuard:
-    """Detector of forward jumps of the clock, so that no data is deleted because of a wrong date.
-    The detector compares the clock with the machine's monotonic clock, which nobody can set."""
+    """Detector of forward jumps of the clock, by comparison with the monotonic clock.
+
+    No data is deleted because of a wrong date.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

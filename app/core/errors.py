@@ -119,8 +119,7 @@ class DeliveryFailed(TallyhookError):
 class NotFoundError(TallyhookError):
     """Error for something that does not exist.
 
-    behind_s  age in seconds of the oldest unread delivery, which may contain the missing thing; 0
-              if all deliveries are read
+    behind_s  age in seconds of the oldest unread delivery, which may contain it; 0 without one
     """
 
     exit_code = 5

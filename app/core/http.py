@@ -148,8 +148,7 @@ async def exchange(
 
 
 def asked_to_wait(headers: Mapping[str, str]) -> Duration:
-    """Return the duration that a Retry-After header states in seconds, without an upper limit.
-    Return zero if the header is missing or states no number of seconds."""
+    """Return the duration of a Retry-After header in seconds; zero without a number."""
     asked = headers.get("retry-after", "")
     usable = asked.isascii() and asked.isdigit() and len(asked) < 7
     return int(asked) * SECOND if usable else NO_TIME

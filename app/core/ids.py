@@ -14,8 +14,10 @@ os.register_at_fork(after_in_child=_chances.clear)
 
 
 def new_id(prefix: str, now: Instant) -> str:
-    """Return a new id: the prefix and 30 hexadecimal digits. The first 12 digits are the
-    milliseconds since 1970, so that ids sort by time. The other 18 digits are random."""
+    """Return a new id: prefix, 12 hexadecimal digits of the time in milliseconds, 18 random ones.
+
+    Ids sort by time.
+    """
     try:
         chance = _chances.pop()
     except IndexError:
@@ -28,8 +30,7 @@ def new_id(prefix: str, now: Instant) -> str:
 
 
 def first_id(prefix: str, instant: Instant) -> str:
-    """Return the smallest id that could be made at this instant or later. Use it as the start of a
-    range of ids."""
+    """Return the smallest id that could be made at this instant or later."""
     return f"{prefix}{max(instant, 0) // MILLISECOND:012x}"
 
 

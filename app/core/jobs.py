@@ -20,14 +20,13 @@ from reconcile.instants import MINUTE, Duration, Instant
 Result = TypeVar("Result")
 
 LARGE: Final = 100
-"""Number of deliveries from which an order's ledger is computed in a thread. Computing a ledger
-from 100 deliveries takes about a millisecond."""
+"""Number of deliveries from which a ledger is computed in a thread; 100 take a millisecond."""
 
 
 async def computed(work: Callable[[], Result], *, size: int) -> Result:
     """Return the result of a function without side effects. Large work runs in another thread.
 
-    size  number of deliveries; LARGE or more makes the work large
+    size  number of deliveries; large from LARGE on
     """
     return await asyncio.to_thread(work) if size >= LARGE else work()
 
@@ -40,8 +39,7 @@ KEPT: Final = 50
 about a megabyte."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""Time for which a job's result may be used again. The time is short, because the job's `mark` does
-not cover everything on which a result depends."""
+"""Time for which a job's result may be used again; short, because `mark` does not cover all."""
 
 
 def silent(_: int) -> None:
@@ -119,9 +117,9 @@ class Jobs:
     def shared(
         self, kind: str, subject: str, *, by: str, mark: str, work: Callable[[], Awaitable[Any]]
     ) -> Job:
-        """Return a job that is running or has a valid result. Otherwise begin a new job.
+        """Return a job that is running or has a valid result, or begin a new one.
 
-        A result is valid for one minute after the job's end, as long as `mark` is unchanged.
+        A result is valid for a minute while `mark` is unchanged.
         """
         job = self.newest(kind, subject)
         if job is not None and (

@@ -55,8 +55,8 @@ class Repeating:
         """Time of the last log line, and number of failures since then, by reason."""
 
     def times(self, reason: str) -> int:
-        """Count one more failure for this reason. Return the number of failures that a log line
-        must report now, or 0 if no line is due."""
+        """Count one more failure for this reason. Return how many a log line must report now, or
+        0."""
         self._failed_at = now = self._clock()
         logged_at, count = self._reasons.get(reason, (now - MINUTE_S, 0))
         if now - logged_at < MINUTE_S:
@@ -68,8 +68,7 @@ class Repeating:
         return count + 1
 
     def is_over(self) -> bool:
-        """Return whether a series of failures has just ended. True is returned only once for each
-        series. Call this method after each success."""
+        """Return whether a series of failures has just ended. Call this after each success."""
         if not self._reasons or self._clock() - self._failed_at < CALM_S:
             return False
         self._reasons.clear()
@@ -79,7 +78,7 @@ class Repeating:
 class Budget:
     """Limit on the number of log lines in a minute.
 
-    The clock is read only when the minute's lines are used up, so an ordinary line costs nothing.
+    The clock is read only when they are used up.
     """
 
     def __init__(self, lines: int | None, clock: Callable[[], float] = monotonic) -> None:
@@ -105,8 +104,10 @@ class Budget:
         return False
 
     def due_count(self, *, at_once: bool = False) -> int:
-        """Return the number of lines that were left out, and reset the number. Before the minute is
-        over, return 0 unless `at_once` is set."""
+        """Return the number of lines left out, and reset it; 0 before the minute is over.
+
+        at_once  whether to report earlier
+        """
         if not (at_once or self._left > 0 or self._is_over()):
             return 0
         count, self.left_out = self.left_out, 0
@@ -118,9 +119,10 @@ class Budget:
 
 class _Libraries(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the first line of another library's message. Values are not filled into the
-        message, except uvicorn's, which are addresses and numbers. Of a Python warning, only the
-        place and the category are written."""
+        """Write the first line of another library's message, without its values except uvicorn's.
+
+        Of a Python warning, only the place and the category are written.
+        """
         if not _OUTPUT.admits(record.levelno):
             return
         template = str(record.msg)

@@ -1,7 +1,6 @@
 """Send mail by SMTP, encrypted unless the mail server is on this machine.
 
-A failure raises DeliveryFailed. The error's message contains no secrets and no text from the
-server.
+A DeliveryFailed contains no secrets and no text from the server.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ class MailServer:
     """Mail server that sends the program's mails.
 
     user, password  both set, or both None
-    trusted         TLS context with the trusted certificates; None for the system's certificates
+    trusted         TLS context; None for the system's certificates
     """
 
     host: str

@@ -15,22 +15,18 @@ DOT: Final = "•"
 UNSHOWN: Final = 3 * DOT
 
 _HIDDEN_AT_LEAST: Final = 5
-"""Minimum number of digits that a mask hides. If five digits are hidden, each masked number stands
-for a hundred thousand possible numbers."""
+"""Minimum number of digits that a mask hides: each mask fits a hundred thousand numbers."""
 
 _SIGNIFICANT: Final = 8
-"""Number of last digits that identify a customer in every notation of the phone number. For
-example, `254712345678` and `0712-345678` end with equal digits."""
+"""Number of last digits that identify a customer in every notation of a phone number."""
 
 _BETWEEN: Final = r"[ ().-]{0,2}"
-"""Pattern of the characters that may stand between two digits of a phone number. Never change the
-pattern, because stored digests depend on it."""
+"""Pattern of characters between two digits of a phone number. Stored digests depend on it."""
 
 _FILLING: Final = r"[ \t\u00a0\u2000-\u2015\u202a-\u202f\u2060-\u2069\u2212().\-/]"
 
 APART: Final = rf"{_FILLING}{{0,3}}"
-"""Pattern of the characters that may stand between two digits of a known number. Invisible
-direction marks are included, because people copy them without noticing."""
+"""Pattern of characters between two digits of a known number, with invisible direction marks."""
 
 _SOME_PHONE: Final = re.compile(
     rf"(?<![\w.-])(?:\+|\(?0\)?){_BETWEEN}\d(?:{_BETWEEN}\d){{7,13}}(?!\d)", re.ASCII
@@ -109,8 +105,7 @@ _MAYBE_PHONE: Final = re.compile(
 def without_phones(text: str) -> str:
     """Hide all but the last digits of every possible phone number in a text.
 
-    Call this function before computing a digest of the text. Otherwise somebody could guess the
-    number from the digest.
+    Call it before computing a digest, from which a number could be guessed.
     """
     return _MAYBE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
 
@@ -205,8 +200,8 @@ CALLING_CODES: Final = frozenset(
         *(f"{two}{last}" for two in _THREE_DIGITS.split() for last in range(10)),
     )
 )
-"""All calling codes that are assigned or may be assigned (ITU-T E.164, annex to Operational
-Bulletin 994). No code is the beginning of another code."""
+"""All calling codes that are or can be assigned (ITU-T E.164, annex to Operational Bulletin
+994)."""
 
 
 _LEAST_BARE: Final = 8
@@ -243,11 +238,7 @@ def written_pattern(identifier: str) -> re.Pattern[str]:
 
 
 def hint_pattern(identifier: str) -> re.Pattern[bytes]:
-    """Return a fast pattern that finds every match of `written_pattern`, and possibly other text.
-
-    The pattern looks for a phone number's last digits, which are equal in all notations, or for a
-    mail address's domain.
-    """
+    """Return a fast pattern that finds every match of `written_pattern`, and possibly more."""
     if identifier.startswith(EMAIL_KIND):
         domain = identifier.rpartition("@")[2]
         plain = domain if domain.isascii() else ""  # byte patterns ignore case only in ASCII
@@ -285,8 +276,7 @@ _LETTER_OR_NOT: Final = bytes(
 
 
 def written_out(text: str) -> str:
-    r"""Return a text together with decoded copies of its escaped parts (`\u0032`, `%32`) and base64
-    parts. A search then finds numbers in every form."""
+    r"""Return a text with decoded copies of its escaped (`\u0032`, `%32`) and base64 parts."""
     return "\n".join([text, *_decoded(text)])
 
 
@@ -342,15 +332,17 @@ def is_an_address(field: str) -> bool:
 
 
 class Masking:
-    """Masking of given phone numbers and words, and of JSON fields whose names suggest personal
-    data. The repr does not show the numbers and words."""
+    """Masking of given phone numbers and words, and of JSON fields with telling names.
+
+    The repr shows none of these.
+    """
 
     __slots__ = ("_patterns", "_words")
 
     def __init__(self, phones: Iterable[str] = (), *, words: Iterable[str] = ()) -> None:
         """Prepare to mask these phone numbers and words.
 
-        phones  E.164 digits of the customers in the texts, or mail addresses after `email:`
+        phones  E.164 digits, or mail addresses after `email:`
         words   texts that are hidden completely
         """
         self._patterns = [

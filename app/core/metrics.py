@@ -55,8 +55,8 @@ class Metrics(Collector):
         self._registry.register(self)
 
     def count(self, source: str, verdict: str | None, seconds: float) -> None:
-        """Count a delivery and the seconds until its answer. A delivery to an unconfigured source
-        counts for `unknown`.
+        """Count a delivery and the seconds until its answer. `unknown` stands for unconfigured
+        sources.
 
         verdict  None if the delivery was not stored
         """

@@ -18,8 +18,7 @@ the last round processed."""
 
 
 def rest_when_idle(seconds: float) -> Rest:
-    """Return a `rest` function for a periodic task. A pause of `seconds` follows a round without
-    work; no pause follows any other round."""
+    """Return a `rest` function that pauses for `seconds` after a round without work."""
     return lambda done: 0.0 if done else seconds
 
 

@@ -47,8 +47,7 @@ class PhoneKey:
 
 
 def is_of_a_number(digest: bytes) -> bool:
-    """Return whether a digest was made from a phone number. Other identifiers are weaker evidence,
-    because many people share a name or the last digits of a card."""
+    """Return whether a digest was made from a phone number, the strongest evidence."""
     return not digest[-1] & 1
 
 

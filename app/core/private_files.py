@@ -1,7 +1,4 @@
-"""Write files completely or not at all, handle private files such as keys, and lock folders.
-
-A private file that other users can access is refused.
-"""
+"""Write files completely or not at all, handle private files such as keys, and lock folders."""
 
 import errno
 import fcntl
@@ -67,8 +64,7 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLO
 
 
 def _made_anew(path: Path, mode: int) -> int:
-    """Open a new file after deleting any existing file of this name. An existing file could belong
-    to another user, who could then read the new content."""
+    """Open a new file after deleting any file of this name, which could belong to another user."""
     path.unlink(missing_ok=True)
     return os.open(path, _NEW, mode)
 

@@ -14,8 +14,7 @@ from reconcile.documents import Count, InstantText, Keywords, MoneyDocument
 MEDIA_TYPE = "application/problem+json"
 
 TYPE: Final = "urn:tallyhook:problem:"
-"""Beginning of the URI that identifies a type of problem. The problem's code follows. The URI is an
-identifier and no address of a page."""
+"""Beginning of the URI that identifies a type of problem, before the problem's code."""
 
 
 class FieldProblemDocument(TypedDict):

@@ -17,8 +17,7 @@ def _place() -> str:
 
 
 def _started(process: int) -> str | None:
-    """Return the start of a process, in ticks since the machine's boot. Return "" if the process
-    has ended, and None if the start is unknown."""
+    """Return the start of a process, in ticks since the boot; "" if ended, None if unknown."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

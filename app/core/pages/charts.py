@@ -17,8 +17,7 @@ _TOP: Final = 28
 _BOTTOM: Final = 44
 _TICKS_MOST: Final = 5
 _LEAST: Final = 4
-"""Minimum value at the top of the vertical axis. With an axis up to 1, a single item would get a
-bar of full height."""
+"""Minimum value at the top of the vertical axis, so that one item is no full bar."""
 
 _LABELS_MAX: Final = 12
 """Maximum number of labels below an axis. More labels would overlap."""
@@ -114,9 +113,9 @@ class _Scale:
 
 
 def nice_step(highest: int) -> int:
-    """Return the distance between the ticks of an axis: 1, 2 or 5 times a power of ten.
+    """Return the distance of an axis's ticks: 1, 2 or 5 times a power of ten.
 
-    The result is the smallest distance at which five ticks reach up to `highest`.
+    Five ticks must reach up to `highest`.
     """
     power = 1
     while True:

@@ -73,7 +73,7 @@ class LetterTable:
 class LetterColumn:
     """Moment on a letter's timeline.
 
-    day  the date; empty unless this moment is the first of its day
+    day  the date; empty unless the moment is the first of its day
     gap  time since the moment before
     """
 
@@ -136,8 +136,8 @@ Block = Heading | Paragraph | Listing | LetterTable | Drawing | ShownExhibit
 class LetterDocument:
     """Letter as a sequence of blocks, for output as HTML or PDF.
 
-    sheet  text that is printed on each sheet of paper
-    stamp  word that is printed across each sheet; "" for none
+    sheet  text on each sheet of paper
+    stamp  word across each sheet; "" for none
     """
 
     title: str

@@ -25,8 +25,7 @@ _SCRIPTS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 _LACKS: Final = re.compile(r'the text `"(.+?)"` could not be displayed')
-"""Pattern of Typst's error about a character that no font contains. Typst reports this error only
-for PDF standards that do not allow an empty box in place of the character."""
+"""Pattern of Typst's error about a character that no font contains."""
 
 
 def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]) -> bytes:
@@ -48,8 +47,10 @@ def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]
 
 
 def pages_of(root: Path, name: str, most: int) -> int:
-    """Return the number of pages of a file in the folder `root`; 1 for a picture. Return 0 if Typst
-    cannot typeset the file, or if the file has more than `most` pages."""
+    """Return the number of pages of a file in `root`; 1 for a picture.
+
+    Return 0 if Typst cannot typeset it, or if it has more than `most`.
+    """
     import typst
 
     lay_out: Any = typst.compile  # typed as if source and root had to be of one type
@@ -76,8 +77,7 @@ def pages_of(root: Path, name: str, most: int) -> int:
 
 
 def scaled(root: Path, name: str, ppi: int) -> bytes:
-    """Return a picture in the folder `root` as a PNG of `ppi` pixels per inch. The picture fills
-    the width of a page's text column."""
+    """Return a picture in `root` as a PNG of `ppi` pixels per inch, as wide as the text column."""
     import typst
 
     source = f'#set page(width: auto, height: auto, margin: 0pt)\n#image("/{name}", width: 170mm)'
@@ -89,9 +89,10 @@ def scaled(root: Path, name: str, ppi: int) -> bytes:
 
 
 def unshown_in(values: Mapping[str, Any]) -> str:
-    """Return a sentence that names the characters that no font of this machine contains, and says
-    what to do. Return "" if every character has a font. Raise ImportError if Typst is not
-    installed."""
+    """Return a sentence on the characters that no font of this machine contains, or "".
+
+    Raise ImportError without Typst.
+    """
     return _sentence(_lacking(_rare_in(values), own=True))
 
 
