@@ -44,8 +44,10 @@ def process_id(name: str) -> int | None:
 
 
 def has_ended(name: str) -> bool:
-    """Return whether the process that has this unique name has certainly ended. Return False for a
-    process of another machine or of an earlier boot, and for a process that is not visible here."""
+    """Return whether the process with this unique name has certainly ended.
+
+    False for a process of another machine or boot, or an invisible one.
+    """
     place, process, started = name.rsplit(":", 2)
     return place == _place() and _started(int(process)) not in (started, None)
 
@@ -119,8 +121,7 @@ def forbid_core_dumps() -> None:
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that end a service. SIGHUP, the signal of a closed terminal, is left out
-    if the process ignores it, as under `nohup`."""
+    """Return the signals that end a service, without SIGHUP if it is ignored, as under `nohup`."""
     asked = (signal.SIGTERM, signal.SIGINT)
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return asked if ignored else (*asked, signal.SIGHUP)

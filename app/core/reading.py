@@ -18,8 +18,7 @@ TRIAL: Final = b'{"tallyhook": "trial of the public endpoint before going live"}
 """Beginning of the body that the command `golive` sends to test the public endpoint."""
 
 TRIED: Final = "it is a trial of `tallyhook golive`, not an event"
-"""Reason that is stored for the unreadable test body of the command `golive`. The reason tells
-people that the source's profile is not at fault."""
+"""Reason stored for the unreadable test body of the command `golive`."""
 
 
 class Belonging(NamedTuple):
@@ -36,8 +35,7 @@ class Belonging(NamedTuple):
 
 
 NOBODYS = Belonging()
-"""Value for an event whose account and environment are unknown. Either the profile does not say
-where to find them, or the event cannot be read."""
+"""Value for an event whose account and environment are unknown."""
 
 
 class Reading(NamedTuple):
@@ -61,9 +59,8 @@ class Reading(NamedTuple):
     customers: tuple[tuple[bytes, ...], ...] = ()
 
     def customer(self, place: int) -> tuple[bytes, ...]:
-        """Return the digests that identify the customer of one event. The result is empty if there
-        are none.
+        """Return the digests that identify the customer of one event; may be empty.
 
-        place  position of the event in the delivery, counted from 0
+        place  position of the event in the delivery, from 0
         """
         return self.customers[place] if place < len(self.customers) else ()

@@ -137,8 +137,7 @@ def target_of(to: str, url: str) -> str:
 async def send_on(
     client: httpx2.AsyncClient, request: Recorded, to: str, *, limit_s: float = SEND_LIMIT_S
 ) -> Exchange:
-    """Send a recorded request to the address `to` and return the answer. The request is unchanged,
-    except that it asks for an uncompressed answer."""
+    """Send a recorded request to the address `to`, asking for an uncompressed answer."""
     from app.core.http import exchange  # what few commands need
 
     left = {*_OF_THE_CONNECTION, _OF_THE_ANSWER}

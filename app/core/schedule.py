@@ -147,7 +147,7 @@ def due_time(entry: ScheduleEntry, *, since: Instant, now: Instant, zone: tzinfo
 
 
 def is_late(due: Instant, *, began: Instant) -> bool:
-    """Return whether work began so late that its lateness must be reported.
+    """Return whether work began so late that it must be reported.
 
     due    instant at which the work was due
     began  instant at which the work began

@@ -38,8 +38,10 @@ def parse(body: bytes) -> Any:
 
 
 def parse_written(body: bytes) -> Any:
-    """Return the content of a JSON document with its numbers as written. Some signatures cover the
-    text of numbers. Raise Unreadable for an invalid document."""
+    """Return the content of a JSON document with numbers as written, which some signatures cover.
+
+    Raise Unreadable for an invalid document.
+    """
     return _decode(body, _WRITTEN_DECODER)
 
 

@@ -12,7 +12,7 @@ LEAF = ("leaf", "leaves")
 def counted(count: int, one: str, many: str | None = None) -> str:
     """Return a number with its noun, such as `1 order` or `2,000 orders`.
 
-    many  the noun's plural; None if the plural is the noun with an s
+    many  the noun's plural; None for the noun with an s
     """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
@@ -23,8 +23,7 @@ def capital(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Return a text in which line breaks and characters that could control a terminal are escaped,
-    as in `\x1b`. Joiners that a name needs are not escaped."""
+    r"""Return a text with line breaks and control characters escaped, as in `\\x1b`."""
     if text.isprintable():
         return text
     return "".join(
@@ -52,8 +51,7 @@ def is_human_text(text: str) -> bool:
 
 
 def _is_seen(text: str, place: int) -> bool:
-    """Return whether a character is visible, or is a joiner that changes how its neighbors look.
-    The rules come from RFC 5892, appendix A, and from emoji sequences."""
+    """Return whether a character is visible, or a needed joiner (RFC 5892, appendix A; emoji)."""
     if text[place].isprintable():
         return True
     if text[place] not in _JOINERS or not 0 < place < len(text) - 1:

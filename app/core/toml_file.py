@@ -43,9 +43,9 @@ def yes_or_no(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TomlMistake:
-    """Mistake in a TOML file: the key, and a sentence that says what would be right.
+    """Mistake in a TOML file, with a sentence on what would be right.
 
-    key  the dotted key; empty for the whole file. The second table of `[[fee]]` has the key `fee.2`
+    key  the dotted key, such as `fee.2` in the second `[[fee]]`; empty for the whole file
     """
 
     key: str
@@ -122,8 +122,7 @@ def parsed_toml(text: str, *, name: str) -> Values:
 
 
 _BEYOND: Final = object()
-"""Placeholder for a number that is too large for Decimal. A later step replaces the placeholder
-with an error that names the line."""
+"""Placeholder for a number that is too large for Decimal, reported later with its line."""
 
 
 def _decimal(written: str) -> Any:
@@ -251,8 +250,10 @@ Lines = Mapping[tuple[str, ...], int]
 
 
 def lines_of_keys(text: str) -> Lines:
-    """Return the line number of each table header and key in a TOML file. TOML parsers do not
-    report lines. Multi-line texts are skipped."""
+    """Return the line number of each table header and key in a TOML file.
+
+    TOML parsers do not report lines.
+    """
     found: dict[tuple[str, ...], int] = {}
     for number, names in _entries(text):
         found.setdefault(names, number)

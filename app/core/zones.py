@@ -30,8 +30,10 @@ def zone_named(name: str) -> tzinfo:
 
 
 def wall_clock(instant: Instant, zone: tzinfo) -> Instant:
-    """Return an instant whose date and time in UTC are the local date and time of the given
-    instant. Return the given instant if the local time is outside the range of `datetime`."""
+    """Return an instant whose date and time in UTC are the given instant's local date and time.
+
+    Outside the range of `datetime`, return the instant itself.
+    """
     if zone is UTC:
         return instant
     try:
@@ -62,8 +64,10 @@ def typed_instant(text: str, zone: tzinfo) -> Instant:
 
 
 def typed_deadline(text: str, zone: tzinfo) -> Instant:
-    """Return the instant that a person typed as a deadline. A day means its last second; other
-    forms are those of `typed_instant`. Raise ValueError for any other text."""
+    """Return the instant that a person typed as a deadline; a day means its last second.
+
+    Raise ValueError for text that `typed_instant` refuses.
+    """
     found = _LOCAL.fullmatch(text)
     if found is None or found[2] is not None:
         return typed_instant(text, zone)
@@ -129,8 +133,7 @@ def _words(local: Instant, *, day: bool, aloud: bool) -> str:
 
 
 def local_text(text: str, zone: tzinfo, *, named: bool = False) -> str:
-    """Return a text in which each instant is written in local time. Parts in backquotes stay
-    unchanged, because they are commands.
+    """Return a text with each instant in local time. Commands in backquotes stay.
 
     named  whether each time of day gets the zone's abbreviation, such as EAT
     """
@@ -148,8 +151,7 @@ def local_text(text: str, zone: tzinfo, *, named: bool = False) -> str:
 
 
 def local_moment(at: Instant, zone: tzinfo) -> str:
-    """Return an instant as text in local time, to the minute, with the zone's abbreviation. A
-    midnight is written as a day only."""
+    """Return an instant in local time to the minute, with its zone; a midnight as a day."""
     local = wall_clock(at, zone)
     if local % instants.DAY == 0:
         return _words(local, day=True, aloud=False)

@@ -38,8 +38,10 @@ SERVER_S: Final = 60.0
 AGAIN_S: Final = 0.2
 
 CHECKED_BEFORE_SERVING: Final = 64 * MIB
-"""Maximum size in bytes of an SQLite file that is checked before `serve` accepts deliveries. The
-check takes a second on a slow disk. A larger file is checked while `serve` already runs."""
+"""Maximum bytes of an SQLite file that is checked before `serve` accepts deliveries.
+
+The check takes a second on a slow disk.
+"""
 
 
 class DatabaseSettings(Protocol):
@@ -59,7 +61,7 @@ class Database:
     def __init__(self, settings: DatabaseSettings, *, purpose: Purpose = "upgrading") -> None:
         """Prepare access to a database without opening it.
 
-        purpose  the purpose for which `open` will be called; `upgrading` if `open` is never called
+        purpose  purpose for which `open` will be called, if it is
         """
         self.url = settings.database_url
         self.shared = not engine.is_sqlite(self.url)
@@ -156,10 +158,10 @@ class Database:
     async def on_snapshot(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain, read-only function on a new snapshot and return the function's result. Raise
-        StoreUnavailable if no connection is available.
+        """Run a plain, read-only function on a new snapshot and return its result.
 
-        For a single query, this method takes a third of the time of `reading`.
+        For a single query, this is faster than `reading`. Raise StoreUnavailable without a
+        connection.
         """
         try:
             async with self.reader.connect() as connection:
@@ -234,8 +236,7 @@ class Database:
                 engine.read_ahead(self.path)
 
     async def look(self, *, until: asyncio.Event | None = None) -> None:
-        """Check the whole database file. If the file is damaged, stop all writes and raise
-        StorePoisoned.
+        """Check the whole database file. If damaged, stop all writes and raise StorePoisoned.
 
         until  event that ends the check early
         """
@@ -278,8 +279,8 @@ class Database:
         return 0
 
     async def _reconnect(self) -> None:
-        """Reconnect all writers. All writers are disconnected first, so that none writes to the
-        former server while another writes to the new server."""
+        """Reconnect all writers, after disconnecting all, so that none writes to the former
+        server."""
         failures = list[StoreUnavailable]()
         for act in (Writer.disconnect, Writer.connect):
             for writer in self._writers:
@@ -422,11 +423,9 @@ class Database:
             return await layout.distribute(connection)
 
     async def create(self, *, anew: bool) -> Path:
-        """Create an SQLite database and return its path. Raise UsageError if a database already
-        exists there.
+        """Create an SQLite database and return its path. Raise UsageError if one exists there.
 
-        anew  whether to create the database although its folder records an earlier database that is
-              now missing
+        anew  whether to replace an earlier database that is now missing
         """
         if self.path is None or self._made is None or self.service is None:
             raise UsageError("create a PostgreSQL database with `createdb`, then `db upgrade`")
@@ -507,9 +506,9 @@ def drop_cached_pages(path: Path) -> None:
 async def once_there(database: Database, opening: Callable[[], Awaitable[None]]) -> None:
     """Open a database, and wait for a PostgreSQL server that is still starting.
 
-    opening  function that opens the database
+    opening  opens the database
 
-    Raises StoreUnavailable if the server is not ready after 60 seconds.
+    Raises StoreUnavailable after 60 seconds.
     """
     ends, reported = monotonic() + SERVER_S, set[tuple[bool, bool]]()
     while True:

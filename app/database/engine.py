@@ -49,8 +49,7 @@ LOG_BYTES = 64 * 1024 * 1024
 grow larger."""
 
 STATEMENTS_KEPT = 512
-"""Maximum number of prepared statements in the cache. Each table has ten INSERT statements: one for
-each power of two from 1 to 512 rows."""
+"""Maximum number of prepared statements in the cache; each table has ten INSERT statements."""
 
 READERS = 4
 
@@ -60,8 +59,8 @@ def is_sqlite(url: str) -> bool:
 
 
 def database_place(url: str) -> str:
-    """Return the database's name for people, without user and password. The name is the file's
-    absolute path, or the hosts and the database's name."""
+    """Return the database's name for people: the file's path, or hosts and name, without
+    password."""
     parts = make_url(url)
     if parts.get_backend_name() == "sqlite":
         return str(sqlite_path(url).resolve())
@@ -70,8 +69,7 @@ def database_place(url: str) -> str:
 
 
 def sqlite_path(url: str) -> Path:
-    """Return the path of the file in an SQLite URL. Symbolic links are resolved, because locks, log
-    and inbox lie beside the real file.
+    """Return the path of the file in an SQLite URL, with symbolic links resolved.
 
     Raises ConfigurationError for a database in memory, and StoreUnavailable without access.
     """
@@ -137,7 +135,7 @@ def writing_engine(
     """Return the engine of the only connection that writes and checkpoints.
 
     hosts   hosts of a PostgreSQL URL; None for SQLite
-    holder  registration of this writer among all writers of a PostgreSQL database
+    holder  registration of this writer; None for SQLite
     """
     if hosts is not None:
         return postgresql.writing_engine(
@@ -245,8 +243,7 @@ def _prepare(
 
 
 def _check_durable(plain: PlainConnection) -> None:
-    """Raise ConfigurationError if a setting that protects commits has no effect, for example on a
-    file system without support for the write-ahead log."""
+    """Raise ConfigurationError if a setting that protects commits has no effect."""
     ((journal,),) = plain.ask("PRAGMA journal_mode")
     ((synchronous,),) = plain.ask("PRAGMA synchronous")
     if (journal, synchronous) != ("wal", 2):
@@ -263,8 +260,10 @@ def _check_durable(plain: PlainConnection) -> None:
 
 @asynccontextmanager
 async def scratch_database() -> AsyncIterator[AsyncConnection]:
-    """Yield a connection to an empty, temporary SQLite database under `TMPDIR`. The whole block is
-    one transaction, which is rolled back at the end."""
+    """Yield a connection to an empty, temporary SQLite database under `TMPDIR`.
+
+    The block is one transaction, which is rolled back.
+    """
     with tempfile.TemporaryDirectory(prefix="tallyhook-scratch-") as folder:
         engine = writing_engine(f"sqlite+aiosqlite:///{folder}/scratch.db", purpose="alone")
         try:
@@ -278,8 +277,7 @@ async def scratch_database() -> AsyncIterator[AsyncConnection]:
 
 @cache
 def _table_statements() -> list[str]:
-    """Return the CREATE statements of all tables. The tables' models are imported only here,
-    because the import takes a fifth of the start-up time."""
+    """Return the CREATE statements of all tables, whose models are imported only here."""
     from app.database.tables import metadata
 
     statements: list[str] = []

@@ -54,8 +54,8 @@ _ENTRIES = "SELECT count(*) FROM {table} {index}"
 
 
 def short_indexes(connection: PlainConnection) -> list[str]:
-    """Return a sentence for each SQLite index whose number of entries differs from the number of
-    rows in its table. Partial indexes are not checked."""
+    """Return a sentence for each whole SQLite index that has another number of entries than its
+    table."""
     found = []
     for index, table in [] if connection.dialect != "sqlite" else connection.ask(_WHOLE_INDEXES):
         (entries,), (rows,) = [

@@ -55,8 +55,7 @@ _FATAL_POSTGRESQL = {
 _NO_CONNECTION: Final = "53300"
 
 _MAY_PASS: Final = ("57P03", _NO_CONNECTION)
-"""Error codes of a PostgreSQL server that may soon accept connections. The first code means that
-the server is starting, the second that all its connections are in use."""
+"""Error codes of a PostgreSQL server that is starting, or has no free connection."""
 
 TAKES_NO_WRITES: Final = (
     "the server takes no writes: it is a standby, or default_transaction_read_only is on"
@@ -69,8 +68,8 @@ POOLED: Final = (
     "what the driver asks; set its pool_mode to session for this database, or name the server "
     "itself in TALLYHOOK_DATABASE_URL"
 )
-"""Sentence for two kinds of failures behind a connection pooler. Either a connection lacks the
-settings that we set, or it has prepared statements of another client."""
+"""Sentence for a connection that a pooler has changed: without our settings, or with others'
+statements."""
 
 _REFUSES_LIMITS: Final = "08P01"
 
@@ -96,15 +95,13 @@ _PASSING_POSTGRESQL = {
     "58": "the server reports a system error; see its log",
     "XX": "the server reports an internal error; see its log",
 }
-"""Sentence for each temporary problem, by PostgreSQL's error code. An entry with two characters
-applies to all codes that begin with them and have no entry of their own."""
+"""Sentence for each temporary problem, by PostgreSQL's error code or its first two characters."""
 
 _REASON_POSTGRESQL: Final[dict[str, NotStored]] = {"40": "busy", "55": "busy", "53100": "disk"}
 
 
 def driver_errors() -> tuple[type[Exception], ...]:
-    """Return the exception classes that a database may raise. The classes of asyncpg are included
-    only if asyncpg is loaded, because loading it would slow the start."""
+    """Return the exception classes that a database may raise, asyncpg's only if loaded."""
     asyncpg = sys.modules.get("asyncpg")
     past_sqlalchemy = (
         ()
@@ -149,8 +146,7 @@ def as_store_error(error: Exception) -> TallyhookError | None:
 
 
 def is_not_there_yet(error: StoreUnavailable) -> bool:
-    """Return whether the server may become usable within moments, because it does not answer, is
-    starting, has no free connection, or is not primary yet."""
+    """Return whether the server may become usable within moments."""
     state = _found_in(error, "sqlstate")
     if isinstance(state, str):
         return (state[:2] == "08" and state != _REFUSES_LIMITS) or state in _MAY_PASS
@@ -164,8 +160,7 @@ def is_full(error: StoreUnavailable) -> bool:
 
 
 def why_not_opened(error: OSError) -> str:
-    """Return the system's reason why a database was not opened. For a failed disk or a missing
-    permission, the text also says what to do."""
+    """Return the system's reason why a database was not opened, with what to do if known."""
     if error.errno == errno.EROFS:
         return "its file system is read-only; see the kernel's log, check the disk, mount it again"
     why = error.strerror or type(error).__name__
@@ -205,8 +200,7 @@ def _is_of_driver(error: BaseException, name: str) -> bool:
 
 
 def _is_driver_confused(error: BaseException) -> bool:
-    """Return whether the PostgreSQL driver failed because the server ended during a statement.
-    asyncpg then reports an internal error, or claims that another operation is in progress."""
+    """Return whether the driver failed with an internal error because the server ended."""
     return _is_of_driver(error, "InternalClientError") or (
         _is_of_driver(error, "InterfaceError")
         and any("another operation is" in str(cause) for cause in _chain(error))

@@ -99,13 +99,12 @@ class Gap:
 
 
 LAST_COMMIT: Final = "last commit"
-"""Name of the stored counter that holds the instant of SQLite's last commit. Each transaction that
-changes rows raises the counter by at least one."""
+"""Name of the stored counter with the instant of SQLite's last commit."""
 
 
 def note_commit(connection: PlainConnection, *, at: Instant, counted: int) -> int:
-    """Store the instant of a commit if the connection has changed rows since the last call. Return
-    the number of rows that the connection has changed in all.
+    """Store the instant of a commit if rows have changed. Return the connection's number of
+    changes.
 
     counted  number that the last call returned
     """
@@ -174,10 +173,9 @@ def spans_of(gaps: Iterable[Gap]) -> str:
 
 
 def check_log_is_newer(database: Path) -> None:
-    """Raise ConfigurationError if an SQLite file's write-ahead log is older than the file, because
-    its older pages would overwrite newer ones.
+    """Raise ConfigurationError if an SQLite file's log is older than the file.
 
-    Call this function only before this process opens the database.
+    Its pages would overwrite newer ones. Call this before this process opens the database.
     """
     log = Path(f"{database}-wal")
     if not log.exists() or not log.stat().st_size:

@@ -20,12 +20,10 @@ from app.database.statements import PlainConnection
 from reconcile.instants import DAY, EARLIEST, SECOND, Duration, Instant, format_instant
 
 SESSION: Final = "tallyhook.session"
-"""Name of the PostgreSQL setting that marks our connections. A connection without the mark comes
-from a pooler and also lacks our limits."""
+"""Name of the PostgreSQL setting that marks our connections, and that a pooler's lack."""
 
 HOLD: Final[Duration] = 60 * SECOND
-"""Time after a holder's last sign of life until another process may take over. After a holder was
-killed, `refold --all` and `db restored` must wait this long."""
+"""Time after a holder's last sign of life until another process may take over."""
 
 BEAT_S: Final = 15.0
 """Seconds after which a holder that writes nothing renews its row: a quarter of the time until a
@@ -69,8 +67,7 @@ class Holder:
         return self._begun, now + HOLD, self.row, self.id, self.epoch, self.session
 
     def committing(self) -> None:
-        """Remember the running transaction's id before the commit. If the commit is not confirmed,
-        the id in the holder's row shows later whether the commit happened."""
+        """Remember the running transaction's id, which later shows whether its commit happened."""
         # Until the first commit, the row still has the empty mark with which it was entered.
         self.newest = (*(self.newest or ("",)), self._begun)
 
@@ -94,8 +91,7 @@ _FIND: Final = "SELECT ctid FROM holders WHERE holder = ? AND epoch = ?"
 def hold(connection: PlainConnection, holder: Holder) -> None:
     """Begin a holder's transaction by locking the holder's row.
 
-    Raises StoreUnavailable if a pooler has replaced the connection, and StorePoisoned if another
-    process took over.
+    Raises StoreUnavailable behind a pooler, and StorePoisoned after a takeover.
     """
     held = connection.ask(HELD, holder.begin())
     if not held:
@@ -147,8 +143,7 @@ _TAKE_OVER: Final = (
     "UPDATE holders SET epoch = epoch + 1, kind = 'ended', until = ? WHERE holder = ? "
     "AND newest = ? RETURNING holder"
 )
-"""SQL statement that takes over from a holder. The statement changes nothing if the holder has
-committed a transaction since its row was read."""
+"""SQL statement that takes over from a holder without commits since its row was read."""
 
 
 def enter(

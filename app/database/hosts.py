@@ -36,12 +36,10 @@ WATCH_S: Final = 1.0
 """Seconds between two checks, during a transaction, whether another server has taken over."""
 
 LOOK_S: Final = 5.0
-"""Minimum seconds between two checks for a takeover in a process that only reads. Such a process
-makes no commits, so only these checks can reveal a takeover."""
+"""Minimum seconds between two checks for a takeover in a process that only reads."""
 
 ROUND_DIVISOR: Final = 10
-"""Divisor for the pause between two checks for a takeover. The pause is the time since the first
-check divided by this number, but at least one second."""
+"""Divisor of the time since the first check for the pause until the next, at least a second."""
 
 FORMER: Final = (
     "the server is on an older timeline than the one used before, so it is a former primary; stop "
@@ -179,8 +177,8 @@ class Hosts:
         raise failures[0]
 
     async def _reach(self, address: Address, *, writes: bool, **words: Any) -> Connection:
-        """Connect to one host. Raise StoreUnavailable if the host's server was replaced by another
-        server, or if the server waits for a missing standby."""
+        """Connect to one host. Raise StoreUnavailable if its server was replaced or lacks its
+        standby."""
         connection = await _connected(address, words)
         try:
             async with asyncio.timeout(words["timeout"]):
@@ -225,8 +223,7 @@ class Hosts:
         self.leave(*former, reason="another_writes")
 
     async def states(self) -> dict[str, State | None]:
-        """Return the state of each host's server. The value is None for a host that does not
-        answer. The result is empty if the URL names only one host."""
+        """Return the state of each host's server, None without an answer; empty for one host."""
         if len(self._addresses) < 2:
             return {}
         asked = [_answer(each, self._words, STATE) for each in self._addresses]

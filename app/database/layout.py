@@ -27,8 +27,7 @@ BY: Final = {"deliveries": "id", "events": "event_id"}
 
 
 def is_spread(connection: AsyncConnection) -> bool:
-    """Return whether the tables `deliveries` and `events` are distributed over the nodes of a
-    cluster. This was determined when the connection was opened."""
+    """Return whether `deliveries` and `events` are distributed over the nodes of a cluster."""
     return bool(connection.sync_connection and connection.sync_connection.info.get(SPREAD))
 
 
@@ -49,8 +48,7 @@ async def require_noted(connection: AsyncConnection) -> None:
 
 
 async def distribute(connection: AsyncConnection) -> list[str]:
-    """Distribute the large tables with their rows over the nodes of a cluster. Record the new
-    layout and return the moved tables' names.
+    """Distribute the large tables with their rows, and return their names.
 
     No other process may use the database. Raises UsageError without a cluster.
     """
@@ -141,11 +139,7 @@ _PARTNER: Final = {"deliveries": "events", "events": "deliveries"}
 
 @lru_cache(maxsize=2_048)
 def in_rounds(sql: str) -> str:
-    """Return a statement that works on a Citus cluster. It first fetches the needed rows of
-    distributed tables, and then uses these rows.
-
-    A statement on a single table stays unchanged. EXPLAIN explains the rewritten statement.
-    """
+    """Return a statement for a Citus cluster, which first fetches rows of distributed tables."""
     if sql.startswith("EXPLAIN "):
         return statement("EXPLAIN {of}", of=in_rounds(sql.removeprefix("EXPLAIN ")))
     named = _NAMED.findall(sql)
@@ -202,8 +196,7 @@ def follow_layout(engine: Engine) -> None:
 
 
 _SHOW_SHARDS: Final = "SET citus.override_table_visibility TO off"
-"""SQL statement that makes the shards of a cluster visible in the system catalog. Citus hides
-shards by default, which slows queries about types down to 0.8 seconds."""
+"""SQL statement that shows the shards of a cluster, whose hiding slows some queries."""
 
 _ANY_DISTRIBUTED: Final = (
     "SELECT EXISTS (SELECT 1 FROM pg_dist_partition WHERE logicalrelid = to_regclass('deliveries'))"

@@ -39,10 +39,9 @@ REFUSING, ASKING (one for each source), then rows. SEALING is held alone.
 
 
 def take_lock(connection: PlainConnection, lock: int) -> None:
-    """Wait for the lock with this number, and hold the lock until the transaction ends. Do nothing
-    on SQLite.
+    """Wait for the lock with this number, and hold it until the transaction ends. No-op on SQLite.
 
-    Raises StoreUnavailable if a long read of a whole cluster database forbids the lock.
+    Raises StoreUnavailable during a long read of a whole cluster.
     """
     if connection.dialect == "sqlite":
         return
@@ -68,10 +67,9 @@ def take_lock_shared(connection: PlainConnection, lock: int) -> None:
 
 
 def take_lock_of(connection: PlainConnection, lock: int, name: str) -> None:
-    """Wait for the lock with this number and name, and hold the lock until the transaction ends. Do
-    nothing on SQLite.
+    """Wait for the lock with this number and name, and hold it until the transaction ends.
 
-    Different names may share one lock.
+    No-op on SQLite. Different names can share one lock.
     """
     if connection.dialect != "sqlite":
         connection.ask("SELECT pg_advisory_xact_lock(?::int, hashtext(?))", (lock, name))
@@ -82,8 +80,7 @@ WAIT_S = 10.0
 milliseconds."""
 
 PASSED_BY_S: Final = 0.1
-"""Seconds for which a process leaves a free lock to the processes that are ahead of it in the
-queue. If none of them takes the lock, the process may take it first."""
+"""Seconds for which a process leaves a free lock to the processes ahead of it."""
 
 _PAUSE_S: Final = 0.002
 
@@ -153,8 +150,7 @@ class ServiceLock(HeldFile):
 
     @contextmanager
     def if_free(self) -> Iterator[bool]:
-        """Take the lock for the block. Yield False if another process already serves the database.
-        After True, no other process can start to serve before the block ends."""
+        """Take the lock for the block. Yield False if another process serves the database."""
         held = self.held
         try:
             yield self.take()
@@ -246,10 +242,9 @@ class _Queue:
         return self._taken(0)
 
     def _taken(self, length: int) -> bool:
-        """Return whether another process is in the queue. Places that this process has passed by
-        are not counted.
+        """Return whether another process is in the queue, without places passed by.
 
-        length  number of the next places that are looked at; 0 for all places
+        length  number of the next places to look at; 0 for all
         """
         if self._file is None:
             return False

@@ -113,8 +113,7 @@ COUNTS_FROM: Final = (
     "coalesce((SELECT min(moved.at) FROM records AS moved "
     "WHERE moved.kind = 'redated' AND moved.replaces = {thing}), {stored})"
 )
-"""SQL expression for the instant at which a row became known. If a fast clock dated the row, the
-expression gives the corrected instant."""
+"""SQL expression for the instant at which a row became known, after corrections."""
 DELIVERY_AT: Final = statement(COUNTS_FROM, thing="deliveries.id", stored="deliveries.received_at")
 EVENT_AT: Final = statement(COUNTS_FROM, thing="events.delivery_id", stored="events.received_at")
 RECORD_AT: Final = statement(COUNTS_FROM, thing="records.id", stored="records.recorded_at")
@@ -279,8 +278,7 @@ def record_row(record: Record, details: str | None = None) -> tuple[Any, ...]:
 
 
 def tenders_text(tenders: Sequence[Tender]) -> str | None:
-    """Return tenders as JSON `[[kind, minor], …]`. A tender is a part of the price that is not paid
-    through a provider, such as a gift card. Return None if there are no tenders."""
+    """Return tenders as JSON `[[kind, minor], …]`, or None without any."""
     if not tenders:
         return None
     parts = [[each.kind, each.money.minor] for each in tenders]

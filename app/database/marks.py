@@ -1,9 +1,4 @@
-"""Describe, for each column of text or bytes, whether it holds personal data and how an erasure
-treats it.
-
-`app/privacy/places.py` lists these descriptions, and the database's files. Erasures themselves are
-done elsewhere.
-"""
+"""Describe, for each column of text or bytes, its personal data and how an erasure treats it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -62,8 +62,7 @@ class Nodes(NamedTuple):
         ]
 
     def unsafe(self, expected: int) -> list[str]:
-        """Return a sentence for each kind of data that could be lost, and for each standby that
-        could not take over.
+        """Return a sentence for each kind of data that could be lost, and each unusable standby.
 
         expected  number of synchronous standbys that each server with rows must have
         """
@@ -115,8 +114,10 @@ class NodesWatch:
             return self._seen
 
     async def _rows(self) -> dict[str, State | None]:
-        """Return the state of each Citus node; None for a node that does not answer. Each node is
-        asked in a separate transaction, so that one timeout does not affect other nodes."""
+        """Return the state of each Citus node; None without an answer.
+
+        Each is asked in its own transaction, so that a timeout stays its own.
+        """
         found = dict[str, State | None]()
         for host, port in await self._database.on_snapshot(_nodes):
             try:

@@ -28,9 +28,10 @@ Purpose = Literal["serving", "working", "alone", "upgrading", "writing", "foldin
 """Purpose for which a database is opened. `Database.open` explains the purposes."""
 
 ANSWER_S: Final = 20
-"""Seconds that a client waits for the answer to a statement or commit. The server may itself wait
-for a standby during this time. After a timeout, the client does not know whether the commit
-succeeded."""
+"""Seconds that a client waits for the answer to a statement or commit.
+
+After a timeout, nobody knows whether the commit succeeded.
+"""
 
 COMMIT_S: Final = 5.0
 """Seconds within which the server must confirm a commit of a receiver or worker. Receivers and
@@ -49,8 +50,7 @@ IDLE_MS: Final = 5_000
 transaction and frees its locks."""
 
 READING_IDLE_MS: Final = 3_600_000
-"""Milliseconds for which a reading transaction may be idle. The time is long, because a scan of the
-whole database keeps one snapshot open."""
+"""Milliseconds for which a reading transaction may be idle; long, for scans of the database."""
 
 SERVER_KEEPALIVE: Final = {
     "tcp_keepalives_idle": "5",
@@ -194,10 +194,9 @@ def _arguments(purpose: str, *, answer_s: float | None) -> dict[str, Any]:
 
 
 def set_up(connection: Any, settings: dict[str, str]) -> None:
-    """Set a new connection's limits, and read the limits back in another transaction.
+    """Set a new connection's limits, and read them back in another transaction.
 
-    Raises StoreUnavailable if the limits are lost, because a pooler has changed the server's
-    connection.
+    Raises StoreUnavailable if a pooler has lost them.
     """
     keep_alive(connection)
     cursor = connection.cursor()
@@ -266,10 +265,11 @@ async def run_transaction(
     *,
     holder: Holder | None,
 ) -> Result:
-    """Run a plain function as one transaction, and return the function's result. No transaction may
-    be open.
+    """Run a plain function as one transaction, and return its result.
 
-    holder  registered writer whose row is locked first; None to lock no row
+    No transaction may be open.
+
+    holder  registered writer whose row is locked first, if any
     """
     async with transaction(connection, holder):
         return await run(connection, function)
@@ -331,8 +331,7 @@ async def is_lost(connection: AsyncConnection) -> bool:
 
 
 _OF_NUMBERS: Final = "varsup.c"
-"""Source file of PostgreSQL that sends the warning that few transaction numbers are left. The
-warning does not concern the commit, so it is ignored."""
+"""Source file of PostgreSQL's warning that few transaction numbers are left, which is ignored."""
 
 
 @contextmanager

@@ -1,9 +1,4 @@
-"""The database's schema: its version, its migrations, and a check that every object is as the
-migrations create it.
-
-The module also stamps the database's environment, and keeps the file that records that a database
-exists.
-"""
+"""The database's schema: its version, its migrations, its check, and its environment's stamp."""
 
 from __future__ import annotations
 
@@ -33,8 +28,7 @@ if TYPE_CHECKING:
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 VERSIONS: Final = ("0.1.0",)
-"""Versions of the schema, oldest first. This program can upgrade a database of any of these
-versions to the last version. The list exists because loading alembic is slow."""
+"""Versions of the schema, oldest first, from which this program can upgrade."""
 
 NEWEST: Final = VERSIONS[-1]
 
@@ -50,7 +44,7 @@ values."""
 
 
 async def current_version(connection: AsyncConnection) -> str | None:
-    """Return the version of the database's schema. Return None for an empty database.
+    """Return the version of the database's schema; None for an empty database.
 
     Raises ConfigurationError for another program's database, or an unknown version.
     """
@@ -148,8 +142,7 @@ _SQLITE_OWN: Final = frozenset(
         "CREATE TABLE sqlite_sequence(name,seq)",
     }
 )
-"""Definitions of the tables that SQLite creates for itself. Whole definitions are compared, because
-an attacker could give a trigger the name of such a table."""
+"""Whole definitions of SQLite's own tables, so that no trigger can pass by its name."""
 
 _POSTGRESQL: Final = """
 WITH place AS (SELECT oid, quote_ident(nspname) || '.' AS prefix
@@ -342,8 +335,7 @@ def identity_of(connection: PlainConnection) -> str:
 
 
 class Made:
-    """File beside the SQLite database that records the database's id. If the database is missing,
-    the file shows that the database was lost."""
+    """File beside the SQLite database with its id, which shows if the database was lost."""
 
     def __init__(self, database: Path) -> None:
         self._database = database

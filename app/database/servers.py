@@ -28,8 +28,10 @@ SELECT json_build_object(
                         WHERE slot_type = 'logical' AND active_pid IS NOT NULL)), '[]')
 ) #>> '{}'
 """
-"""SQL query for the state of a primary or standby server. A connected standby is `unknown` if the
-user may not read the server's statistics."""
+"""SQL query for the state of a primary or standby server.
+
+A standby is `unknown` if the user may not read the statistics.
+"""
 
 _HOW_MANY: Final = re.compile(r"\s*(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", re.IGNORECASE)
 
@@ -89,8 +91,8 @@ class State(NamedTuple):
 
     @property
     def synchronous(self) -> int:
-        """Return the number of connected standbys that protect commits. These are the standbys for
-        which a commit waits, and those that would take their place."""
+        """Return the number of connected standbys that protect commits, or could take that
+        place."""
         if not self.names or self.commit in ("local", "off"):
             return 0
         return sum(each != "async" for each in self.standbys)

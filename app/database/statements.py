@@ -104,15 +104,13 @@ Result = TypeVar("Result")
 Words = ParamSpec("Words")
 
 SPREAD: Final = "spread"
-"""Key of a connection's `info`. Its value is the function that rewrites statements for a Citus
-cluster, or None if the tables are not distributed."""
+"""Key of a connection's `info` for the function that rewrites statements for Citus, or None."""
 
 MAX_PARAMETERS = 30_000
 """Maximum number of parameters in one SQL statement. SQLite allows 32,766."""
 
 MAX_ROWS = 512
-"""Maximum number of rows in one INSERT on SQLite. It must be a power of two, because rows are
-inserted in groups of such sizes."""
+"""Maximum rows in one INSERT on SQLite; a power of two, as rows come in such groups."""
 
 MAX_LISTED = 4_096
 """Maximum number of values in one IN list on SQLite. It must be a power of two."""
@@ -323,7 +321,7 @@ async def stream(
     """Yield a query's rows in lists.
 
     at_once  maximum number of rows in a list
-    values   the query's parameters by name; the query writes a parameter as `:name`
+    values   the parameters, written `:name` in the query
     """
     if connection.dialect.name == "sqlite":
         # The driver's rows are plain tuples, which makes a scan of a million rows faster.

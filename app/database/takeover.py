@@ -39,8 +39,11 @@ _IDENTITY: Final = (
 
 
 class ServerIdentity(NamedTuple):
-    """Identity of a PostgreSQL server. A promoted standby, or a backup restored to a point in time,
-    has another `timeline`. A database restored from a dump has other ids in `tables`."""
+    """Identity of a PostgreSQL server.
+
+    A promoted standby or a restored backup has another `timeline`; a restored dump has other ids in
+    `tables`.
+    """
 
     cluster: str
     timeline: str
@@ -148,10 +151,9 @@ class Look(NamedTuple):
 
 
 def look(connection: PlainConnection, *ids: str) -> Look | None:
-    """Return the state of this connection's server, with the newest commits of the registered
-    writers with these ids.
+    """Return the state of this connection's server, with newest commits of these writers.
 
-    Return None on SQLite, on a standby, or if tables or permissions are missing.
+    Return None on SQLite, on a standby, or without tables or permissions.
     """
     if connection.dialect == "sqlite" or (server := server_of(connection.ask)) is None:
         return None
@@ -344,8 +346,8 @@ class ServerWatch:
 
 
 def _locked(connection: PlainConnection) -> tuple[ServerIdentity | None, FoundGap | None]:
-    """Lock the row that names the recorded server until the transaction ends. Return the recorded
-    server and the recorded gap; each is None if missing."""
+    """Lock the row of the recorded server. Return that server and the recorded gap, each or
+    None."""
     connection.ask("SELECT value FROM meta WHERE name='server' FOR UPDATE")
     return server_noted(connection), _named_gap(connection)
 

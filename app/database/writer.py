@@ -47,8 +47,8 @@ class Space:
     def __init__(self, folder: Path | None, *, low_water_mib: int) -> None:
         """Watch the free space on the file system of a folder.
 
-        folder         folder of the database; None for a database server
-        low_water_mib  MiB of free space below which transactions are refused; 0 to refuse none
+        folder         folder of the database; None for a server
+        low_water_mib  MiB below which transactions are refused; 0 for none
         """
         self._folder = folder
         self._low_water_mib = low_water_mib
@@ -66,8 +66,7 @@ class Space:
     def check(self, *, log_bytes: int = 0) -> None:
         """Raise StoreUnavailable if too little disk space is free for a transaction.
 
-        log_bytes  bytes by which the write-ahead log is too long. They are reserved, because the
-                   database file will grow by as much
+        log_bytes  excess bytes of the write-ahead log, by which the file will grow
         """
         free = self.free_bytes() if self._low_water_mib else None
         reserved = 0 if free is None else self.reserved()
@@ -86,8 +85,10 @@ class Space:
 PAGE_BYTES: Final = 4096
 
 CHECKPOINT_PAGES = 12_000
-"""Length of the write-ahead log, in pages, at which a checkpoint is due: 48 MB. The log may grow
-this long, because a page that changes often is then copied less often."""
+"""Pages of the write-ahead log at which a checkpoint is due: 48 MB.
+
+A page that changes often is then copied less often.
+"""
 
 ROOM_PAGES: Final = 256
 """Minimum length of the write-ahead log, in pages, at which emptying the log is worth the effort: 1
@@ -102,8 +103,10 @@ INSIST_MS: Final = 250
 during this time."""
 
 Mode = Literal["PASSIVE", "RESTART", "TRUNCATE"]
-"""Kind of checkpoint. PASSIVE waits for no reader. RESTART waits for all readers. TRUNCATE also
-waits for all readers, and then empties the log's file."""
+"""Kind of checkpoint.
+
+PASSIVE waits for no reader, RESTART for all, and TRUNCATE also empties the log's file.
+"""
 
 INDEX_HEAD: Final = 48
 """Number of bytes at the beginning of the log's index file that every commit changes (SQLite's
@@ -167,8 +170,8 @@ class LogLength:
         return "RESTART" if insists else "PASSIVE"
 
     def may_give_room(self) -> bool:
-        """Return whether a long log may be emptied now because the disk is full. The result is True
-        at most once in four seconds."""
+        """Return whether a long log may be emptied now, at most once in four seconds, on a full
+        disk."""
         return self.pages() >= ROOM_PAGES and self._may_insist()
 
     def _may_insist(self) -> bool:
@@ -189,8 +192,8 @@ class LogLength:
 class CheckpointResult(NamedTuple):
     """Result of a checkpoint.
 
-    alone     whether no other connection hindered the checkpoint
-    complete  whether the database file has the content of the whole log and is synced
+    alone     whether no other connection hindered it
+    complete  whether the file has the whole log and is synced
     """
 
     alone: bool
@@ -198,10 +201,11 @@ class CheckpointResult(NamedTuple):
 
 
 def checkpoint_log(connection: PlainConnection, mode: Mode, *, wait_ms: int) -> CheckpointResult:
-    """Copy as much of the write-ahead log into the database file as the log's readers allow. No
-    transaction may be open.
+    """Copy as much of the write-ahead log into the database file as readers allow.
 
-    wait_ms  milliseconds to wait for readers, if the kind of checkpoint waits
+    No transaction may be open.
+
+    wait_ms  milliseconds to wait for readers
     """
     connection.ask(statement("PRAGMA busy_timeout={ms}", ms=str(wait_ms)))
     try:
@@ -243,8 +247,7 @@ class DatabaseFiles:
         self.loss()
 
     def loss(self) -> str | None:
-        """Return a sentence that says which file is gone, replaced or truncated, and what to do.
-        Return None if all files are intact."""
+        """Return a sentence on a lost file and what to do, or None."""
         if (lost := self.lost()) is None:
             return None
         path, what = lost
@@ -400,8 +403,8 @@ class Writer:
 
     @contextmanager
     def though_poisoned(self) -> Iterator[None]:
-        """Allow transactions in the block although this writer was stopped. Use this only if
-        another writer's files were lost, and not the files of this writer."""
+        """Allow transactions in the block although this writer was stopped for another's lost
+        files."""
         poison, self._poison = self._poison, None
         try:
             yield
@@ -411,8 +414,8 @@ class Writer:
     async def read_on(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain, read-only function on the writing connection and return its result. This
-        connection keeps its files open even after they were deleted."""
+        """Run a plain, read-only function on the writing connection, whose files stay open when
+        deleted."""
         assert self._connection is not None
         return await run_snapshot(self._connection, function, *args, **words)
 
@@ -469,8 +472,7 @@ class Writer:
     def check_place(self) -> None:
         """Raise StorePoisoned, and stop writing for good, if a database file is lost.
 
-        This check runs before each transaction. It also runs after each commit, before the commit
-        is reported.
+        Called before each transaction, and before each commit is reported.
         """
         if (loss := self.loss()) is not None:
             self.fail(loss)
@@ -530,10 +532,9 @@ class Writer:
             self._leave()
 
     async def checkpoint(self) -> bool:
-        """Copy SQLite's write-ahead log into the database file, and sync both. Return whether the
-        log was emptied; a reader's snapshot can prevent this.
+        """Copy SQLite's write-ahead log into the database file, and sync both.
 
-        Raises StorePoisoned or StoreUnavailable for errors of the database.
+        Return whether the log was emptied. Raises StorePoisoned or StoreUnavailable.
         """
         for mode in ("TRUNCATE", "PASSIVE"):
             async with self._alone() as connection:
@@ -543,10 +544,10 @@ class Writer:
         return False
 
     async def try_checkpoint(self, mode: Mode) -> bool:
-        """Copy as much of the write-ahead log into the database file as the log's readers allow,
-        without waiting. Return whether the file now has the whole log.
+        """Copy as much of the write-ahead log as readers allow, without waiting. Return whether
+        all.
 
-        Raises StorePoisoned or StoreUnavailable for errors of the database.
+        Raises StorePoisoned or StoreUnavailable.
         """
         async with self._alone() as connection:
             return (await self._checkpoint(connection, mode, wait_ms=0)).complete
@@ -560,10 +561,9 @@ class Writer:
         return done
 
     async def tidy(self, tables: Sequence[str]) -> bool:
-        """Erase the remains of deleted rows: empty SQLite's log, or vacuum PostgreSQL's tables.
-        Return False if a reader prevented this.
+        """Erase the remains of deleted rows. Return False if a reader prevented this.
 
-        Raises StorePoisoned or StoreUnavailable for errors of the database.
+        Raises StorePoisoned or StoreUnavailable.
         """
         if self.dialect == "sqlite":
             return await self.checkpoint()
@@ -572,10 +572,9 @@ class Writer:
         return True
 
     async def rewrite(self) -> None:
-        """Rewrite an SQLite database and its log, so that no remains of deleted rows are left.
+        """Rewrite an SQLite database and its log, without remains of deleted rows.
 
-        No other process may have the database open. Raises StorePoisoned or StoreUnavailable for
-        errors of the database.
+        No other process may have it open. Raises StorePoisoned or StoreUnavailable.
         """
         async with self._alone() as connection:
             await run(connection, _ask, "VACUUM")
@@ -597,8 +596,7 @@ class Writer:
                 raise meaning from error
 
     async def make_room(self) -> None:
-        """Check the free disk space, and empty the write-ahead log if the disk is full. Raise
-        StoreUnavailable if the disk is still full."""
+        """Empty the write-ahead log if the disk is full. Raise StoreUnavailable if it still is."""
         log = None if self._connection is None else self._log
         try:
             self.space.check(log_bytes=0 if log is None else log.excess_bytes())

@@ -36,8 +36,8 @@ def text_column(
 ) -> Any:
     """Declare a text column that is compared and sorted by bytes on every server.
 
-    mark     description of the personal data in the column
-    default  SQL of the database's default value
+    mark     the personal data in the column
+    default  SQL of the default value
     """
     return Field(
         sa_column=sa.Column(
@@ -98,8 +98,8 @@ class MetaRow(Table, table=True):
 
 
 class CounterRow(Table, table=True):
-    """Counter: the last number of a series, or the number of orders with an outcome or finding. A
-    counter changes in the transaction that changes the counted rows."""
+    """Counter of a series, or of orders with an outcome or finding, changed with the counted
+    rows."""
 
     __tablename__ = "counters"
     __table_args__ = CLUSTERED
@@ -127,8 +127,7 @@ class HolderRow(Table, table=True):
 
 
 NUMBERED: Final[dict[str, Any]] = {**STRICT, "sqlite_autoincrement": True}
-"""Arguments for tables whose row numbers must never be used twice. A reader that remembers the last
-number would otherwise miss a new row with an old number."""
+"""Arguments for tables whose row numbers must never be used twice, so that readers miss none."""
 
 
 class InboxRow(Table, table=True):
@@ -193,8 +192,10 @@ class UnreadValueRow(Table, table=True):
 
 
 class DeliveryRow(Table, table=True):
-    """Delivery whose signature was verified. `body` is NULL after pruning, or if an earlier
-    delivery has the same bytes. After pruning, `headers` are empty."""
+    """Delivery whose signature was verified.
+
+    `body` is NULL after pruning, or if an earlier delivery has the same bytes.
+    """
 
     __tablename__ = "deliveries"
     __table_args__ = (
@@ -220,8 +221,7 @@ class DeliveryRow(Table, table=True):
 
 
 class EnvelopeRow(Table, table=True):
-    """Complete body of a request with several events. Each delivery stores only the bytes of its
-    event, but the signature may cover the complete body."""
+    """Complete body of a request with several events, which the signature can cover."""
 
     __tablename__ = "envelopes"
     __table_args__ = STRICT
@@ -424,8 +424,7 @@ class OrderDueRow(Table, table=True):
     """Due time of the next computation of an order's ledger.
 
     generation  number that increases with new evidence
-    backwards   the order's reference in reverse, without case and punctuation, to find orders by
-                the end of their reference
+    backwards   the reference in reverse, to find orders by its end
     """
 
     __tablename__ = "order_due"
@@ -500,8 +499,10 @@ class OrderListingRow(Table, table=True):
 
 
 class ArrivalsRow(Table, table=True):
-    """Numbers of accepted and refused deliveries of a source in one minute. Minutes are counted
-    from 1970. The empty source stands for all names that are not configured."""
+    """Numbers of accepted and refused deliveries of a source in one minute since 1970.
+
+    The empty source stands for all unconfigured names.
+    """
 
     __tablename__ = "arrivals"
     __table_args__ = (sa.Index("ix_arrivals_source", "source", "minute"), CLUSTERED)

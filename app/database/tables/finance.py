@@ -19,9 +19,10 @@ from app.database.tables.core import (
 
 
 class LedgerLineRow(Table, table=True):
-    """Cached data of an order's ledger, in the form that reconciliation needs. `key` is equal to
-    the key of the matching lines in order books and statements. `finance/reconcile_rows.py`
-    explains the rows."""
+    """Cached data of an order's ledger for reconciliation (`finance/reconcile_rows.py`).
+
+    `key` equals the key of matching lines.
+    """
 
     __tablename__ = "takings"
     __table_args__ = (
@@ -59,8 +60,10 @@ class RulesRow(Table, table=True):
 
 
 class RunRow(Table, table=True):
-    """Reconciliation run with its period, rules and result. `lived` is 1 if the run opened and
-    closed breaks. A run with options of its own only reports, and has 0."""
+    """Reconciliation run with its period, rules and result.
+
+    `lived` is 1 if the run opened and closed breaks.
+    """
 
     __tablename__ = "runs"
     __table_args__ = STRICT
@@ -83,8 +86,7 @@ class RunRow(Table, table=True):
 
 
 class BreakRow(Table, table=True):
-    """Break: a difference that reconciliation found. A break keeps its id in all runs that find it.
-    Rows are never changed or deleted."""
+    """Break, with a permanent id in all runs that find it. Append-only."""
 
     __tablename__ = "breaks"
     __table_args__ = (
@@ -139,7 +141,7 @@ class BreakTurnRow(Table, table=True):
 
 
 class BreakDeedRow(Table, table=True):
-    """Act of a person on a break. Rows are never changed or deleted.
+    """Act of a person on a break. Append-only.
 
     value  a person's name, an action or a line, depending on the act
     """
@@ -159,8 +161,7 @@ class BreakDeedRow(Table, table=True):
 
 
 class ClosingRow(Table, table=True):
-    """Closed month, as canonical JSON with its SHA-256. A month that is closed again after a
-    reopening gets a new version. Rows are never changed or deleted."""
+    """Closed month, as canonical JSON with its SHA-256, in versions. Append-only."""
 
     __tablename__ = "closings"
     __table_args__ = STRICT
@@ -175,8 +176,10 @@ class ClosingRow(Table, table=True):
 
 
 class ReopeningRow(Table, table=True):
-    """Reopening of a closed month, as canonical JSON with its SHA-256. `version` is the version of
-    the closing that was reopened. Rows are never changed or deleted."""
+    """Reopening of a closed month, as canonical JSON with its SHA-256. Append-only.
+
+    `version` is that of the reopened closing.
+    """
 
     __tablename__ = "reopenings"
     __table_args__ = STRICT
@@ -372,7 +375,7 @@ class BookLineRow(Table, table=True):
 
 
 class BankLineRow(Table, table=True):
-    """Version of a line of a bank account. In texts, dots replace erased phone numbers.
+    """Version of a line of a bank account. Dots replace erased phone numbers.
 
     subject  digest of the line
     ordinal  number that distinguishes identical lines
@@ -430,7 +433,7 @@ class StatementLineRow(Table, table=True):
     """Version of a line of a settlement statement.
 
     subject  payment of the line, or else its order or payout
-    ordinal  number that distinguishes movements of one kind for one subject
+    ordinal  number that distinguishes movements of one kind
     """
 
     __tablename__ = "statement_lines"

@@ -30,8 +30,10 @@ class LogLeafRow(Table, table=True):
 
 
 class LogNodeRow(Table, table=True):
-    """Hash of a complete subtree of 2**level leaves of the sealed log. `level` is a multiple of 8.
-    Rows are never changed or deleted."""
+    """Hash of a complete subtree of 2**level leaves of the sealed log. Append-only.
+
+    `level` is a multiple of 8.
+    """
 
     __tablename__ = "log_nodes"
     __table_args__ = CLUSTERED
@@ -53,10 +55,9 @@ class LogCheckpointRow(Table, table=True):
 
 
 class LogKeyRow(Table, table=True):
-    """Public key that has signed the log's checkpoints since `since`, in hexadecimal digits. Rows
-    are never changed or deleted.
+    """Public key that has signed the log's checkpoints since `since`, in hex. Append-only.
 
-    endorsement  the previous key's signature over this key; NULL if the previous key was lost
+    endorsement  the previous key's signature over it; NULL if that key was lost
     """
 
     __tablename__ = "log_keys"
@@ -68,7 +69,7 @@ class LogKeyRow(Table, table=True):
 
 
 class LogDepartureRow(Table, table=True):
-    """Publication of a checkpoint. Rows are never changed or deleted.
+    """Publication of a checkpoint. Append-only.
 
     way   the channel, or the verifier key of a witness
     line  the witness's cosignature; NULL for a channel
@@ -139,8 +140,8 @@ class OrderKeyRow(Table, table=True):
 
 
 class OrderTreeRow(Table, table=True):
-    """Tree of all orders in the first `size` entries of the sealed log. The log itself holds the
-    tree's root. Rows are never changed or deleted."""
+    """Tree of all orders in the first `size` entries of the log, which holds its root.
+    Append-only."""
 
     __tablename__ = "order_trees"
     __table_args__ = STRICT
@@ -201,8 +202,8 @@ class UnansweredRow(Table, table=True):
 class NotificationRow(Table, table=True):
     """Notification of the shop about one change of an order's ledger.
 
-    due_at        time of the next try; NULL after delivery, or after the service gave up
-    delivered_at  NULL unless the notification was delivered
+    due_at        time of the next try; NULL at the end
+    delivered_at  NULL unless it was delivered
     """
 
     __tablename__ = "notifications"
@@ -241,8 +242,8 @@ class DestinationAwayRow(Table, table=True):
 
 
 class PhoneRow(Table, table=True):
-    """Keyed digest that links a customer's phone number, mail address, name or card to one order or
-    delivery. Further ids of a payment are stored in this way, too."""
+    """Keyed digest that links a customer's phone number, address, name or card to an order or
+    delivery."""
 
     __tablename__ = "phones"
     __table_args__ = (Index("ix_phones_thing", "thing"), CLUSTERED)
@@ -270,8 +271,8 @@ class PendingErasureRow(Table, table=True):
     """Line of the erasure journal that is not carried out yet.
 
     number  number of the line in the journal
-    since   time since which the line waits
-    why     code of the reason; empty while the erasure runs
+    since   time since which it waits
+    why     code of the reason; may be empty
     """
 
     __tablename__ = "pending_erasures"
@@ -305,8 +306,8 @@ class TokenRow(Table, table=True):
     """Token for commands and the API, stored as its SHA-256.
 
     scopes    permissions, separated by blanks
-    until     time at which the token expires
-    operator  owner of a personal token; NULL for a program's token
+    until     expiry
+    operator  owner of a personal token; NULL for a program's
     """
 
     __tablename__ = "tokens"
@@ -335,8 +336,7 @@ class SignoffRow(Table, table=True):
 
 
 class GapRow(Table, table=True):
-    """Time span in which evidence may be missing. A person has accepted the loss. Rows are never
-    changed or deleted.
+    """Time span in which evidence may be missing, accepted by a person. Append-only.
 
     deliveries  maximum number of lost deliveries; NULL if unknown
     """
@@ -355,9 +355,9 @@ class GapRow(Table, table=True):
 
 
 class OperatorRow(Table, table=True):
-    """Operator: a person with a role, which decides what the person may change or unmask.
+    """Operator: a person with a role.
 
-    company  issuer and subject of the person's company account; NULL without one
+    company  issuer and subject of the person's company account, or NULL
     """
 
     __tablename__ = "operators"
@@ -370,10 +370,9 @@ class OperatorRow(Table, table=True):
 
 
 class CredentialRow(Table, table=True):
-    """An operator's stored credentials: a password as an Argon2id hash, and a secret for one-time
-    codes in Base32.
+    """An operator's password as an Argon2id hash, and secret for one-time codes in Base32.
 
-    totp_step  the last used time step of the one-time codes
+    totp_step  the last used time step
     """
 
     __tablename__ = "credentials"
@@ -389,7 +388,7 @@ class PasskeyRow(Table, table=True):
     """An operator's passkey.
 
     id          id of the credential, in base64url
-    label       the operator's own name for the passkey
+    label       the operator's name for it
     public_key  public key in the COSE format
     sign_count  counter at the last signature
     """
@@ -408,7 +407,7 @@ class PasskeyRow(Table, table=True):
 class InvitationRow(Table, table=True):
     """Link that works once, stored as its SHA-256.
 
-    kind  `invite` lets a person set a password; `enter` begins a session
+    kind  `invite` to set a password; `enter` to begin a session
     totp  secret for one-time codes that is shown to the person
     """
 
@@ -426,8 +425,8 @@ class InvitationRow(Table, table=True):
 class SessionRow(Table, table=True):
     """Session in the console, stored under the SHA-256 of its cookie.
 
-    way        way in which the session began
-    proved_at  time at which the person last proved their identity
+    way        way in which it began
+    proved_at  time of the last proof of identity
     """
 
     __tablename__ = "sessions"
@@ -539,7 +538,7 @@ class AlarmMessageRow(Table, table=True):
 class NoticeChoiceRow(Table, table=True):
     """An operator's choice of notices.
 
-    position  number of the last audit entry that was sent to the operator
+    position  number of the last audit entry that was sent
     due_at    time of the next look for new entries
     """
 
@@ -555,8 +554,7 @@ class NoticeChoiceRow(Table, table=True):
 
 
 class AuditRow(Table, table=True):
-    """Act of a person, with its subject and reason: an entry of the audit trail. Numbers have no
-    gaps. Rows are never changed or deleted."""
+    """Act of a person, with its subject and reason. Append-only, numbered without gaps."""
 
     __tablename__ = "audit"
     __table_args__ = (
