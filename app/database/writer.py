@@ -612,8 +612,7 @@ class Writer:
     ) -> Result:
         """Run a plain function as a transaction and return its result.
 
-        Raises StoreUnavailable if the disk is full or the database cannot be used now, and
-        StorePoisoned for a fatal failure.
+        Raises StoreUnavailable if that is impossible now, and StorePoisoned for a fatal failure.
         """
 
         def whole(plain: PlainConnection) -> Result:
@@ -644,9 +643,9 @@ class Writer:
         self.trouble = None
 
     async def check(self) -> None:
-        """Check the free disk space. If the last commit failed, also commit a test write.
+        """Check the free disk space, and after a failed commit also a test write.
 
-        Raises StorePoisoned or StoreUnavailable for errors of the database.
+        Raises StorePoisoned or StoreUnavailable.
         """
         await self.make_room()
         if self.trouble is not None:
@@ -657,8 +656,8 @@ class Writer:
         await self.commit(_touch)
 
     def judged(self, error: Exception) -> Exception:
-        """Return the Tallyhook error that stands for a database driver's error. A fatal error stops
-        this writer, even if it occurred while reading."""
+        """Return the Tallyhook error for a database driver's error. A fatal one stops this
+        writer."""
         if self.dialect == "sqlite" and isinstance(error, OSError):
             return error
         meaning = faults.as_store_error(error)

@@ -119,7 +119,7 @@ AT_ONCE: Final = 200
 async def attachments_after(connection: AsyncConnection, after: str) -> list[AttachmentRecord]:
     """Return the next batch of attachments that were not deleted, sorted by id.
 
-    after  id of the last attachment of the previous batch
+    after  last id of the previous batch
     """
     key = _ATTACHMENTS.c.id
     there = select(_ATTACHMENTS).where(_ATTACHMENTS.c.gone_at.is_(None), key > after)
@@ -169,10 +169,7 @@ async def empty_attachments(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedEntry:
-    """Audit entry about a file that was attached to an order or removed from it.
-
-    Its leaf in the sealed log counts as a leaf of the order.
-    """
+    """Audit entry about an order's file, whose leaf counts as a leaf of the order."""
 
     number: int
     attachment_id: str

@@ -51,16 +51,10 @@ Payment services accept 2 to 20 MB in total.
 """
 
 MAX_BYTES_OF_ONE: Final = 50 * 1024 * 1024
-"""Maximum total size in bytes of the files of an order or break.
-
-The files are limited because a bundle is read into memory.
-"""
+"""Maximum total bytes of an order's or break's files, because a bundle is read into memory."""
 
 MOST_OF_ONE: Final = 30
-"""Maximum number of files of an order or break.
-
-The files are limited because an employee of a bank must look through them.
-"""
+"""Maximum number of an order's or break's files, because somebody must look through them."""
 
 MAX_NAME: Final = 120
 MAX_NOTE: Final = 500
@@ -81,25 +75,18 @@ _WHOLE: Final[Mapping[str, tuple[bytes, ...]]] = {
 """Byte sequences that a complete file of each type contains (for PDF, ISO 32000-1, 7.5.5)."""
 
 MAX_PIXELS: Final = 50_000_000
-"""Maximum number of pixels of a picture. An A4 page at 600 dpi has 35 million.
+"""Maximum pixels of a picture; an A4 page at 600 dpi has 35 million.
 
-The limit is needed because a file of a few kilobytes can contain billions of pixels.
+A few kilobytes can contain billions.
 """
 
 _JPEG_SIZE: Final = re.compile(
     rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf]\x00.[\x08\x0c](..)(..)", re.DOTALL
 )
-"""Pattern of a JPEG frame header (ITU-T T.81, B.2.2): precision, number of lines, number of
-columns.
-
-Other segments of the file may precede the frame header.
-"""
+"""Pattern of a JPEG frame header (ITU-T T.81, B.2.2): precision, lines, columns."""
 
 PDF_END_BYTES: Final = 4096
-"""Number of bytes at the end of a PDF in which its end mark is searched for.
-
-The end mark may not be the last bytes of the file, because mail programs add bytes after it.
-"""
+"""Bytes at the end of a PDF in which its end mark is searched for, as mail programs add some."""
 
 _MEDIA_BY_NAME: Final = {
     ".pdf": _PDF, ".png": _PNG, ".jpg": _JPEG, ".jpeg": _JPEG, ".jpe": _JPEG, ".txt": _TEXT,
@@ -117,7 +104,7 @@ class AttachRequest:
     """Request to attach a file to an order or a break.
 
     name  the file's name on the person's computer
-    note  the person's remark about the file
+    note  the person's remark
     """
 
     about: attachment_store.About
@@ -243,8 +230,8 @@ def fault_of(name: str, content: bytes, media: str) -> str | None:
 async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
     """Store a file, and record the attachment in the audit trail.
 
-    Raises UsageError for a missing permission, an unacceptable file or too many files, and
-    NotFoundError for an unknown order or break.
+    Raises UsageError without permission or for an unacceptable file, and NotFoundError for an
+    unknown order or break.
     """
     media = _checked(asked)
     if asked.about == "order":
@@ -382,8 +369,8 @@ async def _standing(connection: Connection, name: str) -> attachment_store.Attac
 async def detach(context: AppContext, name: str, *, reason: str, by: str | None) -> Attachment:
     """Delete an attachment: its bytes, name and note. The audit trail keeps the digest.
 
-    Raises NotFoundError for an unknown attachment. Raises UsageError for a missing permission, an
-    empty reason, or a deleted attachment.
+    Raises NotFoundError for an unknown attachment, and UsageError without permission or reason, or
+    for a deleted one.
     """
     checked = checked_reason(context, reason)
     async with context.database.writing() as connection:
@@ -403,8 +390,7 @@ async def detach(context: AppContext, name: str, *, reason: str, by: str | None)
 async def attachments_of(
     context: AppContext, *, order: str | None = None, break_: str | None = None
 ) -> list[Attachment]:
-    """Return the attachments of an order and its breaks, or of one break, including deleted
-    attachments.
+    """Return the attachments of an order and its breaks, or of one break, with deleted ones.
 
     Raises NotFoundError for an unknown order or break.
     """
@@ -440,10 +426,9 @@ async def attachment_bytes(
 async def read_attachment(
     context: AppContext, name: str, *, by: str | None
 ) -> tuple[Attachment, bytes]:
-    """Return an attachment with its bytes, and record the access in the audit trail.
+    """Return an attachment with its bytes, with an audit entry.
 
-    Raises UsageError for a missing permission or a deleted attachment, and NotFoundError for an
-    unknown attachment.
+    Raises UsageError without permission or for a deleted one, and NotFoundError for an unknown one.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="attachment_read")

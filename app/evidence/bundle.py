@@ -348,8 +348,8 @@ another process may be sealing."""
 class BundleRequest:
     """Request for an evidence bundle.
 
-    reason       why personal data is needed; None to leave out personal data
-    attachments  whether to include attached files instead of only their digests
+    reason       why personal data is needed; None for none
+    attachments  whether to include attached files, not only digests
     """
 
     order: str
@@ -394,8 +394,8 @@ async def build_evidence(
 ) -> Built:
     """Build an order's evidence bundle.
 
-    A bundle with personal data needs a reason and a role that may unmask. Raises UsageError for a
-    missing permission or an empty reason, and NotFoundError for an unknown order.
+    Personal data needs a reason and a role that may unmask. Raises UsageError without these, and
+    NotFoundError for an unknown order.
     """
     full = request.reason is not None
     if full:
@@ -439,11 +439,7 @@ async def build_evidence(
 async def _permitted_of(
     connection: Connection, restriction: Restriction, *, by: str | None
 ) -> None:
-    """Raise UsageError unless the person may export the data of an order with restricted
-    processing.
-
-    The person needs the permission to erase data.
-    """
+    """Raise UsageError unless the person may erase, and so may export restricted data."""
     try:
         await permitted(connection, by=by, action="erased")
     except UsageError as error:
@@ -462,8 +458,7 @@ async def _sealed_dossier(
 ) -> gather_evidence.Dossier:
     """Seal the order's evidence in the log, and then gather it for the bundle.
 
-    Raises UsageError if evidence older than a moment cannot be sealed. A person who verifies the
-    bundle would doubt such evidence.
+    Raises UsageError if older evidence cannot be sealed, because its reader would doubt it.
     """
     for _ in range(SEAL_TRIES):
         await seal.seal_all(context, signer)

@@ -28,7 +28,7 @@ from reconcile.money import Money
 class LetterArrival:
     """First delivery of an event, with its signature verified again.
 
-    key     fingerprint of the key that verifies the signature; None if no key does
+    key     fingerprint of the verifying key, if one verifies
     public  whether the key is a public key
     """
 
@@ -403,7 +403,7 @@ def price_rows(ledger: Ledger, *, price: str, due: str) -> list[tuple[str, str]]
     """Return table rows for the price of the order and for the parts paid in another way.
 
     price  label of the whole price
-    due    label of the remaining amount
+    due    label of the rest
     """
     placed, expected = ledger.case.filed.placed, ledger.expected
     tenders = () if placed is None else placed.tenders

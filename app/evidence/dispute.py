@@ -152,10 +152,7 @@ class ReportedDispute:
 
     @property
     def words(self) -> str:
-        """Return the dispute's state as words for the end of a sentence.
-
-        After a partial decision, the words state the lost amount, too.
-        """
+        """Return the dispute's state, with a partial loss, as words for the end of a sentence."""
         part = "" if self.still_lost is None else f" in part: {self.still_lost} remains lost"
         return STATE_WORDS[self.state] + part
 
@@ -205,10 +202,9 @@ def messages_of_disputes(ledger: Ledger) -> list[Heard]:
 
 
 def dispute_of(ledger: Ledger, *, respond_by: Mapping[EventKey, Instant]) -> ReportedDispute | None:
-    """Return the newest open dispute of the order, or else the newest dispute; None if there is
-    none.
+    """Return the order's newest open dispute, or else the newest dispute, if any.
 
-    respond_by  deadline for the shop's answer, for each event
+    respond_by  deadline for the shop's answer, by event
     """
     groups: dict[tuple[str, str | None, str | None], list[Heard]] = {}
     for each in messages_of_disputes(ledger):
@@ -262,10 +258,7 @@ def _judged(messages: Sequence[Heard], ledger: Ledger) -> tuple[State, Money | N
 
 
 def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
-    """Return the amount that stays lost after a partial decision.
-
-    The result is None if no message in `messages` states the dispute's present state.
-    """
+    """Return the amount that stays lost after a partial decision, if a message states it."""
     state, lost = _judged(messages, ledger) or (None, None)
     return lost if state in [_STATES[each.event.claim] for each in messages] else None
 
@@ -309,8 +302,8 @@ class CaseFacts:
 class Item:
     """One kind of evidence for the answer to a dispute.
 
-    there  whether the shop has the evidence
-    do     how to get the evidence
+    there  whether the shop has it
+    do     how to get it
     """
 
     name: str

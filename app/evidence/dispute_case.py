@@ -77,8 +77,8 @@ class Merchant:
 class CaseRequest:
     """Request for the dispute case of an order.
 
-    family      family of the dispute's reason, if no message states it
-    respond_by  deadline for the answer, if no message states it
+    family      family of the reason, if no message states it
+    respond_by  deadline, if no message states it
     """
 
     order: str
@@ -316,10 +316,9 @@ async def _respond_by(
 async def _bodies(
     connection: Connection, deliveries: Sequence[Delivery], sources: Mapping[str, Source]
 ) -> AsyncIterator[tuple[Delivery, Source, Incoming]]:
-    """Yield each event's first delivery whose body is stored, with its source and request.
+    """Yield each signed event's first delivery with a stored body, with its source and request.
 
-    Sources that are no longer configured, and events that did not come in a signed message, are
-    skipped.
+    Unconfigured sources are skipped.
     """
     found = set[disputes.EventKey]()
     for each in deliveries:
@@ -348,8 +347,7 @@ async def _stated(
     *,
     most: int = LOOKED_AT,
 ) -> dict[str, tuple[str, ...]]:
-    """Return the values that messages state about the disputed payment. If `reported` is None, the
-    values of all the order's payments are returned.
+    """Return the values that messages state about the disputed payment, or about all payments.
 
     Only the newest `most` events are read.
     """

@@ -70,7 +70,7 @@ _CLAIMS: Final[Mapping[str, str]] = {
 class Exhibit:
     """File that is appended to the letter.
 
-    text     text to show, if the file is a text file or a mail
+    text     text to show, of a text file or a mail
     smaller  whether `content` is a picture at a lower resolution
     """
 
@@ -196,7 +196,7 @@ async def letter_of(
     lines: gather_evidence.ReadsLines,
     personal: bool = False,
 ) -> Letter:
-    """Make the letter that answers a dispute. No audit entry is made; `take_letter` makes one.
+    """Make the letter that answers a dispute, without an audit entry (see `take_letter`).
 
     personal  whether the letter may name the customer
 

@@ -146,10 +146,9 @@ class Qualification:
 def qualifications(
     disputed: Purchase, earlier: Sequence[Purchase], *, fraud: bool
 ) -> list[Qualification]:
-    """Apply the card network's rules to a disputed purchase, or all rules if the network is
-    unknown.
+    """Apply the card network's rules to a disputed purchase, or all rules if it is unknown.
 
-    fraud  whether the customer says that somebody else paid. Otherwise no rule applies
+    fraud  whether the customer denies having paid; otherwise no rule applies
     """
     network = network_of(disputed.stated.get("network", ()))
     if not any(disputed.stated.get(each) for each in ("network", "reason_code", "credential")):

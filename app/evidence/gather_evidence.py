@@ -1,7 +1,6 @@
 """Gather everything that is known about one order, as of an instant, into a dossier.
 
-Nothing is changed. A dossier is plain data, without store, clock or key. Equal dossiers give equal
-bundles, byte for byte.
+A dossier is plain data; equal dossiers give equal bundles.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -235,9 +234,7 @@ def evidence_of(
 ) -> list[DeliveryEvidence]:
     """Return the evidence of these deliveries.
 
-    If a body is missing, the body of another delivery with an equal digest is used.
-
-    others  further deliveries whose bodies may be used
+    others  further deliveries whose bodies can replace missing ones with an equal digest
     """
     brought, keys = [*rows, *others], {name: AccountKeys(each) for name, each in accounts.items()}
     bodies = {(row.source, row.digest): row.body for row in brought if row.body is not None}

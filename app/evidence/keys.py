@@ -89,10 +89,10 @@ def write_key(path: Path, *, secret: bytes, owner: Owner | None = None) -> Evide
 
 
 def load_key(path: Path) -> EvidenceKey | None:
-    """Return the signing key in a file; None if there is no file.
+    """Return the signing key in a file, if the file exists.
 
-    Raises ConfigurationError if other users can read the file, or if it is not an ed25519 PEM file
-    without a password.
+    Raises ConfigurationError if others can read it, or for anything but an ed25519 PEM without a
+    password.
     """
     content = read_private(path, variable=VARIABLE, what="a key", most=MAX_FILE_BYTES)
     if content is None:

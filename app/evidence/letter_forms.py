@@ -154,10 +154,9 @@ def _file(exhibit: Exhibit) -> str:
 
 
 async def _pdf(letter: Letter) -> tuple[bytes, dict[int, int]]:
-    """Lay out the letter, and return the PDF and each exhibit's number of pages.
+    """Lay out the letter. Return the PDF and each exhibit's number of pages.
 
-    Exhibits come from outside, so they are opened only in child processes. Raises UsageError if
-    Typst is not installed, or fails.
+    Exhibits are opened only in child processes. Raises UsageError if Typst is missing or fails.
     """
     if find_spec("typst") is None:
         raise UsageError(
@@ -203,7 +202,7 @@ def _unbroken(sentence: str) -> str:
 def blocks_of(letter: Letter, pages: Mapping[int, int]) -> letters.LetterDocument:
     """Return the letter as blocks, from which each format is made.
 
-    pages  number of pages of each appended exhibit. The keys are the exhibits' numbers
+    pages  number of pages of each appended exhibit, by its number
     """
     said, order = letter.document, f"Order {letter.document['order']}"
     merchant: Mapping[str, Any] = said["merchant"]

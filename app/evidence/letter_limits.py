@@ -170,8 +170,8 @@ def megabytes(size: int) -> str:
 class SentFile:
     """File to send as an answer to a dispute: the letter, or an exhibit.
 
-    pages   pages of the letter or of the appended exhibit; 0 if unknown
-    behind  whether the exhibit is appended to the letter
+    pages   its pages; 0 if unknown
+    behind  whether it is appended to the letter
     """
 
     name: str

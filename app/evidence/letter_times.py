@@ -27,7 +27,7 @@ class LetterZone(tzinfo):
         """Create the time zone.
 
         zone   a real zone, or None to use `known`
-        known  offset of each time span. The keys are the spans' first moments in UTC
+        known  offset of each time span, by its first moment in UTC
         """
         self._name, self._zone = name, zone
         self._known = dict(sorted((known or {}).items()))

@@ -1,6 +1,6 @@
 """Convert attached mail to readable text: its head, its text, and a list of its attachments.
 
-Call this only in a child process, because it parses files from outside.
+Call this only in a child process.
 """
 
 import hashlib

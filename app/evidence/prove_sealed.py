@@ -35,16 +35,10 @@ from reconcile.transparency.evidence import value_document
 from reconcile.transparency.merkle import Hash, computed, consistency_spans, inclusion_spans, needed
 
 LEAF_BYTES: Final = 2_400
-"""Number of bytes that a leaf typically takes in a bundle.
-
-This includes the leaf's text, its proof, and the salts of its parts.
-"""
+"""Bytes that a leaf typically takes in a bundle, with text, proof and salts."""
 
 AT_ONCE: Final = verify.MAX_BYTES * 2 // 3 // LEAF_BYTES
-"""Maximum number of leaves that are proved at a time.
-
-Together they take up to two thirds of the size of the largest bundle.
-"""
+"""Maximum number of leaves proved at a time: two thirds of the largest bundle."""
 
 PATHS_AT_ONCE: Final = 500
 """Number of leaves whose audit paths are computed together.
@@ -257,10 +251,9 @@ async def shown_checkpoint(context: AppContext) -> log_store.SignedHead:
 
 
 async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, Any]:
-    """Return the proof that the log with `new` leaves extends the log with `old` leaves, as JSON
-    values.
+    """Return the proof that the log with `new` leaves extends the one with `old`, as JSON.
 
-    Raises NotFoundError if a size has no checkpoint, and UsageError unless 0 < old <= new.
+    Raises NotFoundError without such a checkpoint, and UsageError unless 0 < old <= new.
     """
     if not 0 < old <= new:
         raise UsageError("give the sizes of two checkpoints, the smaller one first")
@@ -351,10 +344,9 @@ class SealedParts:
 def masked_parts(
     sealed: SealedParts, masking: Masking, *, known: History, masked: History, full: bool
 ) -> SealedParts:
-    """Mask phone numbers in sealed parts.
+    """Mask phone numbers in sealed parts, and in a redacted bundle names and reasons of operators.
 
-    For a redacted bundle, the names of operators and their reasons are masked, too. A masked part
-    keeps its commitment but loses its salt.
+    A masked part keeps its commitment but loses its salt.
     """
     said = {
         name: {

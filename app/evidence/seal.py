@@ -45,10 +45,7 @@ from reconcile.transparency import cosignatures, merkle, order_tree
 
 
 MAX_NOTE_BYTES: Final = 64 * 1024
-"""Maximum size in bytes of a signed note. A note of this log has about 250 bytes.
-
-The limit is larger because other parties may have added signatures.
-"""
+"""Maximum bytes of a signed note. A note of this log has 250; others may add signatures."""
 
 
 class NotACheckpoint(Exception):
@@ -238,7 +235,7 @@ async def seal_all(
 ) -> int:
     """Seal rows until none is left, and return their number.
 
-    sweep  whether to examine every row, not only the rows that are marked as unsealed
+    sweep  whether to examine every row, not only marked ones
     """
     if sweep:
         async with context.database.writing() as connection:
@@ -251,9 +248,9 @@ async def seal_all(
 
 
 async def open_signer(context: AppContext) -> CheckpointSigner:
-    """Load the evidence key for signing. If there is no log yet, begin a log and make the key.
+    """Load the evidence key for signing. Without a log, begin one and make the key.
 
-    Raises ConfigurationError if the key is missing, or is not the key of the log.
+    Raises ConfigurationError for a missing or another key.
     """
     known, path = await known_log(context), context.settings.evidence_key_path
     key = load_key(path)
@@ -447,11 +444,7 @@ def endorsed_chain(
 
 
 MAX_ORIGINS: Final = 100
-"""Maximum number of signatures in an endorsement.
-
-An endorsement has one signature for each origin of the log, and each restored backup adds an
-origin.
-"""
+"""Maximum number of signatures in an endorsement, one for each origin of the log."""
 
 
 def shown_key(signer: CheckpointSigner) -> dict[str, str]:

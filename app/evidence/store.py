@@ -128,10 +128,7 @@ async def node_count(connection: AsyncConnection) -> int:
 
 
 async def strays(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Return the ids of rows that will never be sealed, up to `limit` ids.
-
-    These rows are neither sealed nor marked as waiting to be sealed.
-    """
+    """Return up to `limit` ids of rows that are neither sealed nor marked, and so never will be."""
     found: list[str] = []
     for kind in KINDS:
         if len(found) < limit:
@@ -159,9 +156,9 @@ async def _numbered(connection: AsyncConnection, kind: Kind, limit: int) -> list
 
 
 async def _marked(connection: AsyncConnection, kind: Kind, limit: int) -> list[str]:
-    """Return the ids of rows that are neither sealed nor marked as waiting to be sealed.
+    """Return the ids of rows that are neither sealed nor marked as waiting.
 
-    The result is empty while old rows are still being searched for unsealed rows.
+    Empty while a search for unsealed rows is under way.
     """
     swept = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": f"{SWEPT} {kind.name}"}

@@ -54,10 +54,7 @@ _SHORT: Final = 9
 """Minimum length of a number that may be a phone number or an account."""
 
 _KEPT_MAX: Final = 300
-"""Maximum length in characters of a value that a scenario keeps unchanged, such as a reference.
-
-A longer text could contain a whole document.
-"""
+"""Maximum characters of a value that a scenario keeps unchanged, such as a reference."""
 
 _UNITS: Final[dict[str, Duration]] = {"s": SECOND, "ms": MILLISECOND, "us": TICK}
 
@@ -66,9 +63,9 @@ _MARK: Final = "\ue000"
 
 
 class StandIns:
-    """Replacements for personal texts in a scenario. Equal texts get equal replacements.
+    """Replacements for personal texts in a scenario; equal texts get equal ones.
 
-    masking  masks the customers' phone numbers. No body of the scenario may contain such a number
+    masking  masks the customers' phone numbers
     """
 
     def __init__(self, masking: Masking | None = None) -> None:
@@ -100,10 +97,9 @@ class StandIns:
         return [before, {"at": format_instant(event.occurred_at), "as": form}, after]
 
     def _without(self, document: Any, path: Path, leaf: Any, *, event: Event, read: Read) -> Any:
-        """Replace a value in the body, unless the profile would then read another event from the
-        body.
+        """Replace a value in the body, unless the profile would then read another event.
 
-        Raises UsageError if a value that must be kept may be personal.
+        Raises UsageError if a needed value can be personal.
         """
         if isinstance(leaf, NumberText) and (len(leaf) < _SHORT or not leaf.isdigit()):
             return document
@@ -246,8 +242,8 @@ async def tell_scenario(
 ) -> OrderScenario:
     """Make the scenario of an order as of an instant, with an audit entry.
 
-    Raises NotFoundError for an unknown order. Raises UsageError if bodies were deleted, or if
-    personal data cannot be removed from them.
+    Raises NotFoundError for an unknown order, and UsageError for deleted bodies or personal data
+    that must stay.
     """
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action="evidence_built")

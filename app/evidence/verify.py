@@ -282,7 +282,7 @@ class VerifyStep(NamedTuple):
     """Result of one step of the verification.
 
     passed    None if the step was not done
-    sentence  says why the step passed, failed or was not done
+    sentence  why it passed, failed or was not done
     """
 
     name: str
@@ -339,8 +339,7 @@ PROFILES = "which profile reads which source, and how (sources.json, profile-N.t
 def unproven(bundle: Bundle, left: int = 0) -> list[str]:
     """Return sentences on what the bundle does not prove, even if all steps passed.
 
-    left  number of leaves in the newest checkpoint that the reader knows from a publication; 0 if
-          the reader knows none
+    left  leaves in the newest checkpoint that the reader knows from a publication; 0 for none
     """
     try:
         return [clean(sentence) for sentence in _unproven(bundle, left) if sentence]
@@ -457,10 +456,7 @@ def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list
 
 
 def _unheard(heard: dict[str, Any]) -> list[str]:
-    """Return sentences on messages that may be about the order, but are not in its history.
-
-    Some could not be read, and others were refused, lost, or not stored.
-    """
+    """Return sentences on unread, refused or lost messages that can be about the order."""
     unread, refused = heard["unread"], heard["refused"]
     refusing = [each for each in heard["sources"] if each["refusing_since"]]
     return [
@@ -490,10 +486,9 @@ def _some(what: str, names: Sequence[str], why: str) -> str:
 
 
 def _cosigners(bundle: Bundle) -> str:
-    """Return a sentence that names the witnesses in the checkpoint; "" if there are none.
+    """Return a sentence that names the witnesses in the checkpoint, or "".
 
-    The signature of a witness has 8 bytes more than the log's own signature, for the time (C2SP
-    tlog-cosignature).
+    A witness's signature is 8 bytes longer, for the time (C2SP tlog-cosignature).
     """
     lines = bundle.members.get("checkpoint.txt", b"").decode("utf-8", "replace").split("\n")
     words = [line.split(" ") for line in lines if line.startswith("\u2014 ")]
@@ -513,10 +508,9 @@ def _of(count: int, what: str, whole: int) -> str:
 def check_steps(
     archive: bytes, checks: Sequence[tuple[str, Callable[[Bundle], Any]]], now: int
 ) -> tuple[Bundle | None, list[VerifyStep]]:
-    """Run the steps in order. Stop if the archive or the manifest is wrong, because then nothing
-    else can be checked.
+    """Run the steps in order, up to a wrong archive or manifest.
 
-    now  the time of the verifier's clock, in microseconds since 1970
+    now  the verifier's clock, in microseconds since 1970
     """
     steps: list[VerifyStep] = []
     try:

@@ -1,7 +1,6 @@
 """First steps of `verify`: check the form of a bundle's ZIP, and the bundle's manifest.
 
-This module uses only Python 3.8 and its standard library, because every bundle has it as a part of
-verify.py.
+Only Python 3.8 and its standard library: it becomes a part of every bundle's verify.py.
 """
 
 from __future__ import annotations
@@ -71,11 +70,7 @@ def pack(members: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(archive: bytes) -> dict[str, bytes]:
-    """Return the files of a bundle. Raises Wrong unless the bundle is exactly the ZIP that `pack`
-    makes.
-
-    Nothing is decompressed, so no file can be larger than the bundle.
-    """
+    """Return the files of a bundle. Raises Wrong unless it is exactly the ZIP that `pack` makes."""
     if len(archive) > MAX_BYTES:
         raise Wrong(f"it has more than {MAX_BYTES} bytes, the maximum for a bundle")
     members: dict[str, bytes] = {}
@@ -147,7 +142,7 @@ class Bundle:
 def opened(members: dict[str, bytes], now: int) -> Bundle:
     """Return the bundle of these files. Raises Wrong if the manifest lists other files.
 
-    now  the time of the verifier's clock, in microseconds since 1970
+    now  the verifier's clock, in microseconds since 1970
     """
     if MANIFEST not in members or SIGNATURE not in members:
         raise Wrong(f"{MANIFEST} or {SIGNATURE} is missing")

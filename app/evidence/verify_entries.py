@@ -83,10 +83,7 @@ PARTS_OF = {
     "revision": ("because", "substance"),
     "deed": ("facts", "reason", "subject", "who"),
 }
-"""Members that are sealed as separate parts in the other kinds of leaves.
-
-All other members are sealed together, as the part `said`.
-"""
+"""Members that are separate parts in other leaves; all others are the part `said`."""
 
 
 def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
@@ -146,10 +143,7 @@ class _Thing(NamedTuple):
 
 
 class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Parts of the bundle by name. A second part with the same name is refused.
-
-    Otherwise, a forged part could hide behind a sealed part.
-    """
+    """Parts of the bundle by name. A second part with a name is refused, as it could be forged."""
 
     def __setitem__(self, name: str, thing: _Thing) -> None:
         if name in self:
@@ -195,10 +189,7 @@ def _leaves(bundle: Bundle) -> list[Any]:
 
 
 def _own_name(leaf: dict[str, Any], index: int) -> str:
-    """Compute a leaf's name from its values.
-
-    The name in the bundle is not trusted, because two leaves could claim the same name.
-    """
+    """Compute a leaf's name from its values, because two leaves could claim one name."""
     if leaf["kind"] == "reading":
         return f"reading:{leaf['delivery']}:{index}"
     if leaf["kind"] in ("delivery", "record"):
@@ -238,10 +229,7 @@ def _shown(bundle: Bundle) -> dict[str, tuple[int, Any]]:
 def _digest(
     document: dict[str, Any], names: Sequence[str], opened: dict[str, Any], bundle: Bundle
 ) -> tuple[str, int]:
-    """Compute the digest of a leaf's parts from the document, and count the masked parts.
-
-    For a masked part, the bundle has the commitment to the part in place of its salt.
-    """
+    """Compute the digest of a leaf's parts from the document, and count the masked parts."""
     parts: dict[str, Any] = {name: document[name] for name in names if name in document}
     parts["said"] = {name: document[name] for name in document if name not in names}
     hashes, masked = {}, 0
@@ -400,9 +388,9 @@ def order_chain(bundle: Bundle) -> Chain:
 def _tree(
     sealed: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]], bundle: Bundle
 ) -> tuple[int, str]:
-    """Return the index and the time of the leaf that seals the tree of all orders.
+    """Return the index and time of the leaf that seals the tree of all orders.
 
-    Raises Wrong if the order's path does not lead to the root in this leaf.
+    Raises Wrong if the order's path does not lead to its root.
     """
     index, leaf = shown[sealed["leaf"]]
     entry = {"last": sealed["last"], "leaves": sealed["leaves"], "of": of}

@@ -258,7 +258,7 @@ class VerifiedBundle:
 def read_bundle(path: Path) -> bytes:
     """Read the file of a bundle, up to a size limit.
 
-    Raises NotFoundError if there is no file, and UsageError if it cannot be read.
+    Raises NotFoundError without a file, and UsageError if unreadable.
     """
     try:
         with path.open("rb") as file:
@@ -270,11 +270,8 @@ def read_bundle(path: Path) -> bytes:
 
 
 def trusted_key(given: str) -> PublicKey:
-    """Return a public key from a line in minisign's format, or from the named file with such a
-    line.
-
-    Raises UsageError for anything else.
-    """
+    """Return a public key from a minisign line, or from a file with one. Raises UsageError
+    otherwise."""
     path = Path(given)
     try:
         text = path.read_text("utf-8")[:MAX_KEY_FILE] if path.is_file() else given
@@ -288,11 +285,10 @@ def trusted_key(given: str) -> PublicKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptCheckpoint:
-    """Published checkpoint that the person who verifies has kept.
+    """Published checkpoint that the verifying person has kept.
 
     note  text of the checkpoint
-    path  hashes of the consistency proof between this checkpoint and the bundle's checkpoint; None
-          without a proof
+    path  hashes of the consistency proof with the bundle's checkpoint, if given
     """
 
     note: str
@@ -302,8 +298,7 @@ class KeptCheckpoint:
 def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
     """Read a kept checkpoint and its consistency proof from their files.
 
-    Raises UsageError, and not Wrong, for a wrong file, because a wrong file does not make the
-    bundle invalid.
+    Raises UsageError for a wrong file, which says nothing against the bundle.
     """
     try:
         note = checkpoint.read_text("utf-8")[: seal.MAX_NOTE_BYTES + 1]
@@ -345,8 +340,7 @@ class TrustedWitnesses:
 
 
 def named_witnesses(given: Sequence[str], quorum: int | None) -> TrustedWitnesses | None:
-    """Return the named witnesses; None if none are named. Raises UsageError for an invalid key or
-    quorum.
+    """Return the named witnesses, if any. Raises UsageError for an invalid key or quorum.
 
     quorum  number of required cosignatures; None for all
     """
@@ -439,11 +433,7 @@ def _not_proven(
 def _not_anew(
     bundle: verify.Bundle, *, left: int, witnesses: TrustedWitnesses | None
 ) -> Iterator[str]:
-    """Yield sentences on the part of the log that the shop could have rewritten.
-
-    This part consists of the leaves that neither a kept checkpoint nor the witnesses' cosignatures
-    cover.
-    """
+    """Yield sentences on the leaves that the shop could have rewritten unnoticed."""
     numbers = [each["index"] for each in bundle.document("log.json")["leaves"]]
     later = sum(number >= left for number in numbers)
     if numbers and not later:
@@ -679,10 +669,9 @@ def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Che
 def _cosigned(
     bundle: verify.Bundle, witnesses: TrustedWitnesses
 ) -> list[tuple[VerifierKey, Instant | None]]:
-    """Return the key of each trusted witness, with the time at which the witness cosigned the
-    checkpoint.
+    """Return the key of each trusted witness, with the time of its cosignature or None.
 
-    The time is None if the witness did not cosign. Raises Wrong for a false signature.
+    Raises Wrong for a false signature.
     """
     note = _decoded(bundle, "checkpoint.txt")
     try:

@@ -1,7 +1,6 @@
-"""Form of each document that `verify` reads: its members, their types, and its canonical encoding.
+"""Form of each document that `verify` reads: members, types, and canonical encoding.
 
-This module uses only Python 3.8 and its standard library, because every bundle has it as a part of
-verify.py.
+Only Python 3.8 and its standard library: it becomes a part of every bundle's verify.py.
 """
 
 from __future__ import annotations
@@ -257,10 +256,7 @@ def fault(value: Any, form: Any, where: str) -> str:
 
 
 def fault_of_object(value: Any, form: Any, where: str) -> str:
-    """Return a sentence on the first thing that is wrong in an object; empty if nothing is wrong.
-
-    A member can be missing, unknown or malformed. An amount can have the wrong number of decimals.
-    """
+    """Return a sentence on the first thing that is wrong in an object, or ""."""
     if type(value) is not dict:
         return f"{where} is malformed"
     names = {name.rstrip("?"): name for name in form if isinstance(name, str)}

@@ -141,8 +141,8 @@ class Tree:
         return any(seal.note_holds(note, name=origin, public=key) for key in self._keys)
 
     def wrong_nodes(self, stored: Mapping[Node, Hash]) -> Iterator[tuple[int, str]]:
-        """Compare stored hashes with the hashes computed from the leaves. For each wrong stored
-        hash, yield the number of its first leaf and a sentence."""
+        """Yield a sentence on each stored hash that differs from the leaves, with its first
+        leaf."""
         for (level, place), found in self.made.items():
             if stored.get((level, place)) != found:
                 first, end = place << level, (place + 1) << level
@@ -531,7 +531,7 @@ class Names:
 
     orders  pseudonym of each order
     erased  commitments of erased orders
-    secret  secret from which the salts of parts are derived
+    secret  secret of the salts of parts
     """
 
     orders: Mapping[str, order_store.NamedOrder]
@@ -539,11 +539,10 @@ class Names:
     secret: bytes | None
 
     def fits(self, of: str | None, order: str | None) -> bool:
-        """Check whether a leaf may belong to this order. A leaf of an erased order may belong to
-        any order.
+        """Check whether a leaf can belong to this order, as any leaf of an erased order can.
 
         of     the leaf's commitment, in hex, or None
-        order  the order's reference; None for no order
+        order  the order's reference, or None
         """
         if of is None or order is None:
             return of is order is None

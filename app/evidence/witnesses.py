@@ -75,8 +75,8 @@ class Witness:
 class Witnesses:
     """Configured witnesses, and the number of required cosignatures.
 
-    every        interval at which witnesses are asked
-    alarm_after  time without enough cosignatures after which an alarm is raised
+    every        interval between requests
+    alarm_after  time without enough cosignatures until an alarm
     """
 
     each: tuple[Witness, ...]
@@ -109,7 +109,7 @@ class WrongCosignature(Exception):
 
 
 def cosigned_at(note: str, key: cosignatures.VerifierKey) -> instants.Instant | None:
-    """Return the time at which a witness says that it cosigned a checkpoint; None if it did not.
+    """Return the time at which a witness says that it cosigned a checkpoint, if it did.
 
     Raises WrongCosignature for a false signature line (C2SP signed-note).
     """
@@ -253,10 +253,7 @@ def departure_sentence(departure: departure_store.Departure) -> str:
 # --- asking in the background -----------------------------------------------------------------
 
 LIMIT_S: Final = 5.0
-"""Number of seconds within which a witness must answer.
-
-The number is so small that even TRIES requests in a row end before a stopping process is killed.
-"""
+"""Seconds within which a witness must answer, so that TRIES requests end before a stop."""
 
 ANSWER_MAX: Final = 16 * 1024
 """Maximum number of bytes of an answer. A cosignature has some 150, and there may be several."""
@@ -372,9 +369,9 @@ class Cosigning:
         return _refusal(answer, same=old == head.size)
 
     async def _proof(self, old: int, size: int) -> list[merkle.Hash]:
-        """Return the proof that the log with `size` leaves extends the log with `old` leaves.
+        """Return the proof that the log with `size` leaves extends the one with `old`.
 
-        The proof is empty if `old` is 0 or `size`.
+        Empty if `old` is 0 or `size`.
         """
         if old in (0, size):
             return []

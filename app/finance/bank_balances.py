@@ -38,11 +38,9 @@ SHOWN: Final = 3
 
 
 def stored_form(found: Sequence[Balances], *, account: str) -> list[StatementBalances]:
-    """Convert the balances of bank statements to minor units.
+    """Convert complete balances of bank statements to minor units.
 
-    Balances that lack a day or an amount, or that have fractions of a minor unit, are left out.
-
-    account  account of statements that name no account
+    account  account of statements that name none
     """
     stored = list[StatementBalances]()
     for place, each in enumerate(found):
@@ -78,8 +76,8 @@ def _subject(sha256: str, differs: Balances) -> str:
 async def approval_of(context: AppContext, sha256: str, differs: Balances) -> str | None:
     """Return the id of the approved proposal that accepts a statement's difference, or None.
 
-    sha256   digest of the file that contains the statement
-    differs  balances of the statement
+    sha256   digest of the statement's file
+    differs  its balances
     """
     async with context.database.reading() as connection:
         found = await approved_proposal_of(connection, kind=KIND, subject=_subject(sha256, differs))
@@ -139,8 +137,7 @@ async def propose_difference(
 def difference_kind(context: AppContext) -> ProposalKind:
     """Return the kind of proposal that accepts a difference of balances.
 
-    An approval imports nothing, because the file is not stored. A person must import the file
-    again.
+    An approval imports nothing: the file must be imported again.
     """
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
@@ -164,11 +161,7 @@ def difference_kind(context: AppContext) -> ProposalKind:
 async def notes_on_joins(
     connection: Connection, found: Sequence[StatementBalances], *, as_of: Instant
 ) -> list[str]:
-    """Return up to SHOWN sentences about statements that do not begin with the previous closing
-    balance.
-
-    There is also a sentence for each statement that confirms an accepted difference.
-    """
+    """Return up to SHOWN sentences on statements that do not continue a balance, or confirm one."""
     known = await standing_balances(connection, as_of=as_of) if found else []
     own, said = set(found), list[str]()
     accounts = {each.account for each in found}
@@ -205,8 +198,7 @@ async def notes_on_joins(
 async def list_balances(context: AppContext) -> list[dict[str, Any]]:
     """Return the balances of all bank statements as documents, sorted by account and day.
 
-    The member `state` says whether the account's next statement begins with this statement's
-    closing balance.
+    `state` says whether the next statement continues.
     """
     async with context.database.reading() as connection:
         known = await standing_balances(connection, as_of=context.clock.now())
@@ -236,10 +228,8 @@ _STATES: Final[Mapping[DifferenceState, str]] = {
 async def accepted_differences(
     connection: Connection, *, as_of: Instant, first: str, last: str
 ) -> tuple[BalanceRow, ...]:
-    """Return the accepted differences of statements that have a day from `first` to `last`.
-
-    Earlier statements are included if no later statement has confirmed their difference.
-    """
+    """Return the accepted differences of statements from `first` to `last`, and unconfirmed earlier
+    ones."""
     found = list[BalanceRow]()
     for each, after in followed(await standing_balances(connection, as_of=as_of)):
         state = difference_state(each, after)

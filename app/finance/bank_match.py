@@ -30,8 +30,7 @@ KEPT_MOST: Final = 50_000
 """Maximum number of matched bank lines in the cache, which then takes about 50 MB."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""Time for which matched bank lines are cached. If a deadline passes during this time, the cached
-lines do not show this yet."""
+"""Time for which matched bank lines are cached, even if a deadline passes."""
 
 
 class PayoutDocument(TypedDict):
@@ -235,11 +234,10 @@ async def booked_with(
     payouts: Collection[str] = (),
     orders: Collection[str] = (),
 ) -> list[Booked]:
-    """Return the bank lines that have one of the subjects, or that match one of the payouts or
-    orders.
+    """Return the bank lines with one of the subjects, or matched with one of the payouts or orders.
 
     subjects  bank lines' ids without a version
-    orders    subjects of the orders' lines in the order book
+    orders    subjects of the orders' book lines
     """
     if not (subjects or payouts or orders):
         return []

@@ -160,7 +160,7 @@ PayoutName = tuple[str, str, str]
 async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout]:
     """Return every payout that statement lines name, as known at an instant.
 
-    The amount is the sum of the payout's lines, or of the withdrawals from a wallet.
+    Its amount is the sum of its lines, or of withdrawals.
     """
     withdrawn = await withdrawals(connection, as_of=as_of)
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
@@ -189,9 +189,9 @@ async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout
 async def withdrawals(
     connection: AsyncConnection, *, as_of: Instant
 ) -> dict[PayoutName, tuple[int, int, Instant | None]]:
-    """Return (final amount, withdrawn amount, time of the last line) for each payout from a wallet.
+    """Return final amount, withdrawn amount and time of the last line of each payout from a wallet.
 
-    Amounts are in minor units. The final amount excludes money that was returned to the wallet.
+    Minor units; money returned to the wallet is not in the final amount.
     """
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     rows = await connection.execute(text(_WITHDRAWN), values)

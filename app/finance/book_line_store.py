@@ -63,10 +63,10 @@ async def book_rows_of(connection: AsyncConnection, keys: Iterable[str], *, as_o
 async def outside_orders(
     connection: AsyncConnection, *, methods: Methods, named: Iterable[str], as_of: Instant
 ) -> list[BookLine]:
-    """Return the order-book lines that bank lines may pay, because no provider handles the payment
-    method of these lines.
+    """Return the order-book lines that bank lines can pay, because no provider handles their
+    method.
 
-    named  subjects of further order-book lines to return
+    named  subjects of further lines to return
     """
     cells = [row[0] for row in await connection.execute(text(_METHODS))]
     chosen = [cell for cell in cells if methods.parts(cell) & {"outside", "bank"}]
@@ -122,8 +122,7 @@ async def lines_with(
 ) -> list[LineKey]:
     """Return the keys of line versions that have one of these phone numbers.
 
-    phones  the phone numbers
-    keys    keys of orders, whose versions with any phone number are also returned
+    keys  orders whose versions with any number are returned, too
     """
     found = await select_in(connection, sql=_OF_PHONES, values=phones)
     found += await select_in(connection, sql=_WITH_PHONES, values=keys)
@@ -133,10 +132,9 @@ async def lines_with(
 async def old_lines(
     connection: AsyncConnection, *, before: Instant, after: LineKey | None, limit: int
 ) -> list[LineKey]:
-    """Return the sorted keys of line versions that have a phone number and were imported before an
-    instant.
+    """Return the sorted keys of versions with a phone number that were imported before an instant.
 
-    after  key after which to begin; None for the start
+    after  key after which to begin
     """
     match_key, kind, since = after or ("", "", 0)
     rows = await connection.execute(

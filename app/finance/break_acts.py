@@ -1,6 +1,6 @@
-"""Do what people decide about breaks: assign, comment, accept, match by hand, and undo a match.
+"""Do what people decide about breaks: assign, comment, accept, match by hand, undo a match.
 
-Each act is one transaction, with an entry in the audit trail. Large amounts need a second person.
+Each act is one transaction with an audit entry. Large amounts need a second person.
 """
 
 import json
@@ -95,9 +95,9 @@ class BreakPageDocument(TypedDict):
 class SeenBreak:
     """Break with its history and present state.
 
-    seen   content of the break in the requested run, or in the last run that found it
-    steps  history of the break
-    life   present state of the break
+    seen   its content in the requested or last run
+    steps  its history
+    life   its present state
     """
 
     identity: str
@@ -192,10 +192,10 @@ async def living_breaks(
     assignee: str | None = None,
     after: str = "",
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """Yield published breaks in batches sorted by id, including closed breaks.
+    """Yield published breaks in batches sorted by id, including closed ones.
 
     causes    causes of the breaks; empty for all
-    assignee  person to whom the breaks are assigned; None for all
+    assignee  their assignee; None for all
     after     id after which to begin
     """
     while True:
@@ -325,7 +325,7 @@ class BreakAct:
     """A person's act on a break.
 
     by     the person's name
-    value  the assignee, the line to match or unmatch, or the decision about late money
+    value  the assignee, the line, or the decision about late money
     """
 
     kind: breaks.Act
@@ -372,9 +372,9 @@ def _check_same(found: Sequence[SeenBreak], seen: str | None) -> None:
 
 
 async def some_breaks(context: AppContext, names: Sequence[str]) -> list[SeenBreak]:
-    """Return the breaks with these ids, sorted by currency and then by descending amount.
+    """Return the breaks with these ids, by currency and then descending amount.
 
-    Raise UsageError for no id or too many ids, and NotFoundError for an unknown break.
+    Raise UsageError for no id or too many, and NotFoundError for an unknown one.
     """
     wanted = list(dict.fromkeys(names))
     if not 0 < len(wanted) <= MOST_AT_ONCE:
@@ -473,7 +473,7 @@ async def unmatch_break(
 ) -> str:
     """Undo a match by hand. Return the version of the line that had been matched.
 
-    line  the matched line; needed if the break has several matches
+    line  the matched line, needed if there are several
     """
     doing = BreakAct(kind="unmatched", by=by, reason=reason, value=line)
     async with _acting(context, doing) as (connection, who):
@@ -705,8 +705,7 @@ async def _check_line(connection: Connection, found: SeenBreak, line: str) -> li
 
 
 async def _standing_match(connection: Connection, name: str, *, line: str) -> str:
-    """Return the line that a person matched with a break. If there are several matches, `line` must
-    name the line. Raise UsageError unless exactly one line fits."""
+    """Return the line that a person matched with a break. Raise UsageError unless one fits."""
     matched = await break_store.lines_matched_with(connection, name)
     meant = [each for each in matched if not line or name_of(each) == name_of(line)]
     if len(meant) == 1:

@@ -113,10 +113,9 @@ class Choice:
 
 
 def read_choice(text: str) -> Choice:
-    """Parse conditions such as `cause=… currency=… amount<… age>…`. Their order is free, and quotes
-    work as in a shell.
+    """Parse conditions such as `cause=… currency=… amount<… age>…`, with quotes as in a shell.
 
-    Raise UsageError if a condition is wrong.
+    Raise UsageError for a wrong condition.
     """
     try:
         conditions = [_condition(word) for word in shlex.split(text)]
@@ -286,8 +285,7 @@ async def chosen_for(
 ) -> ChosenBreaks:
     """Return the chosen breaks on which the person may act.
 
-    least  minimum number of points of a suggested line that may be matched. The line must also be
-           clearly better than all other suggestions
+    least  minimum points of a suggested line, which must also be clearly the best
     """
     chosen = await every_chosen(context, choice)
     if doing.kind == "matched":
@@ -336,7 +334,7 @@ async def _to_match(context: AppContext, chosen: ChosenBreaks, *, least: int) ->
 async def act_on_chosen(context: AppContext, chosen: ChosenBreaks, doing: BreakAct) -> None:
     """Act on the chosen breaks in batches, each in its own transaction.
 
-    Raise UsageError if a batch is refused. The message states the number of breaks already done.
+    Raise UsageError, with the number of breaks done, if a batch is refused.
     """
     at_once = 1 if doing.kind == "matched" else break_acts.MOST_AT_ONCE
     for done in range(0, len(chosen.of), at_once):

@@ -90,8 +90,7 @@ async def save_seen(
 ) -> None:
     """Store the breaks that a run found, each once.
 
-    If the lines of a break have no date, the break keeps the date `as_of` of the first run that
-    found it.
+    A break without a date keeps the `as_of` of its first run.
     """
     await run(connection, take_lock, RECONCILING)
     breaks = {each.identity: (each, break_text(each)) for each in found}
@@ -476,7 +475,7 @@ async def breaks_done_about(
 ) -> AsyncIterator[list[str]]:
     """Yield the ids of a run's breaks on which a person acted, in batches.
 
-    decided  whether to yield only breaks that a person accepted, settled or matched
+    decided  whether only accepted, settled or matched ones
     """
     sql = (
         "SELECT break_id FROM break_seen WHERE run = :run AND EXISTS (SELECT 1 FROM break_deeds "

@@ -355,10 +355,7 @@ OPEN_SHOWN: Final = 24
 
 
 async def months(context: AppContext) -> tuple[list[period_store.Closed], list[Month]]:
-    """Return the closed months and the months still open now, each with the earliest first.
-
-    The first open month is the next month to close.
-    """
+    """Return the closed months and the open months, the earliest first."""
     async with context.database.reading() as connection:
         made = await period_store.all_closings(connection)
         first = await period_store.first_known(connection)

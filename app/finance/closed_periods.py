@@ -1,6 +1,6 @@
 """Read closed months with their reports and later adjustments, and the merchant's calendar.
 
-Open months follow the present time zone. Closed months keep the time zone of their closing.
+Closed months keep the time zone of their closing.
 """
 
 from dataclasses import replace
@@ -121,8 +121,10 @@ async def calendar_of(context: AppContext, connection: Connection) -> Calendar:
 
 
 async def month_in_books(context: AppContext, name: str) -> Month:
-    """Return a month with its bounds. A closed month has the time zone of its closing, any other
-    month the present zone. Raise UsageError for an invalid name."""
+    """Return a month with its bounds, in its closing's time zone or the present one.
+
+    Raise UsageError for an invalid name.
+    """
     async with context.database.reading() as connection:
         calendar = await calendar_of(context, connection)
         try:

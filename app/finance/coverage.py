@@ -55,10 +55,9 @@ def days_of_span(line: CoverageLine, calendar: Calendar) -> str:
 
 
 async def declare_coverage(context: AppContext, asked: Declaration) -> CoverageLine:
-    """Store a declaration of covered days, and return the stored coverage line.
+    """Store a declaration of covered days, and return the stored line.
 
-    Raise UsageError for invalid or future days, and NotFoundError if no imported file has the
-    declared name.
+    Raise UsageError for invalid or future days, and NotFoundError for an unknown name.
     """
     check_reason(asked.reason, of="coverage", countries=context.countries)
     span = span_of_days(context, asked.first, asked.last)

@@ -170,8 +170,7 @@ def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered
 
 
 def wallets_of(lines: Iterable[CoverageLine]) -> tuple[Covered, ...]:
-    """Return the coverage of each wallet, which is a sub-account of a source. A line without a
-    wallet covers all wallets of its source."""
+    """Return the coverage of each wallet; a line without a wallet covers all of its source."""
     found = []
     for name, by_wallet in sorted(_by_name(lines, "statement").items()):
         of_all = by_wallet.pop(None, [])

@@ -94,8 +94,8 @@ async def suggest_fees(context: AppContext, *, since: Instant, until: Instant) -
 
 
 async def rules_with(context: AppContext, suggested: FeeSuggestions) -> str:
-    """Return the present rules with the suggested fees inserted. Raise UsageError if the present
-    rules are written in a form that the program cannot edit."""
+    """Return the present rules with the suggested fees. Raise UsageError if they cannot be
+    edited."""
     saved = await current_rules(context)
     return put_in("" if saved is None else saved.toml, suggested)
 

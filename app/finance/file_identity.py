@@ -152,7 +152,7 @@ def check_source(
     """Raise UsageError if a source belongs to another provider than the statement.
 
     profiles  profiles of the statement's provider; empty if unknown
-    known     sentences on how the provider was recognized, which the error repeats
+    known     sentences on how it was recognized, for the error
     """
     settings = sources.get(source)
     if settings is None or not profiles or settings.profile in (*profiles, *ANY_PROVIDER):

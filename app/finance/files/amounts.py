@@ -1,5 +1,4 @@
-"""Parse currency codes and exact amounts in major units. An amount has only the marks that the
-mapping declares, such as a decimal comma."""
+"""Parse currency codes and exact amounts in major units, with the mapping's marks only."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -75,8 +74,8 @@ class Amounts:
         ]
 
     def _in_full(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int] | None:
-        """Parse cells that are all in one currency, with a decimal point and all decimals. This
-        frequent form is parsed fast. Return None if any cell has another form."""
+        """Parse cells in one currency, with a decimal point and all decimals, fast; None for
+        others."""
         exponent = exponent_of(currencies[0])
         if self._marks.decimal != "." or not exponent or len(set(currencies)) > 1:
             return None

@@ -19,16 +19,14 @@ from reconcile.money import Money, to_json
 from reconcile.periods import Calendar
 
 MAX_TEXT: Final = 4_000
-"""Maximum number of characters in the text of a bank line. CAMT.053 allows 140 characters in each
-line of text, and a batch booking has many lines."""
+"""Maximum characters in the text of a bank line; CAMT.053 allows many lines of 140."""
 
 MAX_NAME: Final = 200
 """Maximum number of characters in an account's name or a reference."""
 
 
 class BankForm:
-    """Rules for reading the rows of a bank file. A staged row has no line id, because the database
-    gives the line its id later."""
+    """Rules for reading the rows of a bank file. The database gives lines their ids later."""
 
     FIELDS = Fields(
         names=(
@@ -153,8 +151,7 @@ def _names(cells: Sequence[str]) -> list[str]:
 
 
 _NO_REFERENCE: Final = frozenset({"NONREF", "NOTPROVIDED"})
-"""Placeholders for a missing reference, from SWIFT and from ISO 20022. Both are accepted in every
-format, because some banks mix them up."""
+"""Placeholders for a missing reference, from SWIFT and ISO 20022, accepted in every format."""
 
 
 def reference_in(text: str) -> str:
@@ -220,8 +217,7 @@ def _signed(
 def _subjects(*columns: Sequence[Any]) -> list[str]:
     """Return a digest that identifies each bank line in all files of its bank.
 
-    Of phone numbers, the digest contains only the last digits. Otherwise, somebody could find an
-    erased number by trying all numbers.
+    Of phone numbers, it covers only the last digits, so that an erased number cannot be guessed.
     """
     subjects = []
     for account, currency, minor, day, entry, *words in zip(*columns, strict=True):

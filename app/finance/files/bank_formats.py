@@ -40,8 +40,7 @@ def open_bank_table(
 
 
 def bank_format(path: Path) -> str | None:
-    """Return the bank format that a file's first bytes show, or None for no bank format. Any XML
-    file counts as CAMT.
+    """Return the bank format that a file's first bytes show, or None. XML counts as CAMT.
 
     Raise the errors of `start_of`.
     """
@@ -64,11 +63,10 @@ def bank_format(path: Path) -> str | None:
 
 
 _SWIFT: Final = re.compile(r"\{1:|:20:|(?:[^\r\n]{0,80}\r?\n){0,3}:20:")
-"""Pattern of the beginning of a SWIFT message: an envelope or field 20. Up to three lines of the
-bank may come before field 20."""
+"""Pattern of the beginning of a SWIFT message: an envelope or field 20, after up to three lines."""
 
 _MESSAGE: Final = re.compile("|".join(MESSAGES))
 
 _OF_ONE: Final = re.compile(r":34F:|:60[FM]:")
-"""Pattern of the fields that tell MT940 and MT942 apart. Only MT942 has the floor limit (34F), and
-only MT940 has the opening balance (60F or 60M)."""
+"""Pattern of the fields of only MT942 (floor limit, 34F) or only MT940 (opening balance, 60F or
+60M)."""
