@@ -51,8 +51,7 @@ SEALED: Final[Mapping[ImportKind, SealedColumns]] = {
         texts=("counterparty", "entry", "reference", "told"),
     ),
 }  # fmt: skip
-"""Columns that the digests of an import cover. The digests are sealed forever, so a new column
-would need a digest of its own."""
+"""Columns that the sealed digests of an import cover; a new column needs its own digest."""
 
 _SELECT: Final = "SELECT since, until, {columns} FROM {table} {which} ORDER BY {keys}, since"
 _OF_ONE: Final = "WHERE (since = :number OR until = :number){beyond}{up_to}"
@@ -109,8 +108,8 @@ async def digests_of(
 class DigestsNow:
     """Digests of the lines that are stored now.
 
-    facts   digests of every published import, by its number
-    strays  number of lines whose import is unknown or has another kind, by the lines' kind
+    facts   digests of every published import, by number
+    strays  lines of an unknown import, by kind
     """
 
     facts: dict[int, dict[str, str]] = field(default_factory=dict)
@@ -120,7 +119,7 @@ class DigestsNow:
 async def digests_again(connection: AsyncConnection, progress: Callable[[int], None]) -> DigestsNow:
     """Compute the digests of all imports again from the stored lines.
 
-    progress  function to call with the number of lines since its last call
+    progress  called with the number of lines since its last call
     """
     known_imports = [
         (number, kind, published is not None)

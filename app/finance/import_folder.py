@@ -42,8 +42,7 @@ LOOK_S: Final = 15.0
 seconds."""
 
 MOST_BYTES: Final = 32 * 1024 * 1024
-"""Maximum number of bytes of a file, which has about 300,000 rows. The limit exists because a
-service that is stopping must wait for a running import."""
+"""Maximum bytes of a file, about 300,000 rows, because a stopping service waits for an import."""
 
 MOST_FILES: Final = 200
 """Maximum number of files in one folder that are examined in one round. Further files wait for the
@@ -99,8 +98,7 @@ class ImportFolder:
         self._complaints = Repeating()
 
     async def look(self) -> int:
-        """Import all clear files, and store a task for each unclear file. Return the number of
-        imports.
+        """Import all clear files, and store a task for each other. Return the number of imports.
 
         Return 0 if another worker is looking now.
         """
@@ -230,8 +228,7 @@ def _entries(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
 
 
 async def take_file(context: AppContext, root: Path, *, folder: str, name: str) -> Taken:
-    """Import a file if its source and every row are clear, and move the file to DONE. Return the
-    import's number, or the problem."""
+    """Import a clear file, and move it to DONE. Return the import's number, or the problem."""
     with ExitStack() as stack:
         try:
             inside = os.open(root / folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -291,8 +288,10 @@ def _state_of(found: os.stat_result) -> State:
 
 
 async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str) -> int:
-    """Import a file, unless it was already imported, and return the number of its import. Raise
-    UsageError if a person must decide about the file."""
+    """Import a file once, and return the number of its import.
+
+    Raise UsageError if a person must decide about it.
+    """
     request = imports.ImportRequest(path=path, sha256=sha256, actor=SERVICE)
     request, kind, source = await _identity(context, request, folder)
     async with context.database.reading() as connection:
@@ -336,8 +335,10 @@ async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str
 async def _identity(
     context: AppContext, request: imports.ImportRequest, folder: str
 ) -> tuple[imports.ImportRequest, import_store.ImportKind, str]:
-    """Return the request with the mapping that fits the file, the file's kind, and its source.
-    Raise UsageError if the file does not belong in this folder."""
+    """Return the request with the fitting mapping, the file's kind, and its source.
+
+    Raise UsageError if the file does not belong in this folder.
+    """
     sources = context.settings.sources
     if folder not in sources and folder not in KINDS:
         raise UsageError(
@@ -368,8 +369,7 @@ async def _identity(
 
 
 def _move(inside: int, name: str, copied: _Copied) -> None:
-    """Move an imported file to the folder DONE. A file that has changed since it was copied stays.
-    Raise OSError if the file cannot be moved."""
+    """Move an imported file to the folder DONE, unless it has changed. Raise OSError on failure."""
     with suppress(FileExistsError):
         os.mkdir(DONE, dir_fd=inside)
     done = os.open(DONE, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=inside)

@@ -82,8 +82,7 @@ BEYOND: Final = 2**63 - 1
 
 
 async def newest_published(connection: AsyncConnection, *, as_of: Instant | None = None) -> int:
-    """Return the number of the last import that was published by an instant, by default until now.
-    Return 0 if there is none."""
+    """Return the number of the last import that was published by an instant, or 0."""
     found = await connection.execute(
         text("SELECT coalesce(max(number), 0) FROM imports WHERE published_at <= :as_of"),
         {"as_of": LATEST if as_of is None else as_of},
@@ -246,11 +245,7 @@ def sum_of(high: Any, low: Any) -> int:
 
 
 async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int, ...]:
-    """Return the numbers of later imports of the same kind that contained unchanged lines.
-    Withdrawn imports are left out.
-
-    These unchanged lines may have come from the import `found`.
-    """
+    """Return the numbers of later imports with unchanged lines, which may come from `found`."""
     rows = await connection.execute(
         text(
             "SELECT number FROM imports WHERE kind = :kind AND number > :number AND unchanged > 0 "

@@ -277,8 +277,10 @@ async def import_bank(
     *,
     progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import a bank file in any bank format, or as a table. Raise the errors of `import_file`, and
-    UsageError for an invalid mapping."""
+    """Import a bank file in any bank format, or as a table.
+
+    Raise the errors of `import_file`, and UsageError for an invalid mapping.
+    """
     async with _unpacked(context, request) as request:
         chosen = presets.choose(request, "bank", unstated=_unstated(context))
         if request.account:

@@ -138,8 +138,10 @@ class Ranges:
 
 
 async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
-    """Send or receive a message in a thread. Raise the error that the other process sent, or
-    UnreachableError if that process has ended."""
+    """Send or receive a message in a thread.
+
+    Raise the other process's error, or UnreachableError if it has ended.
+    """
     try:
         result = await asyncio.to_thread(use, *words)
     except (EOFError, OSError) as error:
@@ -155,8 +157,7 @@ async def ranges_of(
 ) -> AsyncIterator[Ranges | None]:
     """Yield processes that share the matching, or None if this process must match alone.
 
-    A run as of a past instant is matched in this process alone, because no other process can read
-    its ledger lines.
+    Only this process can read ledger lines of a past instant.
     """
     if jobs < 2 or as_of is not None:
         yield None

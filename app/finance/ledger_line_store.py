@@ -50,8 +50,8 @@ _STALE_COUNT: Final = statement(_STALE, shown="count(*)")
 _FLAT_COLUMNS: Final = statement(
     "{columns}, CASE plain WHEN 1 THEN NULL ELSE told END", columns=", ".join(COLUMNS[:9])
 )
-"""SQL for the columns of a `LedgerLineRow`. The last column is NULL for a plain line. For any other
-line, it is the text of the whole line."""
+"""SQL for the columns of a `LedgerLineRow`; the last is NULL for a plain line, else the whole
+line."""
 _FLAT: Final = "SELECT {row} FROM takings WHERE {keys} ORDER BY key, order_key"
 _FLAT_OF_KEYS: Final = statement("SELECT {row} FROM takings WHERE key IN ({})", row=_FLAT_COLUMNS)
 _WHOLE_OF_ORDERS: Final = statement(
@@ -64,8 +64,8 @@ class FreshLine:
     """Newly computed ledger line.
 
     generation  generation number of the order's evidence
-    until       instant after which the line is stale; None for never
-    taking      the line; None for an order without evidence
+    until       instant after which it is stale; None for never
+    taking      the line; None without evidence
     """
 
     order: str

@@ -25,8 +25,7 @@ COUNTED: Final[tuple[Action, ...]] = (
     "payment_assigned",
     "payment_withdrawn",
 )
-"""Acts whose amounts count toward a person's limits. Refunds of late money do not count, because
-they give away nothing that belongs to the merchant."""
+"""Acts whose amounts count toward a person's limits. Refunds of late money give away nothing."""
 
 _WORDS: Final[Mapping[Period, tuple[str, str]]] = {
     "day": ("today", "in a day"),
@@ -36,9 +35,9 @@ _WORDS: Final[Mapping[Period, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """Limits of a person, and the amounts that the person decided alone today and this month.
+    """Limits of a person, and the amounts decided alone today and this month.
 
-    used  for each period and currency, the used amount in minor units
+    used  minor units by period and currency
     """
 
     rules: Rules

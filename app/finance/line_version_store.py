@@ -83,10 +83,9 @@ class LineKind:
         return f"{self.prefix}_{digest.hexdigest()}"
 
     def erased_of(self, versions: Rows) -> dict[Row, Row]:
-        """Return the newest version that contains an erased text, for each line that has such a
-        version. The keys are the lines' keys.
+        """Return each line's newest version with an erased text, by the line's key.
 
-        A new import of a line must not restore the erased text.
+        A new import must not restore that text.
         """
         keys = len(self.keys)
         return {
@@ -105,15 +104,15 @@ class LineKind:
         """Return the content of a line's new version.
 
         content  content of the row in the file
-        before   content of the line's present version
+        before   content of the present version
         """
         return content
 
     def beside(self, group: Row, new: list[Row], left: Rows, calendar: Calendar) -> list[Beside]:
-        """Return new lines that may be corrections of earlier lines.
+        """Return new lines that can be corrections of earlier lines.
 
         new   content of each new line
-        left  (number of the import, content) of each earlier line that the file lacks
+        left  import and content of each earlier line that the file lacks
         """
         return []
 
@@ -261,10 +260,10 @@ MOST_BESIDE: Final = 1_000
 
 @dataclass(slots=True, kw_only=True)
 class WrittenVersions:
-    """Result of writing lines: the numbers of new, changed and unchanged lines.
+    """Numbers of new, changed and unchanged lines.
 
-    beside   new lines that may correct earlier lines
-    changes  the changed lines; for a whole import, the first MOST_CHANGES
+    beside   new lines that can correct earlier ones
+    changes  the first changed lines
     """
 
     new: int = 0
@@ -520,16 +519,15 @@ _MADE: Final = (
     " AND (stated.since = :number OR (stated.since, stated.account) IN "
     "(SELECT of_import, name FROM coverage WHERE kind = 'bank'))"
 )
-"""SQL condition on an import of bank lines. The import must have added lines of the account, and
-not only details of existing lines. The import that is being withdrawn always meets the
-condition."""
+"""SQL condition that an import of bank lines has added lines of the account, or is being
+withdrawn."""
 
 _BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
 """SQL condition for lines whose current version comes from the import `:number`."""
 
 LOOKING: Final = 20_000
-"""Number of lines that one SQL statement of a withdrawal processes. A database server cancels a
-statement after 15 seconds, and 300,000 lines would take that long."""
+"""Number of lines per SQL statement of a withdrawal; a server cancels statements after 15
+seconds."""
 
 _IN_FORCE: Final = (
     "SELECT one.currency, count(*), {sums}, "
@@ -554,7 +552,7 @@ class StandingLines:
     """Lines whose current version comes from an import.
 
     lines   number of lines
-    sums    their money in minor units, without signs, by currency
+    sums    minor units without signs, by currency
     before  number of lines dated before an instant
     """
 
@@ -564,8 +562,7 @@ class StandingLines:
 
 
 Stretch = Mapping[str, str]
-"""Range of lines, by the first column of their key. The range begins after the value `after` and
-ends with the value `to`. A missing value means no limit."""
+"""Range of lines by the first column of their key, after `after` up to `to`, if given."""
 
 
 def _sql(form: str, kind: import_store.ImportKind, stretch: Stretch) -> TextClause:
@@ -662,10 +659,9 @@ async def changed_lines(
 
 
 async def take_back(connection: AsyncConnection, found: import_store.Import, *, by: int) -> int:
-    """End the versions of a withdrawn import and restore the versions before them. Return the
-    number of restored lines.
+    """End the versions of a withdrawn import and restore those before. Return how many.
 
-    by  number of the import that withdraws `found`
+    by  number of the withdrawing import
     """
     values: dict[str, Any] = {"number": found.number, "beyond": by, "by": by}
     restored = 0

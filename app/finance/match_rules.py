@@ -46,8 +46,8 @@ class RuleChange:
     """Setting that differs between two sets of rules.
 
     what           name of the setting
-    before, after  the setting's values; empty if it is not set
-    note           meaning of a changed limit; empty for other settings
+    before, after  its values; empty if not set
+    note           meaning of a changed limit
     """
 
     what: str
@@ -69,10 +69,7 @@ class RuleChange:
 
 
 def compare_rules(before: str, after: str) -> list[RuleChange]:
-    """Return the settings in which two sets of rules differ, limits first.
-
-    A limit of a day or month is compared by its effective value.
-    """
+    """Return the settings in which two sets of rules differ, limits first, by effective value."""
     rules = [read_rules(each) for each in (before, after)]
     stated = {
         (period, currency)
@@ -426,7 +423,7 @@ async def preview_rules(
 ) -> RulesPreview:
     """Match everything by the present and by new rules, and compare the results.
 
-    Raise ConfigurationError that lists all mistakes, and NotAllRead if deliveries are unread.
+    Raise ConfigurationError for mistakes, and NotAllRead for unread deliveries.
     """
     rules = read_rules(text)
     await must_have_read(context)

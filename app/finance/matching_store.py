@@ -35,11 +35,9 @@ async def in_step(connection: AsyncConnection, work: Callable[[], Result]) -> Re
 
 
 async def share_snapshot(connection: AsyncConnection) -> str:
-    """Share this transaction's snapshot with other processes, and return the snapshot's name for
-    `hold_snapshot`.
+    """Share this transaction's snapshot, and return its name for `hold_snapshot`.
 
-    Call this before any other statement. On SQLite, all processes see equal data only as long as
-    nobody writes.
+    Call it before any other statement. On SQLite, nobody may write meanwhile.
     """
     if connection.dialect.name == "sqlite":
         await newest_published(connection)  # a transaction begins with its first read

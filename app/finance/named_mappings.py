@@ -40,8 +40,7 @@ async def one_mapping(context: AppContext, name: str) -> import_store.NamedMappi
 async def save_named(
     context: AppContext, name: str, *, kind: import_store.ImportKind, toml: str, by: str | None
 ) -> None:
-    """Save a mapping under a name, replacing an earlier mapping of this name. Raise UsageError if
-    the mapping or its name is not valid."""
+    """Save a mapping under a name, replacing an earlier one. Raise UsageError if invalid."""
     if not _NAME.fullmatch(name) or name.endswith(".toml"):
         raise UsageError(
             "a mapping's name must have 1 to 60 letters, digits, blanks, dots and hyphens, and "

@@ -65,8 +65,8 @@ OF_STATEMENT: Final = "Compare these rows with the provider's export."
 def said_of_shared(shared: Mapping[str, Sequence[int]], then: str) -> list[str]:
     """Return a sentence for each kind of shared reference.
 
-    shared  numbers of the rows, by kind of reference
-    then    sentence with the next step, which follows each of these sentences
+    shared  numbers of the rows, by kind
+    then    sentence with the next step, added to each
     """
     return [
         f"{counted(len(rows), 'row')}, the first being {', '.join(map(str, rows[:SHOWN]))}, name "

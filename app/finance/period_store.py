@@ -140,8 +140,8 @@ class PeriodListDocument(TypedDict):
 class Closed:
     """Closing of a period, without its content.
 
-    second       the person who approved the closing, or None
-    reopened_at  when the closing was reopened; None if it was not
+    second       the person who approved it, or None
+    reopened_at  when it was reopened, or None
     reopening    digest of the reopening, or None
     """
 

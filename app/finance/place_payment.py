@@ -94,9 +94,9 @@ SUGGESTED: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """Order that a payment may be for, with the reasons.
+    """Order that a payment can be for, with the reasons.
 
-    due  amount that is due for the order; None if it is not known
+    due  amount due for the order, if known
     """
 
     order: str
@@ -172,8 +172,8 @@ def only_fit(suggestions: list[Suggestion]) -> str | None:
 async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
     """Act on a payment as requested, or propose the act and return the proposal.
 
-    Raise NotFoundError for an unknown payment or order, and UsageError for an impossible act or a
-    missing permission.
+    Raise NotFoundError for an unknown payment or order, and UsageError for an impossible act or
+    without permission.
     """
     check_reason(asked.reason, of="a payment", countries=context.countries)
     asked = replace(asked, order=composed(asked.order))

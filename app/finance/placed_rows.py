@@ -1,5 +1,4 @@
-"""Return the rows in one bucket on one side of a run. The rows are matched again, because a run
-stores only totals and breaks."""
+"""Return the rows in one bucket on one side of a run, by matching again."""
 
 from collections import deque
 from typing import Any, Final
@@ -30,7 +29,7 @@ async def placed_rows(
 ) -> list[dict[str, Any]]:
     """Return up to MOST rows that a run put into a bucket, as documents.
 
-    Raise NotFoundError for an unknown run, and UsageError for a run that used a file of rules.
+    Raise NotFoundError for an unknown run, and UsageError for one by a file of rules.
     """
     run = await finished_run(context, number)
     if run.rules is None:

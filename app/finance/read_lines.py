@@ -120,8 +120,7 @@ async def _page(
     after: str,
     limit: int,
 ) -> LinePage[Line]:
-    """Return a page of lines. The page begins after the line `after`, which is given as `KEY ID`. A
-    key has no blanks."""
+    """Return a page of lines after the line `after`, given as `KEY ID`."""
     key, _, line = after.partition(" ")
     found: list[tuple[Any, ...]] = []
     waiting: Rows = []

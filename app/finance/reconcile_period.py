@@ -217,10 +217,9 @@ class _Work:
                 await self._save()
 
     async def second_look(self, bank: BankLeg | None, wallets: Wallets) -> Control:
-        """Match the lines that have no match yet, and match payouts with bank lines. Save the
-        breaks.
+        """Match the lines without a match, and payouts with bank lines. Save the breaks.
 
-        No snapshot of the database is open during this work, because the work can take long.
+        No snapshot is open, because this can take long.
         """
         period = self._known.period
         await self._save_all(
@@ -236,8 +235,10 @@ class _Work:
         await self._save()
 
     def _take(self, decision: Decision) -> bool:
-        """Collect a decision if it is a break. Return whether enough breaks are collected to save
-        them now. Raise UsageError for an amount that does not fit into 64 bits."""
+        """Collect a break. Return whether enough are collected to save them.
+
+        Raise UsageError for an amount beyond 64 bits.
+        """
         if isinstance(decision, Break):
             if decision.money.minor > MAX_MINOR:
                 raise UsageError(

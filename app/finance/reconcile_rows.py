@@ -45,8 +45,8 @@ from reconcile.matching.wallets import WalletRow, Wallets
 # --- ledger lines ---------------------------------------------------------------------------------
 
 FEW: Final = 2_000
-"""Maximum number of orders in the last round of refreshing. If a round folds more orders, another
-round follows. The run itself folds the orders that become stale later."""
+"""Maximum number of orders in the last round of refreshing; a larger round is followed by
+another."""
 
 ROUNDS: Final = 5
 """Maximum number of rounds of refreshing. New rounds are needed while deliveries keep arriving."""
@@ -72,10 +72,7 @@ async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int],
 
 
 async def is_behind(connection: Connection, order: str) -> bool:
-    """Return whether the ledger line of an order is older than the order's evidence.
-
-    Orders that share evidence with the order are checked, too.
-    """
+    """Return whether an order, or one that shares its evidence, is newer than its ledger line."""
     sharing = await history_store.contested_with(connection, [order]) | {order}
     stored = {
         row[1]: row[11]
@@ -90,7 +87,7 @@ class Overlay:
     """New ledger lines in place of stale cached lines, for one snapshot.
 
     orders  orders whose cached lines are stale
-    rows    new lines of these orders by key; none for an order without evidence
+    rows    new lines of these orders by key
     """
 
     orders: frozenset[str] = frozenset()
@@ -232,7 +229,7 @@ class Snapshot:
     """Connections to the rows of one snapshot, for functions that `in_step` runs.
 
     connection  for all rows except ledger lines
-    takings     for ledger lines. As of a past instant, they are in a database of their own
+    takings     for ledger lines, perhaps in a database of their own
     """
 
     connection: Connection
@@ -329,8 +326,10 @@ async def snapshot_of(
 
 
 MOST: Final = 1_000_000
-"""Maximum number of payouts, and of bank lines. Each takes half a kilobyte. If there are more, a
-mapping probably names wrong columns."""
+"""Maximum number of payouts, and of bank lines, of half a kilobyte each.
+
+More come from a mapping of wrong columns.
+"""
 
 BankSides = tuple[list[Payout], list[BankLine], list[BookLine], Coverage]
 """Input of bank matching: (payouts, bank lines, orders that bank lines may pay, coverage)."""
@@ -404,7 +403,7 @@ async def bank_leg(
     hands: tuple[HandMatch, ...],
     takings: Connection | None = None,
 ) -> BankLeg | None:
-    """Match payouts with the bank as of an instant, or return None if no bank file was imported.
+    """Match payouts with the bank as of an instant; None without bank files.
 
     Raise the errors of `bank_sides` and `leg_of`.
     """
@@ -415,8 +414,7 @@ async def bank_leg(
 def last_decisions(
     matching: Matching, bank: BankLeg | None, period: Period | None
 ) -> Iterator[Decision]:
-    """Yield the decisions about lines without a common key, and then the decisions about payouts
-    and bank lines. No line has decisions of both kinds."""
+    """Yield the decisions about lines without a common key, then about payouts and bank lines."""
     if bank is None:
         yield from matching.rest()
         return
@@ -437,8 +435,7 @@ def _bounded(count: int, what: str) -> None:
 
 
 async def rows_ahead(context: AppContext, *, as_of: Instant | None) -> int:
-    """Return an estimate of the work for a progress bar: the number of orders whose ledgers must be
-    computed, plus the number of rows that must be read."""
+    """Return an estimate of the work: ledgers to compute, plus rows to read."""
     async with context.database.reading() as connection:
         orders, lines = await matching_store.rows_to_read(connection)
         folded = orders
@@ -478,8 +475,7 @@ async def known_in(
 
 
 async def _joined(snapshot: Snapshot, known: Known) -> dict[str, Instant]:
-    """Return a date for each order that shares lines with another order. Orders share lines if they
-    are in one group, if a person joined them, or if they have a common payment."""
+    """Return a date for each order joined with another by a group, a person or a payment."""
     lines = await matching_store.joined_lines(snapshot.connection, known.hands, as_of=known.as_of)
     stale = known.overlay.orders
     takings = await ledger_line_store.ledger_lines_of_keys(

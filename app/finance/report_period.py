@@ -64,8 +64,7 @@ MONTHS_MAX: Final = 120
 
 
 def check_scope(scope: Scope, *, now: Instant) -> None:
-    """Raise UsageError if the period is invalid or too long, if `as_of` is in the future, or if the
-    period begins after `as_of`."""
+    """Raise UsageError for an invalid or long period, or a wrong `as_of`."""
     if scope.start >= scope.end:
         raise UsageError("--from must be before --to")
     if scope.as_of > now:
@@ -200,8 +199,7 @@ async def _rules_then(snapshot: Snapshot, as_of: Instant) -> MatchRules:
 
 
 def _orders_then(snapshot: Snapshot, as_of: Instant, progress: Progress) -> Iterator[OrderSeen]:
-    """Yield every order with its statement lines. The rows are read during the iteration, so
-    iterate only in a function that `in_step` runs."""
+    """Yield every order with its statement lines, in a function that `in_step` runs."""
     takings = rows_of(whole_ledger_lines(snapshot.takings, as_of=as_of), progress)
     lines = rows_of(statement_rows(snapshot.connection, as_of=as_of), progress)
     return merged(takings, map(StatementRow._make, lines))
@@ -281,8 +279,7 @@ class JournalTotals:
 
     transactions  number of transactions
     sums          debit minus credit, by role and currency
-    named         debit minus credit of accounts that were named by a person, by account and
-                  currency
+    named         debit minus credit of accounts that a person named
     """
 
     transactions: int = 0
@@ -390,10 +387,9 @@ def _on_the_books(
     *,
     revenue: journal.Revenue | None,
 ) -> Iterator[journal.Transaction]:
-    """Yield stored transactions for closed months, and computed transactions for open months.
+    """Yield stored transactions for closed months, and computed ones for open months.
 
-    To find adjustments, closed months are computed again, each with the revenue setting of its
-    closing.
+    Closed months are computed again for adjustments, each with its revenue setting.
     """
     start, end = scope.start, scope.end
     if not closed:

@@ -117,10 +117,9 @@ _BY_HAND: Final = (
 
 
 def with_setting(text: str, name: str, value: str | Sequence[str] | None) -> str:
-    """Return rules with one setting changed, such as `tolerance.KES`. The value None removes the
-    setting.
+    """Return rules with one setting changed, such as `tolerance.KES`; None removes it.
 
-    Raise UsageError if the text is written in a form that this function cannot edit.
+    Raise UsageError if the text cannot be edited.
     """
     table, _, key = name.rpartition(".")
     wanted = tomllib.loads(text, parse_float=Decimal)

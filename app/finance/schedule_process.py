@@ -1,8 +1,5 @@
-"""Run scheduled work while a worker runs.
-
-Work that is due runs in a process of its own (`tallyhook schedule run`). Such work reads all
-orders, and the inbox's reader must not wait for it.
-"""
+"""Run scheduled work in a process of its own (`tallyhook schedule run`), so that the reader need
+not wait."""
 
 import asyncio
 import sys
@@ -23,8 +20,7 @@ STOPPED: Final = "the service was stopped before the work was done"
 DIED: Final = "its process ended before its work was done: see the log"
 
 Begin = Callable[[ScheduledRun], Awaitable[int]]
-"""Function that does the work of a claimed run in a process of its own. It returns the exit code of
-the process."""
+"""Function that does a claimed run's work in a process, and returns its exit code."""
 
 
 class Scheduler(PeriodicTask):

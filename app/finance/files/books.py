@@ -30,8 +30,7 @@ REFERENCES: Final = ("source", "session", "payment")
 
 
 class BookForm:
-    """Rules for reading the rows of an order book. A staged row has no line id, because the
-    database gives the line its id later."""
+    """Rules for reading the rows of an order book. The database gives lines their ids later."""
 
     FIELDS = Fields(
         names=(
@@ -75,9 +74,9 @@ class BookForm:
     )
 
     def __init__(self, mapping: FileMapping, *, sources: Collection[str] | None = None) -> None:
-        """Set up the form. Raise UsageError if a default of the mapping is invalid.
+        """Set up the form. Raise UsageError for an invalid default.
 
-        sources  names that a row's source may have; None for any name
+        sources  names that a row's source may have; None for any
         """
         self._source, self._sources = mapping.defaults.get("source", ""), sources
         defaults = mapping.defaults

@@ -41,8 +41,7 @@ end may state a period."""
 _PART: Final = 1024**2
 
 MAX_READ: Final = 2 * 1024**2
-"""Maximum number of bytes that are read at once. An archive's list of files is read in one piece,
-and takes ten times its size in memory."""
+"""Maximum bytes read at once, such as an archive's list of files."""
 
 _ENCRYPTED: Final = 0x1
 _TABLES: Final = frozenset((
@@ -63,8 +62,10 @@ _DOCUMENTS: Final = {
 
 
 DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OSError)
-"""Errors that reading a damaged ZIP or gzip file can raise. RuntimeError means that the compression
-method is unknown, or that the file needs a password."""
+"""Errors that reading a damaged ZIP or gzip file can raise.
+
+RuntimeError means an unknown compression, or a password.
+"""
 
 
 class _ShortReads(io.BufferedReader):
@@ -82,7 +83,7 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def is_workbook(path: Path) -> bool:
-    """Return whether a ZIP file is a workbook. A damaged file counts as a workbook.
+    """Return whether a ZIP file is a workbook, perhaps damaged.
 
     Raise RefusedTable for a document of another program.
     """
@@ -99,10 +100,9 @@ def is_workbook(path: Path) -> bool:
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path | None]:
-    """Unpack the only table in a container, and yield its path. Yield None if the file is not a
-    container.
+    """Unpack the only table in a container, and yield its path, or None without a container.
 
-    Raise RefusedTable if the container has several tables, or no readable table.
+    Raise RefusedTable unless there is exactly one readable table.
     """
     with path.open("rb") as file:
         start = file.read(4)

@@ -163,8 +163,7 @@ _SERIAL: Final = re.compile(r"\d{5,7}(?:\.\d{1,30})?", re.ASCII)
 _SERIAL_1970: Final = 25_569
 """Number that stands for 1970-01-01 in Excel."""
 _MOST_DAYS: Final = 2_932_895
-"""Maximum number of days after 1970 in a date that is written as a number. This is the last day but
-one of the year 9999, because rounding the time may add a day."""
+"""Maximum number of days after 1970 in a date written as a number: the last day but one of 9999."""
 _NUMBER: Final = re.compile(r"\d{1,15}", re.ASCII)
 
 NO_ZONE: Final = (

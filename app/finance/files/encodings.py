@@ -70,11 +70,7 @@ def known_encoding(name: str) -> str:
 
 
 def encoding_of(path: Path, declared: str | None) -> str:
-    """Return the declared encoding, or the encoding that a file's bytes show.
-
-    If no encoding or several encodings fit, return UTF-8, so that reading reports the first wrong
-    byte.
-    """
+    """Return the declared encoding, or the one that a file's bytes show, or else UTF-8."""
     if declared is not None:
         return known_encoding(declared)
     with path.open("rb") as file:
@@ -147,10 +143,9 @@ def _first_word(lines: Sequence[bytes], encoding: str) -> str:
 
 
 def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
-    """Return each encoding that decodes the file, with a phrase that shows how the encoding reads a
-    word beyond ASCII.
+    """Return each encoding that decodes the file, with an example of a decoded word.
 
-    names  encodings to try; empty for all known encodings
+    names  encodings to try; empty for all
     """
     lines = _beyond_ascii(path)
     return {
@@ -162,8 +157,7 @@ def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
 
 
 def without_mark(path: Path) -> str | None:
-    """Return the encoding of UTF-16 text that has no byte order mark, by Python's name. Return None
-    if the file is not such text."""
+    """Return the encoding, in Python's name, of UTF-16 text without a byte order mark, or None."""
     with path.open("rb") as file:
         start = file.read(_LINE)
     for name in ("utf-16-le", "utf-16-be"):

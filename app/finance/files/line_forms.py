@@ -31,8 +31,8 @@ Columns = Sequence[Any]
 MAX_NAME: Final = 60
 
 Attempt = Callable[..., Any]
-"""Function `attempt(field, read, *arguments)` that returns `read(*arguments)`. It returns None if
-an argument is None, or if a cell of the field is unclear."""
+"""Function `attempt(field, read, *arguments)` that returns `read(*arguments)`, or None if
+unclear."""
 
 NO_CURRENCY: Final = (
     "there is no column 'currency': name it in the heading, or in a mapping "
@@ -82,8 +82,10 @@ class Understood:
 
 
 class Understanding:
-    """Parser of a table's rows, batch by batch, with the rules of one line form. Its constructor
-    raises RefusedTable if a required column is missing."""
+    """Parser of a table's rows, batch by batch, with the rules of one line form.
+
+    Raises RefusedTable if a required column is missing.
+    """
 
     def __init__(self, table: tables.SourceTable, form: LineForm, mapping: FileMapping) -> None:
         self._form, self._heading, self._table = form, table.heading, table
@@ -355,8 +357,7 @@ _ERROR: Final = re.compile(r"#(?:[^\W_a-z][\w/]*[!?]|N/A|N/D|NV)")
 
 
 def _plain(cells: Sequence[str]) -> list[str]:
-    """Strip cells, and turn a placeholder such as a dash into an empty cell. As a reference, the
-    placeholder would join unrelated rows."""
+    """Strip cells, and empty placeholders such as a dash, which would join unrelated rows."""
     return [cell.strip() if cell.strip(_NOTHING) else "" for cell in cells]
 
 
@@ -475,8 +476,10 @@ class Phones:
         self._country = country
 
     def read(self, cells: Sequence[str]) -> list[str | None]:
-        """Return each cell's digits, or None for an empty cell. Raise UnclearCell for an unclear
-        number. The message does not contain the number."""
+        """Return each cell's digits, or None for an empty cell.
+
+        Raise UnclearCell, without the number, for an unclear one.
+        """
         whole = _WHOLE.fullmatch
         return [None if not cell else cell if whole(cell) else self._one(cell) for cell in cells]
 

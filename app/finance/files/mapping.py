@@ -148,9 +148,9 @@ Made = FirstOf | JoinedOf | SumOf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """Rule that joins consecutive rows if their text in the column `by` is equal or empty.
+    """Rule that joins consecutive rows with an equal or empty text in the column `by`.
 
-    The joined row has the first nonempty cell of each column, and the sums of the columns `sum`.
+    The result has each column's first nonempty cell, and sums of the columns `sum`.
     """
 
     by: str

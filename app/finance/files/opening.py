@@ -22,8 +22,7 @@ MAX_DIGITS: Final = 100
 """Maximum number of characters in one JSON number. An amount needs less than a third."""
 
 MAX_BROKEN: Final = 100
-"""Maximum number of broken lines at the start of a JSON Lines file. If there are more, and most of
-the first lines are broken, the file is refused. It may have another format."""
+"""Maximum number of broken lines at the start of a JSON Lines file before it is refused."""
 
 _BrokenLine = tuple[str, str]
 """Line that is no JSON object: (sentence that says why, the line)."""
@@ -39,8 +38,10 @@ class JsonLines:
     periods: Sequence[tables.StatedPeriod] = ()
 
     def __init__(self, path: Path, *, encoding: str | None, names: Sequence[str]) -> None:
-        """Set the path, the encoding, and the columns to read. Raise RefusedTable if the file is
-        not JSON Lines or has none of the columns."""
+        """Set the path, the encoding, and the columns to read.
+
+        Raise RefusedTable if the file is not JSON Lines or has none of the columns.
+        """
         self._path, self._encoding = path, tables.encoding_of(path, encoding)
         wanted = {tables.plain_name(name) for name in names}
         first = list(islice(self._objects(), tables.BATCH))
@@ -226,8 +227,10 @@ def open_table(
 def as_mapped(
     table: tables.SourceTable, mapping: FileMapping, fields: Fields, *, check: Check | None
 ) -> tables.SourceTable:
-    """Apply the mapping's row rules to an open table. Raise the errors of `check`, and RefusedTable
-    if the rules do not fit the table."""
+    """Apply the mapping's row rules to an open table.
+
+    Raise the errors of `check`, and RefusedTable if the rules do not fit.
+    """
     if check is not None:
         check(table)
     if mapping.shape.changes_rows or mapping.rows is not None:
@@ -274,8 +277,7 @@ _OTHER_FORMS: Final = (
 
 
 def no_table(start: bytes) -> str | None:
-    """Return a sentence if the first bytes belong to a kind of file that has no table. Return None
-    for any other file."""
+    """Return a sentence if the first bytes belong to a kind of file without a table, or None."""
     text = _MARK.sub(b"", start).replace(b"\0", b"")  # of UTF-16
     found = (sentence for pattern, sentence in _NO_TABLES if pattern.match(text))
     return next(found, None)
@@ -327,8 +329,10 @@ def file_digest(path: Path) -> str:
 
 
 def start_of(path: Path) -> bytes:
-    """Return the first 512 bytes of a file. Raise NotFoundError if there is no file, UsageError if
-    the path is not a file, and RefusedTable if the file is too large."""
+    """Return the first 512 bytes of a file.
+
+    Raise NotFoundError, UsageError for no file, and RefusedTable for a large one.
+    """
     if not path.exists():
         raise NotFoundError(f"there is no file {path.name}")
     if not path.is_file():

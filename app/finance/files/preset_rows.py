@@ -72,8 +72,7 @@ class RowFunction:
 
 
 _BUYER_AMOUNTS: Final = frozenset({"itemprice", "promotion", "itemwithheldtax"})
-"""Types of amounts that add up to a buyer's payment. Withheld tax is a negative amount. It removes
-from the sum the tax that Amazon pays to the authorities."""
+"""Types of amounts that add up to a buyer's payment, without the tax that Amazon pays."""
 
 
 _WHOLE_AMOUNT: Final = "TransactionTotalAmount"
@@ -239,8 +238,7 @@ transactions get no payment."""
 
 
 def _square_transactions(table: MadeRows) -> Iterator[Row]:
-    """Add the payment's reference to each refund whose transaction has only one payment. Refunds
-    come last, because the file lists the newest rows first."""
+    """Add the payment's reference to each refund whose transaction has one payment."""
     payments: dict[str, str] = {}
     refunds: list[Row] = []
     for number, row in table.rows:

@@ -206,10 +206,9 @@ def shipped_presets() -> list[str]:
 
 
 def preset_text(name_or_path: str) -> str:
-    """Return the text of a preset's file.
+    """Return the text of a preset's file; a name with `/` or `.toml` is a path.
 
-    A name with a `/` or the ending `.toml` is a path. Raise NotFoundError if there is no such file,
-    and UsageError if the file cannot be read.
+    Raise NotFoundError for a missing file, and UsageError for an unreadable one.
     """
     path = _path_of(name_or_path)
     try:
@@ -313,7 +312,7 @@ class Recognized:
 
     columns   columns of the heading that the preset reads
     row       number of the heading's row
-    accounts  the provider's accounts that the first rows name
+    accounts  the provider's accounts in the first rows
     """
 
     export: Export
@@ -533,9 +532,9 @@ class OpenTable(Protocol):
 class ChosenReading:
     """Chosen way to read a file.
 
-    mapping  how to read the file's columns
-    preset   preset that contains the mapping, or None
-    notes    sentences on the choice and on the file
+    mapping  how to read the columns
+    preset   preset of the mapping, or None
+    notes    sentences on the choice and the file
     """
 
     mapping: FileMapping
@@ -553,11 +552,10 @@ class ChosenReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingDefaults:
-    """Default settings for what a file's mapping does not state. None means that the setting is
-    unknown.
+    """Default settings for what a file's mapping does not state; None if unknown.
 
-    zone           zone of times that state no zone
-    phone_country  calling code of phone numbers that have none
+    zone           zone of times without one
+    phone_country  calling code of phone numbers without one
     """
 
     zone: tzinfo | None

@@ -34,8 +34,10 @@ Table = Mapping[str, tuple[tuple[str, Fraction], ...]]
 
 
 def merchant_rates(settings: ReportsSettings) -> Rates | None:
-    """Return the rates to the merchant's currency, or None if no such currency is set. Raise
-    ConfigurationError if the file of rates is invalid."""
+    """Return the rates to the merchant's currency, if one is set.
+
+    Raise ConfigurationError for an invalid file of rates.
+    """
     if settings.currency is None:
         return None
     by_day = {} if settings.rates is None else read_rates(settings.rates, settings.currency)

@@ -353,8 +353,8 @@ DIRECTED: Final = frozenset({"amount", "gross", "net"})
 
 
 def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[str, MadeCells]:
-    """Return, for each field that is made of several columns, the function that computes its cells.
-    Raise RefusedTable for a missing column.
+    """Return the function that computes each combined field's cells. Raise RefusedTable for a
+    missing column.
 
     row  number of the heading's row in the file
     """
@@ -556,8 +556,7 @@ def _is_label(cell: str) -> bool:
 
 
 _LEAST_ROWS_ABOVE: Final = 2
-"""Minimum number of rows above a last row that is recognized as a total by its amounts alone. With
-fewer rows above, the last row could be an order."""
+"""Minimum number of rows above a last row that is a total by its amounts alone."""
 
 
 class ShapedTotals:

@@ -1,6 +1,6 @@
 """Find the period that a file states, in elements of its format or in lines above its table.
 
-The dates of the rows do not state the period, because days without money have no rows.
+Dates of rows are no period, because days without money have no rows.
 """
 
 import re
@@ -54,9 +54,9 @@ def in_name(name: str) -> Iterator[StatedPeriod]:
 
 
 def spans_of(table: SourceTable, path: Path, chosen: ChosenReading) -> list[tuple[str, Span]]:
-    """Return (account, span) for each period that a file states. Call this after all rows are read.
+    """Return (account, span) for each period that a file states, after all rows are read.
 
-    The account is empty for a period of the whole file.
+    The account is empty for the whole file's period.
     """
     periods = [*table.periods] or [*in_head(table.head)]
     if not periods and chosen.preset is not None:

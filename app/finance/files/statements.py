@@ -176,8 +176,7 @@ class StatementForm:
         )
 
     def _recipients(self, kinds: Sequence[str], cells: Sequence[str]) -> Sequence[str | None]:
-        """Return the phone number of each disbursement's recipient as E.164 digits, or None if the
-        number is missing or masked. The number stands at the beginning of the cell."""
+        """Return the phone number of each disbursement's recipient as E.164 digits, or None."""
         if "disbursement" not in kinds or not any(cells):
             return (None,) * len(kinds)
         return [
@@ -275,8 +274,10 @@ def _payments(
     originals: Sequence[str | None],
     movements: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return the payment to which each row belongs. For a refund or dispute, this is the original
-    payment. For a hold or its release, it is the reference that both rows state."""
+    """Return the payment to which each row belongs: the original one of a refund or dispute.
+
+    For a hold or release, it is their common reference.
+    """
     if _PAIR_OF.keys().isdisjoint(kinds) and not any(originals):
         return own
     return [

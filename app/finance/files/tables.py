@@ -82,10 +82,8 @@ MAX_NAMED: Final = 20
 
 
 def found_instead(wanted: Sequence[str], heading: Sequence[str]) -> str:
-    """Return a phrase that lists the column names in the file, similar names first.
-
-    Possible phone numbers are left out, because the row may be data.
-    """
+    """Return a phrase with the column names in the file, similar ones first, without phone
+    numbers."""
     names = [
         name.strip()
         for name in heading
@@ -108,8 +106,7 @@ QUOTED_NAME: Final = 60
 
 QUOTED_LENGTH: Final = 24
 QUOTED_DIGITS: Final = 6
-"""Maximum number of digits of a cell that a message may repeat. Phone numbers have more digits.
-QUOTED_LENGTH is the maximum number of characters of such a cell."""
+"""Maximum digits of a cell that a message may repeat; phone numbers have more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +129,7 @@ class Problem:
 
 
 class UnclearCell(ValueError):
-    """Error for a cell whose meaning is not certain. The message is one sentence.
+    """Error for a cell whose meaning is not certain, with one sentence.
 
     word  the cell's text, if a mapping must state its meaning
     """
@@ -270,8 +267,7 @@ class LongNumber(str):
 
 
 NO_VALUE: Final = "="
-"""Text in place of content that is not a value, such as an object in JSON. It begins with an equals
-sign, so that it is refused like a formula."""
+"""Text in place of content that is no value, such as a JSON object, refused like a formula."""
 
 
 class CellMoment(str):
@@ -297,7 +293,7 @@ class Batch:
 class StatedPeriod:
     """Period that a file states, as the file writes it.
 
-    until  last moment; if it is a day, the whole day is included
+    until  last moment, or last day, inclusive
     name   account of the period; empty for the whole file
     """
 
@@ -476,9 +472,10 @@ class CsvTable:
     def _heading_line(
         self, delimiter: str | None, recognize: Recognize, given: int | None
     ) -> tuple[int, str, str | None]:
-        """Return (number of lines above the heading, heading, delimiter that the file declares).
-        The delimiter is None if the file declares none. Raise RefusedTable if there is no
-        heading."""
+        """Return (number of lines above the heading, heading, declared delimiter or None).
+
+        Raise RefusedTable if there is no heading.
+        """
         declared, found = None, list[tuple[int, str]]()
         for number, line in enumerate(lines(self._path, self._encoding)):
             declaration = _DECLARATION.fullmatch(line)
@@ -611,10 +608,9 @@ SEARCHED_ROWS: Final = 50
 
 
 def heading_in(known: Sequence[int]) -> int:
-    """Return the index of the row with the most known names, which is the heading. Return 0 if no
-    row has two known names.
+    """Return the index of the row with the most known names, or 0 if none has two.
 
-    known  number of known column names in each of the first rows
+    known  number of known names in each of the first rows
     """
     most = max(known)
     return known.index(most) if most > 1 else 0

@@ -289,8 +289,8 @@ class _Doubts:
     def __init__(self, *, recalculated: bool) -> None:
         """Start without any doubtful cells.
 
-        recalculated  whether programs calculate all formulas when they open the workbook. If so, a
-                      saved zero may not be a formula's result, and is doubtful
+        recalculated  whether programs calculate all formulas when opening, so that a saved zero is
+                      doubtful
         """
         self.found = SheetDoubts()
         self._recalculated = recalculated
@@ -369,8 +369,7 @@ _ERROR: Final = "#ERROR!"
 
 
 _PANIC: Final = "PanicException"
-"""Name of the exception that the library raises for unexpected content. The exception must be
-recognized by its name, because it is not derived from Exception."""
+"""Name of the library's exception for unexpected content, which is not an Exception."""
 
 _MOST_LISTED: Final = 10
 
@@ -573,8 +572,7 @@ def _with_errors(cells: list[str], errors: Mapping[int, str]) -> list[str]:
 
 
 class _WrittenSheet:
-    """Sheet that a child process wrote to a temporary file without a name. The file is closed when
-    this object is deleted.
+    """Sheet that a child process wrote to an unnamed temporary file.
 
     others  notes on other sheets
     hidden  notes on hidden rows
@@ -654,8 +652,10 @@ def sheets_with_rows(path: Path) -> Sequence[str]:
 def _in_child(
     work: Callable[..., Iterator[bytes]], path: Path, *values: object, to: IO[bytes]
 ) -> None:
-    """Run a function in a child process, and write the bytes that the function yields to a file.
-    Raise RefusedTable if the child process fails or is stopped by a limit."""
+    """Run a function in a child process, and write its bytes to a file.
+
+    Raise RefusedTable if the child fails or is stopped.
+    """
     with tempfile.TemporaryDirectory(prefix="tallyhook-workbook-") as folder:
         named = Path(folder) / "book.xlsx"  # the library decides by the file ending
         named.symlink_to(path.absolute())

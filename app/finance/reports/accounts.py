@@ -1,5 +1,7 @@
-"""Define the merchant's accounts: the name, code and tax code of each account in the journal. The
-constant FILE is an example of a file of accounts."""
+"""Define the merchant's accounts: the name, code and tax code of each in the journal.
+
+FILE is an example of a file of accounts.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping

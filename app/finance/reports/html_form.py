@@ -1,7 +1,4 @@
-"""Write the report as one self-contained HTML page with tables and charts.
-
-When printed, every sheet has the masthead, and folded tables are left out.
-"""
+"""Write the report as one self-contained HTML page with tables and charts."""
 
 from datetime import tzinfo
 from typing import Any, Final

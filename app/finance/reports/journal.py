@@ -76,8 +76,8 @@ async def write_journal(
 async def journal_prints(
     context: AppContext, scope: Scope, *, accounts: Accounts, progress: Progress
 ) -> dict[str, PrintParts]:
-    """Return the files to store for a closed month: its journal in every format, and its
-    TRANSACTIONS. The keys are the files' names."""
+    """Return the files to store for a closed month, by name: its journal in every format, and
+    TRANSACTIONS."""
     kept = PrintParts()
     prints = {form: PrintParts() for form in JOURNAL_FORMATS}
     rates = merchant_rates(context.settings.reports)
@@ -231,8 +231,7 @@ async def journal_page(
 def own_document(
     balances: Mapping[tuple[str, str], int], converter: Converter
 ) -> OwnBalancesDocument:
-    """Return balances in the merchant's currency as a document, with the rates and the remainder
-    from rounding.
+    """Return balances in the merchant's currency as a document, with rates and rounding.
 
     balances  minor units by account and original currency
     """
@@ -370,8 +369,7 @@ class JournalText:
         return dict(sorted(found.items()))
 
     def own_balances(self) -> tuple[dict[tuple[str, str], int], Converter] | None:
-        """Return balances in the merchant's currency at the rates of their days, with the
-        converter.
+        """Return balances in the merchant's currency at their days' rates, with the converter.
 
         Return None if the merchant has no currency.
         """

@@ -64,11 +64,10 @@ class DaySum(NamedTuple):
 
 
 class JournalForm(NamedTuple):
-    """Format of a journal.
+    """Format of a journal, with one of two functions.
 
-    by_day  function that makes a row, in a format that states only the sums of each day; otherwise
-            None
-    each    function that makes a transaction's text, in any other format; otherwise None
+    by_day  makes a row of a day's sums, or None
+    each    makes a transaction's text, or None
     """
 
     title: str

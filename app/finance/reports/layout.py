@@ -1,7 +1,4 @@
-"""Lay out the report for people: the order of tables, their charts, and the text of cells.
-
-The modules of the formats (page, PDF and workbook) draw this layout.
-"""
+"""Lay out the report for people: the order of tables, their charts, and the text of cells."""
 
 import re
 from collections import Counter
@@ -173,10 +170,7 @@ def headlines(report: PeriodReport) -> tuple[str, ...]:
 
 
 def compared(report: PeriodReport) -> Iterator[str]:
-    """Yield sentences on the compared days of each source, bank account and order book.
-
-    A missing kind of file has a sentence, too.
-    """
+    """Yield sentences on the compared days of each source, bank account and order book."""
     zone = zone_named(report.scope.zone)
     by_name: dict[tuple[str, str, str | None], list[CoverageRow]] = {}
     for row in report.coverage:
@@ -240,11 +234,7 @@ def verdict(report: PeriodReport) -> str:
 
 
 def at_risk(report: PeriodReport) -> str:
-    """Return a sentence with the number of unaccepted breaks, and with their money at risk by
-    currency.
-
-    Breaks that are caused by a wrong unit are stated separately.
-    """
+    """Return a sentence with the number and the money of unaccepted breaks, wrong units apart."""
     risk, units, count = Counter[str](), Counter[str](), Counter[str]()
     for row in report.breaks:
         count["accepted" if row.state == "accepted" else "open"] += row.count
@@ -353,8 +343,7 @@ def heading_lines(column: Column) -> list[str]:
 
 
 def period_words(scope: Scope) -> str:
-    """Return a period's first and last day in words. If the period does not end at midnight, return
-    its end with the time."""
+    """Return a period's first and last day in words, or its end with the time."""
     zone = zone_named(scope.zone)
     end = moment(scope.end, zone)
     if wall_clock(scope.end, zone) % instants.DAY == 0:

@@ -1,7 +1,4 @@
-"""Write the report as a PDF, a few pages with the essentials. Rows that are left out are counted.
-
-Typst, which the extra `pdf` installs, makes the pages (`app/core/pages/paper.py`).
-"""
+"""Write the report as a PDF, a few pages with the essentials, by Typst (extra `pdf`)."""
 
 import re
 from datetime import tzinfo
@@ -16,8 +13,7 @@ from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tables import Column
 
 ROWS_MAX: Final = 90
-"""Maximum number of rows of one table. A table of three currencies with every cause of a break, and
-with subtotals, has 90 rows."""
+"""Maximum number of rows of one table; three currencies with every cause of a break have 90."""
 
 ROWS_IN_ALL: Final = 320
 """Maximum number of rows of the whole document. With the charts, a document of this length has

@@ -1,7 +1,4 @@
-"""Render a report as bytes in any format. Equal reports give equal bytes.
-
-The module of a format is imported only when needed.
-"""
+"""Render a report as bytes in any format. Equal reports give equal bytes."""
 
 from importlib import import_module
 from importlib.util import find_spec

@@ -27,8 +27,7 @@ ROWS_MAX: Final = 1_048_576
 """Maximum number of rows of a sheet, including its heading. Further rows are on another sheet."""
 
 _EXACT: Final = 10**15
-"""Smallest number that a cell cannot store exactly, because a cell has fifteen digits. This number
-and larger numbers are written as text."""
+"""Smallest number that a cell of fifteen digits cannot store, and that is written as text."""
 
 _TEXT_MAX: Final = 32_767
 """Maximum number of characters that the format allows in a cell."""

@@ -42,8 +42,7 @@ _NO_MONEY: Final = "890"
 _OPENING, _CLOSING = "010", "015"
 
 _DAY_IS_WHOLE: Final = ("2", "4")
-"""Modifiers of the as-of date which say that the report is final. 2 stands for the previous day,
-and 4 for the same day."""
+"""Modifiers of the as-of date for a final report: 2 for the previous day, 4 for the same day."""
 
 _GROUP_STATUS: Final = {"2": "a deletion", "3": "a correction", "4": "a test"}
 
@@ -149,8 +148,10 @@ class Bai2Table(BankTable):
         return day, _at(fields, 6) in _DAY_IS_WHOLE
 
     def _check(self, number: int, totals: list[Decimal], level: int, fields: list[str]) -> None:
-        """Compare the sum of an account, a group or the file with the control total that the file
-        states. Raise RefusedTable if the two differ. Add the sum to the next level."""
+        """Compare the sum of an account, a group or the file with its stated control total.
+
+        Raise RefusedTable if they differ; else add the sum to the next level.
+        """
         stated = _minor(number, _at(fields, 0))
         if stated != totals[level]:
             raise tables.RefusedTable(

@@ -92,8 +92,7 @@ class BankTable(ABC):
     def end_statement(self, row: int, found: Balances) -> None:
         """Count a statement that ends at a row, and store its balances.
 
-        Raise RefusedTable if entries and balances differ, unless two people accepted the
-        difference.
+        Raise RefusedTable for an unaccepted difference of entries and balances.
         """
         self.statements += 1
         if found.difference() and found.name not in self.accepted:
@@ -174,8 +173,7 @@ class Balances:
         return f"{self.account} {self.opened} {self.closed} {self.currency} {self.difference():f}"
 
     def add(self, cell: str) -> None:
-        """Add the amount of a booked entry. If the cell is not a number, clear the opening balance,
-        so that the balances are not compared."""
+        """Add the amount of a booked entry. Without a number, balances are not compared."""
         try:
             self.moved += Decimal(cell)
         except InvalidOperation:

@@ -41,8 +41,7 @@ _DIALECT: Final = re.compile(
     r"(?P<own>(?:(?!//)[^\n]){0,64})(?://(?P<bank>[^\n]{0,64}))?(?:\n(?P<more>.*))?",
     re.DOTALL,
 )
-"""Pattern of field 61 in the variants that some banks write. Such an entry is accepted only if the
-statement's balances agree with its entries."""
+"""Pattern of field 61 in some banks' variants, accepted only if the balances agree."""
 
 
 def _unusual(entry: re.Match[str]) -> Iterator[str]:
@@ -82,8 +81,8 @@ _NAMES: Final = (32, 33)
 _NAMED: Final = re.compile(r"/NAME/([^/]{1,70})")
 
 _BROKEN_NUMBER: Final = re.compile(r"(?<=^.{64}[0-9])\n(?=[0-9])", re.MULTILINE)
-"""Pattern of a line break within a number. The break follows a full line (65 characters) of field
-86, and has digits before and after it (6*65x)."""
+"""Pattern of a line break within a number, after a full line (65 characters) of field 86
+(6*65x)."""
 
 _NOT_AS_SWIFT: Final = (
     "field :61: is not in SWIFT's form (value date, D or C, amount with a comma, type, "
@@ -242,8 +241,7 @@ NO_ENTRIES: Final = (0, Decimal(0))
 def _check_counted(
     number: int, value: str, booked: tuple[int, Decimal], expected: tuple[int, Decimal]
 ) -> None:
-    """Raise RefusedTable if a field's count and sum are wrong. They must fit the booked entries, or
-    the booked and the expected entries together."""
+    """Raise RefusedTable if a field's count and sum fit neither booked nor all entries."""
     found = _COUNTED.fullmatch(value.strip())
     every = (booked[0] + expected[0], booked[1] + expected[1])
     stated = None

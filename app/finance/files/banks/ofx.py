@@ -11,8 +11,7 @@ from app.finance.files import tables
 from app.finance.files.banks.entries import BankTable, Row, cells_of, joined_text
 
 MAX_OFX_BYTES: Final = 16 * 1024 * 1024
-"""Maximum number of bytes in an OFX file. Parsing takes eight times this size of memory. A busy
-account has some megabytes a year."""
+"""Maximum bytes in an OFX file. Parsing takes eight times this size of memory."""
 
 MAX_OPEN: Final = 100
 """Maximum number of open elements. An element whose value is missing stays open until its parent
@@ -38,8 +37,10 @@ _ERRORS: Final = {
 }
 
 AMOUNT_IN: Final = "CURRENCY.CURSYM"
-"""Element that states the currency of an amount outside the account's currency (OFX 2.2, section
-5.2). `<ORIGCURRENCY>` is not used, because it only names the currency before a conversion."""
+"""Element with the currency of an amount outside the account's currency (OFX 2.2, 5.2).
+
+`<ORIGCURRENCY>` only names the currency before a conversion.
+"""
 
 
 class OfxTable(BankTable):
@@ -138,8 +139,10 @@ class OfxTable(BankTable):
 
 
 def _without_marks(text: str) -> str:
-    """Return the text without comments and with the text of CDATA sections escaped. Raise
-    RefusedTable for a document type, an entity, or a section without an end."""
+    """Return the text without comments, and with CDATA sections escaped.
+
+    Raise RefusedTable for a document type, an entity, or an open section.
+    """
     parts, at = list[str](), 0
     while (begins := text.find("<!", at)) >= 0:
         parts.append(text[at:begins])
