@@ -82,8 +82,8 @@ def _due_of(
 
 
 def _has_passed(until: Instant | None, now: Instant) -> bool:
-    """Return whether a lease or pause has ended. An end that is too far in the future also counts
-    as ended, because a clock was wrong when the end was set."""
+    """Return whether a lease or pause has ended, or has an end that only a wrong clock can have
+    set."""
     return until is None or not now < until <= now + LONGEST_PAUSE + CLOCKS_DIFFER
 
 
@@ -149,8 +149,7 @@ async def note_failed(
     *,
     at_once: bool = False,
 ) -> scheduled_store.ScheduledRun:
-    """Record a failed try, for a retry after a pause. Change nothing if the work ended or was taken
-    over.
+    """Record a failed try, for a retry after a pause, unless the work ended or was taken over.
 
     at_once  whether to retry without a pause
     """
@@ -171,10 +170,9 @@ async def note_failed(
 async def put_off(
     context: AppContext, claimed: scheduled_store.ScheduledRun, problem: str
 ) -> scheduled_store.ScheduledRun:
-    """Record that a try waits for unread deliveries. The try is not counted.
+    """Record that a try waits for unread deliveries, without counting it.
 
-    If a person requested the work, the try fails instead of waiting. Nothing changes if the work
-    ended or was taken over.
+    Work that a person requested fails instead. Nothing changes if the work ended or was taken over.
     """
     if claimed.asked:
         return await note_failed(context, claimed, problem)

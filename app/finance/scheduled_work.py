@@ -96,8 +96,7 @@ class FolderWay:
     folder: Path
 
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
-        """Write files into an existing folder. Raise DeliveryFailed if the folder is missing or
-        cannot be written.
+        """Write files into an existing folder. Raise DeliveryFailed if that fails.
 
         A missing folder is not created, because it may be an unmounted disk.
         """
@@ -355,8 +354,7 @@ async def _checkpoint(
 ) -> ScheduledRun:
     """Deliver the newest checkpoint of the log at `run.as_of`.
 
-    The file's name contains a digest of the log. If the log is rewritten, its new checkpoints
-    therefore replace no earlier file.
+    The file's name contains a digest of the log, so that a rewritten log replaces no file.
     """
     async with context.database.reading() as connection:
         head = await newest_head(connection, until=run.as_of)
@@ -392,7 +390,7 @@ async def _deliver(
     *,
     head: SignedHead | None = None,
 ) -> ScheduledRun:
-    """Deliver a parcel in each of the entry's ways. A file is not delivered twice in one way.
+    """Deliver a parcel in each of the entry's ways, each file once.
 
     head  checkpoint in the parcel; None for a report
     """

@@ -229,8 +229,7 @@ class Imported(line_version_store.WrittenVersions):
         self.problems += problems[: MAX_PROBLEMS - len(self.problems)]
 
     def said_of_words(self) -> list[str]:
-        """Return one sentence that lists all unknown words, so that a person can map them at once.
-        Return an empty list if there are none."""
+        """Return one sentence that lists all unknown words, in a list; empty without any."""
         said = [
             f"{word} ({counted(rows, 'row')}{f', column {column}' if column else ''})"
             for (column, word), rows in self.words.most_common()
@@ -324,7 +323,7 @@ class StagedFile:
     def state_coverage(self, name: str, *, who: str, at: Instant) -> None:
         """Record the days that the file covers, as the file or the request states them.
 
-        name  the source or order book; empty for a bank file, whose rows name accounts
+        name  the source or order book; empty for a bank file
         """
         days, asked = self._request.days, None
         if days is not None and not self._spans:
@@ -428,8 +427,10 @@ class StagedFile:
         return understanding
 
     def _stage(self, found: line_forms.Understood) -> None:
-        """Stage the clear rows. For an unclear row, stage only the columns that identify its line.
-        The row may correct a clear row of the same line, so the two contradict each other."""
+        """Stage the clear rows, and of unclear rows the columns that identify the line.
+
+        So a clear row of that line is contradicted.
+        """
         self.staged.add(found.rows)
         if (place := self._account_place) is not None:
             self._accounts.update([row[place] for row in found.rows])

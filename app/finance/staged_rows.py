@@ -30,9 +30,9 @@ AT_ONCE: Final = 4_000
 
 
 class Staged:
-    """Rows in a fixed order. If there are many rows, they are on disk.
+    """Rows in a fixed order, on disk if they are many.
 
-    The columns by which the rows are sorted never contain None. The first column identifies a row.
+    Sorting columns never contain None. The first column identifies a row.
     """
 
     def __init__(self, columns: Sequence[str], *, order: Sequence[str]) -> None:
@@ -134,8 +134,8 @@ class Staged:
         return found
 
     def crowds(self, of: Sequence[str]) -> Iterator[Rows]:
-        """Yield each group of several rows that have equal values in the columns `of`. The rows
-        must be sorted by these columns first."""
+        """Yield each group of several rows with equal values in the columns `of`, by which they are
+        sorted."""
         alike, last, equal = self._places(of), None, Rows()
         for row in self._merged():
             key = alike(row)
@@ -157,8 +157,10 @@ class Staged:
         yield from _batches(row for row in self._merged() if row[place] is not None)
 
     def drop_crowded(self, of: Sequence[str], *, at_most: int) -> None:
-        """Delete each group of more than `at_most` rows that have equal values in the columns `of`.
-        The rows must be sorted by these columns first."""
+        """Delete each group of more than `at_most` rows with equal values in the columns `of`.
+
+        The rows must be sorted by these.
+        """
 
         def uncrowded() -> Iterator[Row]:
             for _, equal in groupby(self._merged(), key=self._places(of)):
@@ -213,7 +215,7 @@ def _explained() -> Iterator[None]:
 def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
     """Yield rows in order without their numbers, in batches of a size that `pace` sets.
 
-    Rows with an equal key or subject, which is their first column, stay in one batch.
+    Rows with an equal first column stay together.
     """
     held: Rows = []
     for rows in staged.in_order():
@@ -228,8 +230,7 @@ def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
 
 
 def _end(rows: Rows, size: int) -> int:
-    """Return a batch size near `size` at which a group of rows ends. Return 0 if no group ends yet,
-    so that more rows must be read first."""
+    """Return a batch size near `size` at which a group of rows ends, or 0 if none ends yet."""
     if len(rows) <= size:
         return 0
     ends = chain(range(size, 0, -1), range(size + 1, len(rows)))

@@ -28,8 +28,8 @@ _WALLETS: Final = statement(
 
 
 async def wallet_rows(connection: AsyncConnection, *, as_of: Instant) -> AsyncIterator[Rows]:
-    """Yield the changes of wallets, a provider's sub-accounts, as known at an instant. The rows
-    have the form that `Wallets` needs. Undated lines are left out."""
+    """Yield the dated changes of wallets as known at an instant, in the form that `Wallets`
+    needs."""
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     async for rows in stream(connection, _WALLETS, at_once=AT_ONCE, values=values):
         yield rows
@@ -156,14 +156,13 @@ _BY_OWN_NAME: Final = statement(
     "AND order_key IS NOT NULL AND standing <> 'unconfirmed' AND {at} <= :as_of",
     at=EVENT_AT,
 )
-"""SQL for events of refunds and disputes that have references of their own. Run it once for many
-lines, because it uses no index."""
+"""SQL for events of refunds and disputes with own references. Unindexed: run it once for many
+lines."""
 
 _GOING_BACK: Final = ("refund", "returned", "dispute")
 
 _Reported = dict[str, dict[str, set[tuple[str | None, str]]]]
-"""Payments and orders that events report for refunds and disputes. The keys are the reference of
-the refund or dispute, and then the source. The values are pairs (payment, order)."""
+"""Payments and orders that events report for refunds and disputes, by reference and source."""
 
 
 async def statement_rows(
@@ -235,8 +234,8 @@ async def _nameless(connection: AsyncConnection, known: dict[str, Any]) -> Async
 
 
 def _by_own_name(row: tuple[Any, ...], reported: _Reported) -> tuple[Any, ...]:
-    """Return a line with the order and payment that events report for its reference. The line gets
-    no key if events report no order, or several orders or payments."""
+    """Return a line with the only order and payment that events report for its reference, if
+    any."""
     of_source = reported.get(row[2], {})
     found = {each for source, some in of_source.items() if row[11] in ("", source) for each in some}
     payments, orders = ({each[part] for each in found} - {None} for part in (0, 1))

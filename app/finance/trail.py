@@ -42,8 +42,8 @@ SHORTEST_WORDS: Final = 3
 class FoundMoney:
     """Payouts and bank lines that a search found.
 
-    more    whether there may be more bank lines than FOUND
-    before  instant before which lines were not searched; None if all were searched
+    more    whether there can be more bank lines than FOUND
+    before  instant before which nothing was searched, or None
     """
 
     rows: list[dict[str, Any]]
@@ -56,7 +56,7 @@ async def find_money(
 ) -> FoundMoney:
     """Find the payouts with this reference, and the bank lines that contain the text.
 
-    before  instant from which an earlier search continues; None for a new search
+    before  where an earlier search continues; None for a new search
     """
     sought, now = words.strip(), context.clock.now()
     if len(sought) < SHORTEST_WORDS or looks_like_a_phone(sought):

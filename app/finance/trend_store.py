@@ -1,5 +1,4 @@
-"""Add up captures and settlements by quarter of an hour. The sums fit every time zone, because a
-month consists of whole quarters of an hour in each zone."""
+"""Add up captures and settlements by quarter of an hour, which fits months of every time zone."""
 
 import json
 from collections.abc import AsyncIterator
@@ -16,8 +15,7 @@ from reconcile.matching.ledger_lines import Taken, ledger_line_in
 QUARTER: Final = 15 * MINUTE
 
 AT_ONCE: Final = 1_000
-"""Maximum number of rows in memory. A row is a group of orders or fees, or a single order that is
-not plain."""
+"""Maximum number of rows in memory, each a group, or an order that is not plain."""
 
 
 class CapturedSum(NamedTuple):

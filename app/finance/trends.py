@@ -24,8 +24,7 @@ MONTHS: Final = 12
 
 @dataclass(slots=True, kw_only=True)
 class MonthSettled:
-    """Captures of one source in one month, as numbers and in minor units. Settled captures, and
-    captures that no statement covers, are also counted separately."""
+    """Captures of one source in one month, as numbers and in minor units, by their settlement."""
 
     captures: int = 0
     settled_captures: int = 0

@@ -98,7 +98,7 @@ async def _chain(
 ) -> tuple[closings.Closing | None, VerifiedPeriods]:
     """Verify that a closing is unchanged and follows the previous closing or reopening.
 
-    expected  digest of the previous closing or reopening; None if there is none
+    expected  digest of that one, if any
     """
     async with context.database.reading() as connection:
         text = await period_store.closing_text(connection, closed.period, version=closed.version)

@@ -43,8 +43,10 @@ class WorklistRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorklistRequest:
-    """Filters of the worklist. A filter with the value None is not applied. Without a `state`, the
-    worklist has only the breaks that need a person."""
+    """Filters of the worklist, None for no filter.
+
+    Without a `state`, only breaks that need a person are listed.
+    """
 
     cause: str | None = None
     state: breaks.State | None = None
@@ -138,7 +140,7 @@ def age_of(since: Instant, now: Instant) -> str:
 class OpenBreaks:
     """Work left on the breaks of the newest run.
 
-    ages      (number, minor units) by (age, currency); empty for a run of more than SUMMED breaks
+    ages      number and minor units by age and currency; empty for more than SUMMED breaks
     assigned  number of breaks assigned to the person
     """
 
@@ -148,8 +150,7 @@ class OpenBreaks:
 
 
 SUMMED: Final = 5_000
-"""Maximum number of breaks whose sums are computed for a page. The page computes the sums each time
-it is shown, which takes about 20 ms for this number."""
+"""Maximum number of breaks whose sums a page computes, in about 20 ms."""
 
 
 async def open_breaks(context: AppContext, *, person: str) -> OpenBreaks | None:
@@ -225,8 +226,7 @@ def settling_state(found: break_acts.SeenBreak) -> breaks.LateStanding:
 async def late_items(
     context: AppContext, *, closed: bool, after: str = ""
 ) -> AsyncGenerator[list[break_acts.SeenBreak]]:
-    """Yield the breaks about late money in batches sorted by id. Refunds that may have been paid
-    already are left out.
+    """Yield the breaks about late money in batches by id, without refunds that may be paid.
 
     closed  whether to include closed breaks
     after   id after which to begin

@@ -136,8 +136,7 @@ async def _wait_for_others(context: AppContext) -> None:
 
 
 async def _undo(context: AppContext, begun: import_store.Import) -> None:
-    """Undo an import whose process was killed. Lines of every kind are searched, because the record
-    of the import does not state its kind after an earlier undo was killed."""
+    """Undo an import whose process was killed, for lines of every kind."""
     looked = 0
     for kind in line_version_store.LINES:
         async with context.database.reading() as connection:

@@ -41,10 +41,7 @@ from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
 
 FEW: Final = 10_000
-"""Minimum number of stored deliveries from which the bytes of one delivery are computed.
-
-With fewer deliveries, the parts of a database that do not grow would make the average too large.
-"""
+"""Minimum number of stored deliveries from which the bytes of one delivery are computed."""
 
 USUAL_BYTES: Final = 2_900
 """Bytes assumed for a delivery while fewer than FEW are stored (tests/bench/README.md)."""
@@ -147,10 +144,7 @@ async def _collect(settings: Settings, inbox: Inbox) -> Capacity:
 
 
 def sync_time(folder: Path) -> float | None:
-    """Return the median seconds to write 4 KiB with a sync in a folder.
-
-    The result is None if this user may not write there.
-    """
+    """Return the median seconds to write 4 KiB with a sync in a folder; None without permission."""
     try:
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
             took, began = list[float](), perf_counter()

@@ -162,7 +162,7 @@ def _may_write_to(folder: Path) -> bool:
 async def of_running_service(context: AppContext, client: httpx2.AsyncClient) -> list[Check]:
     """Compare the settings with those of the last started service, and ask whether it is ready.
 
-    The result is empty if no service was ever started.
+    Empty if none was ever started.
     """
     note, key = await noted_service(context), context.phone_key
     if note is None:
@@ -252,7 +252,7 @@ class Checked:
     """Results of the checks before going live.
 
     doctor     rows of `tallyhook doctor --format json`
-    checklist  items of the checklist that a program can check, without people's signatures
+    checklist  items that a program can check
     """
 
     doctor: list[Check]
@@ -350,8 +350,7 @@ async def _newest(context: AppContext, source: str) -> list[LogEntry]:
 
 
 async def _arrived(context: AppContext, source: str, digest: str, *, before: set[str]) -> bool:
-    """Check whether the service has read a trial request. The request is recognized by the SHA-256
-    of its body.
+    """Check whether the service has read a trial request, by the SHA-256 of its body.
 
     Deliveries with an id in `before` do not count.
     """

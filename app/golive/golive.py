@@ -50,7 +50,7 @@ class Trial:
 def requests(
     source: Source, *, url: str, event_id: str, now: Instant
 ) -> Iterator[tuple[str, Signed, bool]]:
-    """Yield the name and content of each trial request, and whether the endpoint must accept it.
+    """Yield each trial request's name and content, and whether the endpoint must accept it.
 
     Raises ConfigurationError or ValueError if the source has no signatures.
     """
@@ -95,9 +95,9 @@ async def try_endpoint(
     now: Instant,
     arrived: Callable[[str], Awaitable[bool]],
 ) -> Trial:
-    """Send each trial request to the endpoint, and compare the answers with the expected answers.
+    """Send each trial request to the endpoint, and compare the answers with the expected ones.
 
-    arrived  tells whether a delivery of this source with this SHA-256 was read from the inbox
+    arrived  tells whether a delivery with this SHA-256 was read
     """
     # Their requests are unsigned, or must name an account that only the provider's events name.
     if source.profile.signature.mac in {"none", *TOKENS} or source.profile.account.where:
@@ -347,8 +347,7 @@ async def last_checklist(
 ) -> list[ChecklistItem]:
     """Return the checklist without running checks or storing anything.
 
-    checked  results of checks that just ran; None to use the stored results of the last run. Stored
-             results do not say why an item failed
+    checked  results of checks that just ran; None for the last run's, which give no reasons
     """
     async with context.database.reading() as connection:
         signed = await signoffs(connection)
@@ -491,10 +490,9 @@ def open_items(items: Sequence[ChecklistItem]) -> list[str]:
 
 
 async def note_checks(context: AppContext, *, by: str) -> None:
-    """Record in the audit trail that a person runs the checks.
+    """Record in the audit trail that a person runs the checks, which send requests.
 
-    The checks send questions to providers and trial requests to the endpoint. Raises UsageError for
-    a missing permission.
+    Raises UsageError without permission.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="golive_checked")
@@ -506,7 +504,7 @@ async def note_checks(context: AppContext, *, by: str) -> None:
 async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
     """Store a person's signed statement on an item of the checklist.
 
-    Raises UsageError for an unknown item, a missing name or note, or a missing permission.
+    Raises UsageError for an unknown item, or without name, note or permission.
     """
     if item not in ITEMS:
         raise UsageError(f"{item!r} is not an item; the items are: {', '.join(ITEMS)}")

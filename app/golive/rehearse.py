@@ -115,10 +115,9 @@ class RehearsalPlan:
 
 
 def numbers_for(given: Mapping[str, str], *, environment: str | None) -> Mapping[str, str]:
-    """Return the configured test numbers, or else the numbers of the simulated provider.
+    """Return the configured test numbers, or else those of the simulated provider.
 
-    Raises ConfigurationError for an unknown scenario, or if no numbers are configured in a live
-    environment.
+    Raises ConfigurationError for an unknown scenario, or in live without numbers.
     """
     unknown = [name for name in given if name not in EXPECTED]
     if unknown:
@@ -185,8 +184,7 @@ async def play(
 ) -> list[RehearsedScenario]:
     """Play every scenario that has a test number.
 
-    Raises ConfigurationError if no provider is configured, or if a live environment has no test
-    numbers.
+    Raises ConfigurationError without a provider, or in live without test numbers.
     """
     settings = context.settings
     numbers = settings.rehearsal.numbers

@@ -36,12 +36,10 @@ from reconcile import instants
 from reconcile.instants import Instant
 
 OVER_AFTER: Final[instants.Duration] = 3 * instants.MINUTE
-"""Time after which an alarm counts as over if no receiver process has reported it again. The time
-equals four rounds of the watchdog."""
+"""Time without a report after which an alarm is over: four rounds of the watchdog."""
 
 GIVE_UP_AFTER: Final[instants.Duration] = instants.DAY
-"""Time for which sending the notice of an alarm's end is retried. The notice of its start is
-retried as long as the alarm lasts."""
+"""Time for which sending the notice of an alarm's end is retried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,8 +190,10 @@ class AlarmMessages:
 
 
 def alarm_messages_of(context: AppContext, client: httpx2.AsyncClient) -> AlarmMessages | None:
-    """Build the sender of the notices of alarms, or return None if nobody is to be notified. Raise
-    ConfigurationError if the secret for the POSTs cannot sign."""
+    """Build the sender of the notices of alarms, if anybody is to be notified.
+
+    Raise ConfigurationError if the secret for the POSTs cannot sign.
+    """
     to, ways = context.settings.alarms.mail_to, notice_ways_of(context.settings, client)
     if not to:
         ways.pop("mail", None)
@@ -215,7 +215,7 @@ async def take_alarm(
 ) -> None:
     """Store who handles an alarm, and how far the person is.
 
-    Raise NotFoundError if the alarm is over, and UsageError if the operator has no permission.
+    Raise NotFoundError if the alarm is over, and UsageError without permission.
     """
     alarm = lasting.get(name)
     if alarm is None:

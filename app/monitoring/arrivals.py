@@ -12,20 +12,20 @@ from reconcile import instants
 from reconcile.instants import Instant
 
 EXPECTED: Final = 10
-"""Number of deliveries that must be usual in a time span before silence raises an alarm. If ten
-independent deliveries are usual, only one time span in 22,000 has no delivery."""
+"""Number of deliveries that must be usual before silence raises an alarm.
+
+Of ten, none comes in one time span of 22,000.
+"""
 
 DAYS: Final = 7
-"""Number of past days with which a silence is compared. On each of these days, deliveries are
-counted in the same part of the day."""
+"""Number of past days, in the same part of the day, with which a silence is compared."""
 
 LONGEST: Final[instants.Duration] = instants.DAY
 """Longest time span in which deliveries are counted. If a silence lasts longer, only its first day
 is compared with past days."""
 
 SESSIONS: Final = 3
-"""Minimum number of open sessions for an alarm that none of them has an event. With fewer sessions,
-it is possible that all customers left without paying."""
+"""Minimum number of open sessions for an alarm that none of them has an event."""
 
 SESSION_WAIT: Final[instants.Duration] = 15 * instants.MINUTE
 
@@ -87,8 +87,7 @@ WINDOW: Final[instants.Duration] = 7 * instants.DAY
 """Time for which the alarm about payments without an order lasts after the latest such payment."""
 
 LEAST: Final = 3
-"""Minimum number of payments without an order that raise an alarm, if the source never had a
-payment with an order. Fewer payments may be tests."""
+"""Minimum number of payments without an order that raise an alarm, if no payment ever had one."""
 
 MOST: Final = 20
 """Number of successive payments without an order that raise an alarm, beside payments with one.
@@ -97,15 +96,14 @@ If one payment in five has an order, this happens once in a hundred times by cha
 """
 
 LOOKED_AT: Final = 1_000
-"""Number of latest deliveries, of all sources, among which payments are searched. If a source has
-fewer than two percent of these deliveries, too few payments are found to raise the alarm."""
+"""Number of latest deliveries, of all sources, among which payments are searched."""
 
 
 class Paid(NamedTuple):
     """Event that states a successful payment.
 
     payment  key that all events of one payment share
-    tied  whether the payment belongs to an order
+    tied  whether it belongs to an order
     """
 
     source: str
@@ -118,8 +116,8 @@ class Paid(NamedTuple):
 class Seen(NamedTuple):
     """Recent successful payments of all sources.
 
-    paid  payments, latest first, without payments of the last hour
-    whole  whether `paid` contains every payment that has ever come
+    paid  payments, latest first, without the last hour's
+    whole  whether `paid` has every payment that ever came
     tied_since  sources that recently had a payment with an order
     """
 

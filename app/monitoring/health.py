@@ -29,8 +29,7 @@ from reconcile.instants import SECOND, Instant
 from reconcile.ledger.ledger import OUTCOMES
 
 AGAIN_S: Final = 86_400.0
-"""Seconds between two probes of the certificate if the first was answered. A day is soon enough,
-because certificates are renewed weeks before they expire."""
+"""Seconds between two answered probes of the certificate, which is renewed weeks ahead."""
 
 UNANSWERED_S: Final = 3_600.0
 
@@ -41,7 +40,7 @@ Found = TypeVar("Found")
 class PublicCertificate:
     """The TLS certificate of the public URL, as this process last saw it.
 
-    ends  expiry; EARLIEST if clients do not trust the certificate; None before the first answer
+    ends  expiry; EARLIEST if untrusted; None before the first answer
     """
 
     def __init__(self, url: str, *, look: Look = trusted_until) -> None:
@@ -151,16 +150,17 @@ def nodes_of(context: AppContext) -> NodesWatch:
 
 
 async def unsafe(context: AppContext, nodes: Nodes) -> list[str]:
-    """Return one sentence for each danger to the stored data. A server may lose data, or nobody has
-    accepted a takeover or restore of the database yet."""
+    """Return one sentence for each danger to the stored data."""
     async with context.database.reading() as connection:
         moved = await run(connection, server_moved)
     return nodes.unsafe(context.settings.standbys) + ([] if moved is None else [moved])
 
 
 async def refusal(context: AppContext) -> str | None:
-    """Return a sentence that says why nothing can be written now; None if writing works. Raise
-    StoreUnavailable or StorePoisoned if the database cannot be used."""
+    """Return a sentence on why nothing can be written now, or None.
+
+    Raise StoreUnavailable or StorePoisoned if the database cannot be used.
+    """
     database, inbox = context.database, inbox_of(context)
     if database.poison is not None:
         raise StorePoisoned(database.poison)

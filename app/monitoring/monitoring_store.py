@@ -30,8 +30,7 @@ UNREADABLE: Final = (
     "ORDER BY id DESC LIMIT :enough) AS found GROUP BY source "
     "/* deliveries WHERE verdict = 'unreadable' AND id >= $1 */"
 )
-"""SQL statement that counts each source's latest unreadable deliveries. The statement leaves out
-tests of `golive`, deliveries that a person has judged, and requests that anybody can send."""
+"""SQL statement that counts each source's latest unreadable deliveries that need a person."""
 
 
 PAID: Final = (
@@ -54,8 +53,7 @@ _LAST: Final = statement(
 
 
 async def last_delivery(connection: AsyncConnection, now: Instant = LATEST) -> Instant | None:
-    """Return the time at which the last verified delivery arrived; None if there is none. If a fast
-    clock dated a delivery, the corrected time counts."""
+    """Return the corrected arrival of the last verified delivery, if there is one."""
     ends = (first_id("dlv_", Instant(now + SECOND)), "dlv_g")
     found = [await connection.scalar(text(_LAST), {"end": end}) for end in ends]
     return max((each for each in found if each is not None), default=None)
@@ -79,10 +77,9 @@ async def deliveries_between(
 async def unreadable_since(
     connection: AsyncConnection, start: Instant, *, unvouched: Sequence[str], enough: int
 ) -> dict[str, int]:
-    """Return how many of the latest `enough` unreadable deliveries since `start` belong to each
-    source. The keys are sources.
+    """Return how many of the latest `enough` unreadable deliveries since `start` each source has.
 
-    unvouched  sources whose requests anybody can send; these requests are not counted
+    unvouched  sources whose requests anybody can send, which are not counted
     """
     values = {
         "start": first_id("dlv_", start),
@@ -210,8 +207,8 @@ _COUNTED: Final = "SELECT count(*) FROM deliveries"
 
 
 async def stored_deliveries(connection: AsyncConnection) -> Stored:
-    """Return the number of stored deliveries, and the database's size without free pages. Do not
-    use this for a cluster, because its other nodes store deliveries, too."""
+    """Return the number of stored deliveries, and the size without free pages. Not for a
+    cluster."""
     found = await connection.execute(text(_STORED[connection.dialect.name]))
     deliveries, size = found.one()
     if deliveries <= 0:  # PostgreSQL has not analyzed the table

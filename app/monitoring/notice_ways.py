@@ -1,8 +1,4 @@
-"""Channels for notices to people: a signed POST to TALLYHOOK_ALARMS__URL, and mail.
-
-Other modules write the text of a notice, choose its recipients, and remember which notices were
-sent.
-"""
+"""Channels for notices to people: a signed POST to TALLYHOOK_ALARMS__URL, and mail."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -102,8 +98,10 @@ class MailsNotices:
 def notice_ways_of(
     settings: Settings, client: httpx2.AsyncClient | None
 ) -> dict[str, SendsNotices]:
-    """Build the configured channels. The keys are `mail` and, if a client is given, `post`. Raise
-    ConfigurationError if the secret for the POSTs cannot sign."""
+    """Build the configured channels, `mail` and, with a client, `post`.
+
+    Raise ConfigurationError if the secret for the POSTs cannot sign.
+    """
     ways, alarms, reports = dict[str, SendsNotices](), settings.alarms, settings.reports
     server = mail_server(
         reports.mail_server, user=reports.mail_user, password=reports.mail_password

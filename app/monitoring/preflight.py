@@ -1,6 +1,6 @@
-"""Preflight checks of an installation, each with advice about what to do.
+"""Preflight checks of an installation, each with advice.
 
-Each check is a function of facts that other modules collect. No sentence contains a secret.
+A check is a function of facts that other modules collect. No sentence contains a secret.
 """
 
 import json
@@ -29,20 +29,18 @@ from reconcile.instants import DAY, SECOND, Duration, Instant, format_instant
 State = Literal["ok", "weak", "must"]
 
 SKEW_WEAK: Final[Duration] = 3 * SECOND
-"""Difference between two clocks above which a person is warned. The limit is larger than a second,
-because a Date header has no fractions of a second."""
+"""Difference of two clocks above which a person is warned; Date headers have whole seconds."""
 
 SKEW_MUST: Final[Duration] = 30 * SECOND
-"""Difference between two clocks above which a person must correct one of them. Most signatures
-allow a difference of ten times as much."""
+"""Difference of two clocks above which a person must act; most signatures allow ten times as
+much."""
 
 CERTIFICATE_SOON: Final[Duration] = 14 * DAY
 
 MIB: Final = 1024 * 1024
 
 SPARE_MIB: Final = 1024
-"""Free space in MiB that should be left before the service begins to refuse deliveries. Half a
-million deliveries fit into this space."""
+"""Free MiB that should be left before deliveries are refused; half a million fit."""
 
 
 NAMED: Final = 6
@@ -53,9 +51,8 @@ NAMED: Final = 6
 class Check:
     """Result of one check.
 
-    state  `ok`; `weak` if everything works, but a person should know the result; `must` if a person
-           must act
-    do  advice to the person; None if there is none
+    state  `ok`; `weak` if a person should know the result; `must` if a person must act
+    do  advice, if any
     """
 
     what: str
@@ -94,10 +91,9 @@ MEND_SETTING: Final = (
 
 
 def of_settings(changed: Sequence[str]) -> Iterator[Check]:
-    """Check that the running service uses the present settings. Yield nothing if it does.
+    """Check that the running service uses the present settings.
 
-    changed  variables that have changed since the service's start, in value or in the content of
-             their file
+    changed  variables that have changed since its start, in value or file
     """
     if changed:
         more = len(changed) - NAMED
@@ -190,8 +186,7 @@ def of_unallocated(words: str) -> Check:
 
 
 def of_gap(gap: Gap, *, held: int) -> Check:
-    """Report an accepted gap, which is a period with possibly lost deliveries. Also report the
-    orders that are still held because of it."""
+    """Report an accepted gap, and the orders that are still held because of it."""
     sentence = (
         f"{gap.sentence()}. {gap.accepted_by} accepted it at {format_instant(gap.accepted_at)}: "
         f"{gap.reason.strip().removesuffix('.')}."
@@ -208,9 +203,9 @@ def of_gap(gap: Gap, *, held: int) -> Check:
 
 
 def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
-    """Check a key file that this program has created. No backup of the database contains the file.
+    """Check a key file that this program has created, and that no backup contains.
 
-    needed  whether the database already depends on the key
+    needed  whether the database depends on the key
     """
     if there:
         sentence = "No backup of the database holds it: keep a copy in another safe place."
@@ -222,7 +217,7 @@ def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
 def of_phone_notes(variable: str, *, others: bool) -> Iterator[Check]:
     """Check that every stored phone number can be found by a search.
 
-    others  whether the database has digests made with another key, such as a lost key
+    others  whether the database has another key's digests
     """
     if others:
         yield must(
@@ -297,9 +292,9 @@ def of_reach(what: str, probe: Probe, *, now: Instant) -> Iterator[Check]:
 
 
 def of_company(issuer: str, problem: str | None) -> Check:
-    """Check that the company's sign-in service can be reached, and that its tokens can be verified.
+    """Check that the company's sign-in can be reached, and its tokens verified.
 
-    problem  reason why not; None if all is well
+    problem  reason why not, or None
     """
     what = "company's sign-in"
     if problem is None:
@@ -313,8 +308,8 @@ def of_company(issuer: str, problem: str | None) -> Check:
 def of_clock(probe: Probe, *, before: Instant, after: Instant) -> Check:
     """Compare this machine's clock with the Date header of a provider's answer.
 
-    before  time on this clock at which the request was sent
-    after  time on this clock at which the answer was read
+    before  time at which the request was sent
+    after  time at which the answer was read
     """
     if probe.date is None:
         return weak(
@@ -389,8 +384,7 @@ def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Ch
     """Check whether the shop must state the price of each order.
 
     required  whether the settings require it
-    since  time since which new orders need a price; None if the service has not started with this
-           setting
+    since  time since which new orders need a price, or None
     """
     what = "prices"
     if not required:
@@ -437,9 +431,7 @@ def of_alarm(name: str, alarm: Alarm) -> Check:
 
 
 def of_merchant() -> Check:
-    """Return a check result that only reminds people of a rule. This instance serves one merchant,
-    so an order reference means the same order at all sources. Sources with orders of their own are
-    an exception."""
+    """Return a reminder that one instance serves one merchant with one set of order references."""
     return ok(
         "merchant",
         "This instance serves one merchant: an order reference names the same order at all "

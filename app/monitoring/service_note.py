@@ -31,8 +31,8 @@ class ServiceNote:
     """Note about the service that was started last.
 
     address  scheme, host and port
-    name  random name, chosen when the service started
-    settings  digests of the settings that differ from their defaults. The keys are variables
+    name  random name
+    settings  digests of the settings that differ from their defaults, by variable
     """
 
     address: str

@@ -74,9 +74,10 @@ class Watched(NamedTuple):
     ends: list[Instant] | None = None
 
     def is_patient(self, since: Instant, patience: instants.Duration) -> bool:
-        """Return whether a condition that began at `since` has lasted for less than `patience`, so
-        that no alarm is due. Store the time at which an alarm becomes due, so that the watchdog
-        checks again then."""
+        """Return whether a condition since `since` has lasted for less than `patience`.
+
+        The watchdog checks again when that ends.
+        """
         end = Instant(since + patience)
         if self.ends is not None:
             self.ends.append(end)

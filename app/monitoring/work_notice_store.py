@@ -71,7 +71,7 @@ async def choices_due(
 ) -> list[NoticeChoice]:
     """Return the choices of all operators that are due for a check.
 
-    beyond  latest plausible due time. A later due time was set by a fast clock, and counts as due
+    beyond  latest plausible due time; a later one was set by a fast clock, and counts as due
     """
     rows = await connection.execute(
         text(
@@ -86,8 +86,7 @@ async def choices_due(
 async def claim_choice(
     connection: AsyncConnection, choice: NoticeChoice, *, until: Instant
 ) -> bool:
-    """Claim an operator's choice until the given time, and return whether this worked. Return False
-    if another process was faster, or if the choice has changed."""
+    """Claim an operator's choice until the given time. Return False if it changed meanwhile."""
     claimed = await connection.execute(
         text(
             "UPDATE notice_choices SET due_at = :until WHERE operator = :operator "
@@ -120,8 +119,7 @@ async def put_looked(
 async def work_entries(
     connection: AsyncConnection, *, after: int, limit: int
 ) -> Sequence[AuditEntry]:
-    """Return the audit entries that say that a break was assigned or a proposal was made. Only
-    entries with a number above `after` are returned, sorted by number."""
+    """Return the audit entries above `after` on assigned breaks and made proposals, by number."""
     rows = await connection.execute(
         text(
             "SELECT number, at, who, role, action, subject, facts FROM audit "

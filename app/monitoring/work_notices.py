@@ -62,10 +62,11 @@ class WorkItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkNotice:
-    """Notice that tells one operator about all waiting work. A POST states times in UTC, a mail in
-    local time.
+    """Notice that tells one operator about all waiting work.
 
-    id  id of the notice, equal for all attempts to send it
+    Times are UTC in a POST, local in a mail.
+
+    id  id, equal for all attempts
     """
 
     id: str
@@ -138,8 +139,7 @@ async def choose_notices(
 ) -> None:
     """Store how an operator wants to be notified of work.
 
-    Raise UsageError if the channel is not configured, if the address is invalid, or if `by` is
-    neither the operator nor an admin.
+    Raise UsageError for an unconfigured channel or invalid address, or without the right.
     """
     settled = address.strip() or None
     if pace != "off":

@@ -43,8 +43,7 @@ STEP: Final[Duration] = SECOND
 ordinary adjustment."""
 
 AT_ONCE: Final = 1_000
-"""Maximum number of rows that one transaction redates, or of orders that one transaction marks as
-due. Deliveries wait until the transaction ends."""
+"""Maximum number of rows redated, or orders marked as due, in one transaction."""
 
 COMPARED: Final = 1_000
 """Number of newest deliveries whose provider dates are compared with the clock. Among so many, a
@@ -242,8 +241,7 @@ def _note(
 
 
 REPORTED_FOR: Final[Duration] = DAY
-"""Time for which the alarm about a corrected clock lasts. People must learn that sessions were
-ended, and that providers may have given up deliveries."""
+"""Time for which the alarm about a corrected clock lasts, so that people learn of it."""
 
 
 async def clock_alarm(context: AppContext) -> Alarm | None:

@@ -84,8 +84,10 @@ class DatedAhead(NamedTuple):
 def dated_ahead(
     connection: PlainConnection, *, now: Instant, limit: int
 ) -> tuple[list[DatedAhead], bool]:
-    """Return about `limit` rows that are dated later than now and not redated yet, earliest first.
-    Also return whether these are all such rows."""
+    """Return about `limit` rows dated later than now and not redated, earliest first.
+
+    Also return whether these are all.
+    """
     deliveries, records, soon = first_id("dlv_", now), first_id("rec_", now), now + CLOCKS_DIFFER
     found, complete = list[DatedAhead](), list[Instant]()
     for rows in (
@@ -166,8 +168,7 @@ def last_before(connection: PlainConnection, now: Instant) -> Instant | None:
 async def folded_ahead(
     connection: AsyncConnection, *, now: Instant, after: str, limit: int
 ) -> list[str]:
-    """Return orders whose ledger was last computed as of an instant later than now, sorted by their
-    reference.
+    """Return orders whose ledger was last computed as of a later instant than now, by reference.
 
     after  reference after which the orders begin
     """

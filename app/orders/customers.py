@@ -53,8 +53,7 @@ MAX_REASON: Final = 500
 async def phones_of(
     connection: Connection, order: str, *, sources: Mapping[str, Source], most: int = LOOKED_AT
 ) -> list[str]:
-    """Return the phone numbers of an order's customer as E.164 digits, from the order's stored
-    deliveries. Numbers in events of other orders are left out.
+    """Return the phone numbers of an order's customer as E.164 digits, from its deliveries.
 
     most  maximum number of deliveries that are read
     """
@@ -72,8 +71,7 @@ async def phones_of(
 
 
 def own_phones(delivery: RawDelivery, sources: Mapping[str, Source]) -> list[str]:
-    """Return the phone numbers in a delivery's event. If a request brought several events, the
-    numbers in its other events are left out."""
+    """Return the phone numbers in a delivery's own event, not in others of its request."""
     phones = phones_in(delivery, sources)
     if delivery.whole is None or delivery.body is None:
         return phones
@@ -151,8 +149,10 @@ async def reveal_body(context: AppContext, delivery_id: str, *, reason: str, by:
 async def _kept_body(
     connection: Connection, delivery_id: str, sources: Mapping[str, Source]
 ) -> tuple[bytes, list[str]]:
-    """Return a delivery's whole body, and the phone numbers in the body. Raise UsageError if the
-    body is not stored, and NotFoundError if the delivery is unknown."""
+    """Return a delivery's whole body, and its phone numbers.
+
+    Raise UsageError if it is not stored, and NotFoundError for an unknown delivery.
+    """
     refused = await find_rejection(connection, delivery_id)
     if refused is not None:
         return refused.body, []
@@ -298,11 +298,9 @@ async def propose_unmasking(
 
 
 def unmasking_kind(context: AppContext) -> proposals.ProposalKind:
-    """Return the kind of proposal by which an operator asks to see the phone numbers of several
-    orders.
+    """Return the kind of proposal by which an operator asks to see several orders' phone numbers.
 
-    An approval shows no numbers, but allows the proposer to see them. The audit trail records each
-    look.
+    An approval lets the proposer see them; the audit trail records each look.
     """
 
     return proposals.ProposalKind(
@@ -320,10 +318,10 @@ def unmasking_kind(context: AppContext) -> proposals.ProposalKind:
 async def see_numbers(
     context: AppContext, kind: proposals.ProposalKind, proposal: Proposal, *, by: str | None
 ) -> list[CustomerNumbers]:
-    """Return the customers' phone numbers of all orders in an approved proposal. The audit trail
-    records each order.
+    """Return the customers' phone numbers of all orders in an approved proposal, with audit
+    entries.
 
-    Raises UsageError if another person made the proposal, nobody approved it, or its time is over.
+    Raises UsageError for another's, unapproved or expired proposal.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="unmasked")

@@ -38,8 +38,8 @@ VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 class LogPage:
     """Page of the delivery log, newest first.
 
-    older     id below which the next page begins; None on the last page
-    searched  number of deliveries searched if the search stopped early; else None
+    older     id below which the next page begins; None at the end
+    searched  number of deliveries searched if the search stopped early
     """
 
     entries: list[delivery_log_store.LogEntry]
@@ -114,10 +114,7 @@ MINUTES: Final = 60
 
 
 async def arrivals_by_minute(context: AppContext) -> list[tuple[Instant, int, int]]:
-    """Return each minute of the last hour, with the numbers of accepted and refused deliveries.
-
-    Deliveries are counted when they are read, by the verdict that they get then.
-    """
+    """Return each minute of the last hour, with the numbers of accepted and refused deliveries."""
     first = context.clock.now() // MINUTE - MINUTES + 1
     async with context.database.reading() as connection:
         counts = await delivery_log_store.arrivals_since(connection, first)
@@ -128,10 +125,9 @@ async def arrivals_by_minute(context: AppContext) -> list[tuple[Instant, int, in
 
 
 async def last_came(context: AppContext, source: str) -> tuple[Instant | None, Instant | None]:
-    """Return the minutes in which a source's last accepted and last refused deliveries came. Each
-    is None if none came in the last ninety days.
+    """Return the minutes of a source's last accepted and last refused deliveries, each or None.
 
-    An empty source name stands for all unknown names.
+    An empty source stands for all unknown names.
     """
     async with context.database.reading() as connection:
         taken, refused = await delivery_log_store.last_arrivals(connection, source)
@@ -163,8 +159,8 @@ async def refused_that_may_be_of(
 
 
 async def show_delivery(context: AppContext, delivery_id: str) -> delivery_log_store.LogEntry:
-    """Return one delivery of the delivery log. Headers are left out if its data is restricted.
-    Raise NotFoundError if the delivery is not stored."""
+    """Return one delivery of the log, without headers if restricted. Raise NotFoundError if not
+    stored."""
     async with context.database.reading() as connection:
         entry = await delivery_log_store.find_in_log(connection, delivery_id)
         hidden = await run(connection, restricted_deliveries, [delivery_id])
@@ -214,8 +210,7 @@ def listed_delivery(entry: delivery_log_store.LogEntry) -> ArrivalDocument:
 
 
 def order_cell(entry: delivery_log_store.LogEntry) -> str | None:
-    """Return the text for a delivery's order in a table or CSV. The text is `none` for an event in
-    no order's ledger."""
+    """Return the text for a delivery's order in a table; `none` for an event in no ledger."""
     return "none" if is_nameless(entry) else entry.order
 
 
@@ -225,10 +220,7 @@ def is_nameless(entry: delivery_log_store.LogEntry) -> bool:
 
 
 def no_order_sentence(context: AppContext, entry: delivery_log_store.LogEntry) -> str | None:
-    """Return a sentence that says why a delivery is in no order's ledger, and what to do.
-
-    Return None if the delivery is in a ledger, or if its kind of event is ignored.
-    """
+    """Return a sentence on why a delivery is in no order's ledger, and what to do, or None."""
     source = context.sources.get(entry.source)
     if source is None or not is_nameless(entry) or entry.claim == "ignored":
         return None

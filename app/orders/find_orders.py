@@ -56,8 +56,7 @@ SHORTEST_END: Final = 3
 references."""
 
 PERSON_SEARCHES: Final = 60
-"""Maximum number of searches for a person that an operator may make in an hour. The number is
-enough for answering calls, and too small for trying a list of numbers."""
+"""Maximum searches for a person by an operator in an hour: enough for calls, too few for lists."""
 
 PERSON_SOUGHT: Final[Action] = "person_sought"
 
@@ -222,8 +221,7 @@ MOST_UNREAD: Final = 5
 def _unread_notes(connection: PlainConnection, names: list[str], *, nothing: bool) -> list[str]:
     """Return notes on the unreadable messages that contain one of these names.
 
-    nothing  whether the search found nothing else; then messages without any readable value are
-             mentioned, too
+    nothing  whether to mention messages without readable values, too
     """
     naming = messages_with(connection, names)[:MOST_UNREAD]
     hidden = restricted_deliveries(connection, [each.delivery_id for each in naming])
@@ -267,8 +265,7 @@ def _gap_notes(connection: PlainConnection) -> list[str]:
 
 
 async def _refused_search(context: AppContext, sought: Sought, *, by: str | None) -> str:
-    """Return the reason why the operator may not search for a person. If the search is allowed,
-    record it in the audit trail and return an empty text."""
+    """Return why the operator may not search for a person, or record the search and return ""."""
     only = f"only references and amounts were searched, not {sought.of_a_person}".capitalize()
     async with context.database.writing() as connection:
         try:
@@ -291,8 +288,8 @@ async def _refused_search(context: AppContext, sought: Sought, *, by: str | None
 
 
 class _Look:
-    """One search on one snapshot of the database. `all` yields each found order with a phrase on
-    how the order was found. It can yield an order twice."""
+    """One search on one snapshot. `all` yields each found order with a phrase on how it was
+    found."""
 
     def __init__(
         self,
@@ -422,8 +419,10 @@ class _Look:
             yield order, "its reference begins with this text"
 
     async def _by_digest(self, identifier: str) -> AsyncIterator[str]:
-        """Yield the orders of the customer with this phone number, mail address, name or card. If
-        there are none, remember the customer's payments that belong to no order."""
+        """Yield the orders of the customer with this phone number, mail address, name or card.
+
+        Without any, note the customer's payments of no order.
+        """
         key = self._context.phone_key
         if key is None:
             return

@@ -28,8 +28,7 @@ about 200 deliveries are unread."""
 LOOK_S: Final = 0.25
 
 LOOKS: Final = 2
-"""Number of consecutive checks that must find too many unread deliveries before a second process
-starts. A short burst of deliveries is over before the last of these checks."""
+"""Number of consecutive checks with many unread deliveries before a second process starts."""
 
 SILENT_S: Final = 60.0
 """Seconds without a finished round after which a child process is killed. On a slow disk, a round
@@ -40,8 +39,7 @@ ENDING_S: Final = 2.0
 is killed."""
 
 REST_S: Final = 5.0
-"""Seconds before the next start of a child process, if the last child ended because it had little
-to do. Folding is then not the bottleneck."""
+"""Seconds before the next start of a child process that ended with little to do."""
 
 REFUSED_S: Final = 60.0
 """Seconds before the next start, after a child process found that the program's files were
@@ -50,8 +48,7 @@ replaced."""
 QUIET_S: Final = 30.0
 
 QUIET_SHARE: Final = 0.25
-"""Share of one core. A child process that uses less has little to do. The child then ends, because
-the reading process can do its work."""
+"""Share of one core below which a child process has little to do, and ends."""
 
 
 class FoldingProcess(PeriodicTask):

@@ -117,8 +117,7 @@ async def with_redatings(connection: AsyncConnection, history: History) -> Histo
 async def newest_deliveries(
     connection: AsyncConnection, published: Sequence[tuple[str, Instant]]
 ) -> list[str | None]:
-    """Return, for each order and instant, the id of the newest delivery that the order had then.
-    The id is None if the order had no delivery."""
+    """Return the id of the newest delivery of each order at each instant, or None."""
     rows = await select_in(
         connection,
         sql=_ARRIVED,
@@ -267,8 +266,8 @@ Mark = tuple[str, str, str]
 
 
 def _marks(event: Event) -> set[Mark]:
-    """Return the keys by which an event is linked to other events: those of its payment, its
-    session and the event itself. An unconfirmed event has none."""
+    """Return the keys that link an event to others: payment, session and event; none if
+    unconfirmed."""
     if event.standing == UNCONFIRMED:
         return set()
     own: Mark = ("event", event.source, event.event_id)

@@ -26,8 +26,7 @@ _STANDING: Final = statement(
     later=LATER_AT,
     this=RECORD_AT,
 )
-"""SQL condition for a `held` record whose hold is still in force. The condition names both kinds of
-record, because SQLite otherwise reads all records."""
+"""SQL condition for a `held` record whose hold is in force, naming both kinds for the index."""
 
 _OF_ORDERS: Final = statement(
     "SELECT order_key, reason, {at} FROM records WHERE {standing} AND order_key IN ({})",
@@ -111,8 +110,7 @@ async def count_held(connection: AsyncConnection) -> int:
 async def count_held_for(
     connection: AsyncConnection, reason: HoldReason, *, since: Instant, until: Instant
 ) -> int:
-    """Return the number of orders that are still held for this reason. Only holds that were
-    recorded from `since` to before `until` count."""
+    """Return the number of orders still held for this reason since `since`, before `until`."""
     values = {"reason": reason, "since": since, "until": until}
     return int((await connection.execute(text(_COUNT_FOR), values)).scalar_one())
 

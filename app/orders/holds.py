@@ -59,9 +59,9 @@ async def as_judged(
 def judged_histories(
     connection: PlainConnection, orders: Sequence[str], *, policy: Policy
 ) -> dict[str, History]:
-    """Return the history of each of these orders, with the holds that the worker will record next.
+    """Return the history of each of these orders, with the holds that the worker will record.
 
-    A hold because of new rules is dated just after the order's last publication.
+    A hold by new rules is dated just after the last publication.
     """
     histories = with_supposed(connection, histories_of(connection, orders), policy=policy)
     published = _of_other_rules(connection, orders, policy=policy)
@@ -117,9 +117,8 @@ def hold_back(
     connection: PlainConnection, context: AppContext, orders: Collection[str]
 ) -> dict[str, History]:
     """Record holds of orders that only new rules make fulfillable, in the caller's transaction.
-    Return the held orders' histories with the new holds.
 
-    Call this function before the orders are published.
+    Return their histories. Call this before publishing.
     """
     if not orders:
         return {}
@@ -206,13 +205,12 @@ async def release(
 async def release_all(
     context: AppContext, *, reason: HoldReason, why: str = "", by: str | None = None
 ) -> int:
-    """Release all orders that are held for this reason, in several transactions. Return the number
-    of released orders.
+    """Release all orders that are held for this reason. Return their number.
 
     reason  the reason of the holds
     why     the person's own words
 
-    Raises UsageError if the permission is missing.
+    Raises UsageError without permission.
     """
     count, after, pace = 0, "", Pace(first=FIRST_RELEASED, most=MOST_RELEASED)
     while True:
@@ -258,6 +256,5 @@ async def _release(
 
 
 def author_of(who: Operator) -> str:
-    """Return an operator's name as a record's author, such as `operator:ada`. Without operators,
-    the name is that of the machine's account, such as `account:root`."""
+    """Return a record's author, such as `operator:ada`, or without operators `account:root`."""
     return f"{'account' if who.role == 'account' else 'operator'}:{who.name}"

@@ -33,8 +33,8 @@ _DELIVERIES = table("deliveries", *map(column, ("event_id", "source", "digest", 
 class Reread:
     """Delivery that was read again, with its event or the problem.
 
-    customer  keyed digests of the event's customer
-    values    values from a message that could not be read
+    customer  keyed digests of the customer
+    values    values of an unreadable message
     """
 
     delivery: RawDelivery

@@ -80,8 +80,7 @@ ALL_PUBLISHED = (
 
 
 def positions_of(condition: str) -> str:
-    """Return an SQL query for the published positions of orders: outcome, fulfillability and
-    substance. The rows are sorted by order, and an order's latest position comes last."""
+    """Return an SQL query for the published positions of orders, an order's latest last."""
     return statements.statement(
         "SELECT order_key, outcome, fulfillable, substance FROM revisions "
         "WHERE {condition} ORDER BY order_key, seq",
@@ -119,8 +118,8 @@ def last_positions(
 class LastPublished:
     """Last publication of an order.
 
-    as_of  latest instant for which a computation gave the published result
-    rules  short name of the rules of this computation; None if unknown
+    as_of  latest instant for which a computation gave this result
+    rules  short name of its rules, if known
     """
 
     order: str
@@ -259,7 +258,7 @@ def _revision_row(seq: int, revision: Revision) -> tuple[Any, ...]:
 async def feed(connection: AsyncConnection, *, after: int, limit: int) -> list[Published]:
     """Return revisions of orders' ledgers from the feed, in the order of their publication.
 
-    after  number of the last revision that is left out
+    after  number of the last revision to leave out
     """
     later = select(REVISIONS).where(REVISIONS.c.seq > after)
     rows = await connection.execute(later.order_by(REVISIONS.c.seq).limit(limit))
@@ -322,7 +321,7 @@ async def listed_orders(
     """Return the references of orders in the ledger cache, sorted.
 
     after         reference after which the orders begin
-    since, until  only orders with a publication from `since` to before `until`
+    since, until  only orders published from `since` to before `until`
     """
     key = _LEDGERS.c.order_key
     listing = select(key).where(key > after)
@@ -376,7 +375,7 @@ async def latest_orders(
 ) -> list[LastRevision]:
     """Return the last revision of each order that matches the filters, newest first.
 
-    before  only revisions with a smaller number; None for all
+    before  only smaller numbers; None for all
     """
     found = ((FINDING, finding), (OUTCOME, outcome))
     words = [kind + word for kind, word in found if word is not None]

@@ -25,8 +25,7 @@ STATES: Final[tuple[State, ...]] = get_args(State)
 others. A `dead` notification was given up."""
 
 _STUCK_AFTER: Final = 2
-"""Number of failed tries after which a notification counts as stuck. A single failed try may be due
-to a restart of the shop."""
+"""Number of failed tries after which a notification is stuck; one may be a restart."""
 
 _COLUMNS: Final = ("seq", "order_key", "since", "due_at", "tries")
 
@@ -90,10 +89,10 @@ class Notification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendResult:
-    """Result of sending one notification: delivered, to be sent again later, or given up.
+    """Result of sending one notification.
 
     problem   code for the reason of a failure
-    again_at  time of the next try; None if there is no further try
+    again_at  time of the next try, if any
     """
 
     sent: Notification
@@ -148,7 +147,7 @@ def write_notifications(
     """Queue a notification of each revision, due now.
 
     first  number of the first revision
-    now    present time; the revisions may be dated later
+    now    present time; revisions can be later
     """
     insert_rows(
         connection,
@@ -234,11 +233,9 @@ async def _move(connection: AsyncConnection, order: str, *, until: Instant) -> N
 async def settle_notifications(
     connection: AsyncConnection, results: Sequence[SendResult], *, now: Instant
 ) -> None:
-    """Store the results of sent notifications.
+    """Store the results of sent notifications, except those taken by another process.
 
-    If a notification is retried, later notifications of its order wait. Otherwise the later
-    notifications are due now. A notification that another process has taken in the meantime is
-    skipped.
+    Later notifications of an order wait for a retry, and else are due now.
     """
     for one in results:
         found = await connection.execute(
@@ -453,12 +450,11 @@ class Stuck:
 
 
 async def stuck_notifications(connection: AsyncConnection, *, enough: int) -> Stuck | None:
-    """Return the number of stuck notifications and facts on the oldest. Return None if there are
-    none.
+    """Return the number of stuck notifications and facts on the oldest, if any.
 
-    enough  number up to which notifications are counted
+    enough  number up to which they are counted
 
-    Call this function only if the shop's destination accepts notifications.
+    Only for a destination that accepts notifications.
     """
     some = sa.select(_ROWS.since, _ROWS.order_key, _ROWS.problem).where(_CONDITIONS["stuck"])
     rows = list(await connection.execute(some.order_by(_ROWS.since).limit(enough)))

@@ -96,8 +96,10 @@ class Shop:
 
 
 def shop_of(settings: Settings) -> Shop | None:
-    """Return the shop that is notified of every revision. Return None if no shop is configured.
-    Raise ConfigurationError if the shop's secret cannot sign."""
+    """Return the shop that is notified of every revision, if one is configured.
+
+    Raise ConfigurationError if its secret cannot sign.
+    """
     shop = settings.shop
     if shop.url is None or shop.secret is None:
         return None
