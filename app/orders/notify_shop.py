@@ -161,8 +161,10 @@ async def notify_due(notifier: Notifier) -> int:
 
 
 async def _take(notifier: Notifier, now: Instant) -> list[Notification]:
-    """Take due notifications for this process to send. Return none if another process was faster,
-    or if the shop seems unreachable and its next probe is not due."""
+    """Take due notifications for this process to send.
+
+    None if another process was faster, or the shop is away and no probe is due.
+    """
     destination, take = notifier.shop.destination, notification_store.take_notifications
     async with notifier.context.database.writing() as connection:
         health = await notification_store.away(connection, destination)
@@ -298,10 +300,9 @@ def pause_after(
 
 
 def notification_id(published: Published) -> str:
-    """Return the notification's id, which is equal in all tries and different for every revision.
+    """Return the notification's id, equal in all tries and different for every revision.
 
-    A restored older database may assign a revision number again. The ids of the two revisions still
-    differ.
+    A restored database can assign a revision number again; the ids still differ.
     """
     content = f"{published.seq}|{published.order}|{published.at}|{'|'.join(published.because)}"
     return f"ntf_{published.seq}_{sha256(content.encode('utf-8')).hexdigest()[:16]}"
@@ -320,8 +321,8 @@ def notification_body(
 ) -> bytes:
     """Return the body of a notification: `type`, `timestamp`, and the feed's entry.
 
-    Every try has equal bytes, unless the shop has stated something or the payment window has
-    changed in between. See https://www.standardwebhooks.com, "Payload structure".
+    Tries have equal bytes unless facts or the payment window changed. See
+    https://www.standardwebhooks.com, "Payload structure".
     """
     document: NotificationDocument = {
         "type": KIND,
@@ -344,9 +345,9 @@ async def list_notifications(
 ) -> list[ListedNotification]:
     """Return notifications for a list, newest first.
 
-    state   state of the notifications; None for all states
-    order   order of the notifications; None for all orders
-    before  only notifications with a smaller number; None for all
+    state   their state; None for all
+    order   their order; None for all
+    before  only smaller numbers; None for all
     """
     url = context.settings.shop.url
     async with context.database.reading() as connection:

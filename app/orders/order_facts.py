@@ -1,8 +1,6 @@
-"""Facts that the shop states about an order: price, placement, cancellation, fulfillment and
-payments.
+"""Facts that the shop states about an order: price, placement, cancellation, fulfillment, payments.
 
-Facts are only added; a later fact corrects an earlier one. The computation of an order's ledger
-decides what facts mean.
+Facts are only added; a later fact corrects an earlier one.
 """
 
 from collections.abc import Sequence
@@ -60,9 +58,9 @@ async def start_requiring(context: AppContext) -> Instant | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A provider's name for a payment or for its session. Exactly one of the two is set.
+    """A provider's name for a payment or for its session, exactly one of which is set.
 
-    money  amount for which the session was opened, if the shop states it
+    money  amount for which the session was opened, if stated
     """
 
     source: str
@@ -107,8 +105,7 @@ class OrderFacts:
 
 
 class TendersDoNotFit(UsageError):
-    """Error for tenders that exceed the order's price or have another currency. A tender is a part
-    of the price that is not paid through a provider."""
+    """Error for tenders that exceed the order's price or have another currency."""
 
 
 class ReferenceTaken(UsageError):

@@ -20,8 +20,8 @@ ABOVE_ALL: Final = 2**62
 async def add_note(context: AppContext, order: str, *, note: str, by: str | None) -> None:
     """Add a note to an order.
 
-    Raises UsageError if the permission is missing, or if the note is empty, too long or contains a
-    phone number. Raises NotFoundError for an unknown order.
+    Raises UsageError without permission, or for an unsuitable note, and NotFoundError for an
+    unknown order.
     """
     await explain_order(context, order)
     async with context.database.writing() as connection:

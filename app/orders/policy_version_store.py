@@ -177,8 +177,7 @@ async def forget_required(connection: AsyncConnection) -> None:
 
 
 async def gaps_to_follow(connection: AsyncConnection) -> int | None:
-    """Return the number of accepted gaps if it has grown since orders were last marked as due
-    because of gaps. Otherwise return None."""
+    """Return the number of accepted gaps if it has grown since orders were last marked, or None."""
     gaps = int(await connection.scalar(text("SELECT count(*) FROM gaps")) or 0)
     noted = await connection.scalar(text("SELECT value FROM meta WHERE name='gaps_followed'"))
     return gaps if gaps > int(noted or 0) else None
@@ -187,8 +186,9 @@ async def gaps_to_follow(connection: AsyncConnection) -> int | None:
 async def set_some_with_money_due(
     connection: AsyncConnection, *, after: str, limit: int, now: Instant
 ) -> str | None:
-    """Examine the next `limit` orders, and mark those that have received money as due. Return the
-    last examined order; None if no order is left.
+    """Mark those of the next `limit` orders that have received money as due.
+
+    Return the last examined order, or None at the end.
 
     after  reference after which the orders begin
     """

@@ -116,8 +116,7 @@ async def prove_orders(
 
 
 def trials_of(events: int, *, shuffles: int) -> int:
-    """Return the number of trials for an order with this number of events. The number is `shuffles`
-    for small orders, and smaller for orders with more than 500 events."""
+    """Return the number of trials for an order: `shuffles`, or fewer above 500 events."""
     return max(min(shuffles, LEAST), shuffles * EVENTS // max(events, EVENTS))
 
 

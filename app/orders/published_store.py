@@ -33,8 +33,7 @@ REVISIONS: Final = table("revisions", *map(column, PUBLISHED_COLUMNS))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """Revision of an order's ledger as the feed shows it. `seq` is the revision's number in the
-    feed; the first number is 1."""
+    """Revision of an order's ledger as the feed shows it, with its number `seq`, from 1."""
 
     seq: int
     order: str
@@ -61,21 +60,20 @@ def published_of(row: Sequence[Any]) -> Published:
 
 
 AHEAD: Final = 2**40
-"""Minimum distance between a backup's last revision number and the first number after its restore.
-It exceeds the number of revisions that can be published in between, so no number is assigned
-twice."""
+"""Minimum distance between a backup's last revision number and the first after its restore."""
 
 A_SECOND: Final = 2**20
-"""Factor that turns the seconds since 1970 into a revision number. The first number after a restore
-is at least this product, so a later restore begins with a higher number."""
+"""Factor from seconds since 1970 to the least first revision number after a restore."""
 
 MAX_NUMBER: Final = 2**53 - 1
 """Largest integer that every JSON reader represents exactly, and therefore the highest number of a
 revision."""
 
 _JUMP: Final = "revisions after "
-"""Beginning of the names in `meta` that record restores. The rest of each name is the last number
-before the restore. The row's value is the first number after the restore."""
+"""Beginning of a name in `meta` that records a restore, before the last number.
+
+The value is the first number after the restore.
+"""
 
 
 def first_after_restore(head: int, now: Instant, *, given: int = 0) -> int:
@@ -138,11 +136,7 @@ async def place_to_read_from(connection: AsyncConnection) -> int:
 
 
 async def feed_gaps(connection: AsyncConnection) -> list[str]:
-    """Return a sentence for each fault in the numbers of the feed.
-
-    The numbers must be 1, 2, 3 and so on, without the numbers that restores skipped. The stored
-    counter must equal the last number.
-    """
+    """Return a sentence for each fault in the feed's numbers: 1, 2, 3 …, less skipped ones."""
     left_out = await jumps(connection)
     starts = [1, *(first for _, first in left_out)]
     newest = int(await connection.scalar(text("SELECT max(seq) FROM revisions")) or 0)

@@ -30,8 +30,7 @@ async def read_feed(
     wait_s: float,
     gone: Callable[[], bool] = lambda: False,
 ) -> list[Published]:
-    """Return revisions from the feed after a cursor. If there are none, wait up to `wait_s` seconds
-    for the first.
+    """Return revisions from the feed after a cursor, after up to `wait_s` seconds for the first.
 
     gone  returns whether the reader has disconnected
     """
@@ -46,9 +45,10 @@ async def read_feed(
 
 
 async def superseded_of(context: AppContext, page: Sequence[Published]) -> list[int]:
-    """Return the numbers of the page's revisions that are out of date, because their order has a
-    later revision. Without these numbers, a late reader could ship an order that was paid and then
-    refunded."""
+    """Return the numbers of the page's revisions whose order has a later revision.
+
+    A late reader could ship a refunded order without them.
+    """
     if not page:
         return []
     async with context.database.reading() as connection:
@@ -73,8 +73,10 @@ class BeforeDocument(TypedDict):
 
 
 class OutcomeDocument(ShopFactsDocument, WindowDocument):
-    """Entry of the outcome feed. `fulfilled_at`, `canceled_at`, `expected_by`, `method_class` and
-    `revocable_until` are current when the feed is read. All other members are as published."""
+    """Entry of the outcome feed, as published except for five current members.
+
+    These are `fulfilled_at`, `canceled_at`, `expected_by`, `method_class` and `revocable_until`.
+    """
 
     id: Annotated[int, Keywords(minimum=1), "Increases with each change; never given twice."]
     order: OrderReference

@@ -1,7 +1,6 @@
-"""Read orders' ledgers. A ledger is always computed from current evidence; the ledger cache is used
-only to list orders.
+"""Read orders' ledgers, always computed from current evidence.
 
-An order that the worker is about to hold is shown as held already.
+The cache only lists orders. A hold that the worker will record is shown already.
 """
 
 import asyncio
@@ -54,8 +53,8 @@ NotItsOwn = Aside | Literal["standalone"]
 
 
 class PrunedDocument(TypedDict):
-    """Facts about the deleted bodies of an order's deliveries. The ledger has these facts only if
-    something was deleted. The ledger's fingerprint does not cover them."""
+    """Facts about the deleted bodies of an order's deliveries, if any. The fingerprint excludes
+    them."""
 
     deliveries: Count
     last_at: InstantText
@@ -337,8 +336,7 @@ def nothing_known(
 def spoken_of(history: History) -> bool:
     """Return whether a history proves that its order exists.
 
-    Events of other orders and other shops are no proof. A refund without a known payment is no
-    proof either.
+    Events of others, and refunds without a known payment, are no proof.
     """
     aside = judge_shops([delivery.event for delivery in history.deliveries]).aside
     made = bool(made_by(history))
@@ -430,8 +428,7 @@ def order_row(ledger: Ledger, facts: shop_facts_store.ShopFacts) -> OrderRowDocu
 async def listed_documents(
     context: AppContext, ledgers: Sequence[Ledger]
 ) -> list[OrderRowDocument]:
-    """Return the rows of a list of orders as JSON values. The shop's facts about the orders are
-    read now, even if a ledger is older."""
+    """Return the rows of a list of orders as JSON values, with the shop's present facts."""
     async with context.database.reading() as connection:
         facts = await shop_facts_store.facts_of_orders(connection, [each.order for each in ledgers])
     return [order_row(each, facts[each.order]) for each in ledgers]
@@ -474,8 +471,9 @@ async def newest_orders(
 
 
 async def untried_orders(context: AppContext, *, after: str, limit: int) -> list[Changed]:
-    """Return orders that nobody has tried to pay, with their current ledgers, sorted by reference.
-    An order that was never published has the revision number 0.
+    """Return orders that nobody has tried to pay, with their current ledgers, by reference.
+
+    An unpublished order has the revision number 0.
 
     after  reference after which the orders begin
     """
@@ -532,8 +530,7 @@ async def counted_listed(context: AppContext) -> int:
 
 
 async def counted_findings(context: AppContext, words: Sequence[str]) -> dict[str, int]:
-    """Return the number of published orders for each of these words. A word is the code of a
-    finding, or NEEDS_A_PERSON for all orders that need a person."""
+    """Return the number of published orders for each finding code, or for NEEDS_A_PERSON."""
     async with context.database.reading() as connection:
         return await finding_counts(connection, words)
 
@@ -566,7 +563,7 @@ async def arrivals_of(
 ) -> list[JudgedDeliveryDocument]:
     """Return the deliveries on which an order's ledger rests, sorted by arrival.
 
-    as_of  only deliveries that had arrived at this instant; None for all
+    as_of  only deliveries that had arrived by then; None for all
     """
     async with context.database.reading() as connection:
         history = (await as_judged(connection, [order], policy=context.policy))[order]

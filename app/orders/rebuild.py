@@ -46,8 +46,7 @@ from reconcile.instants import Instant
 from reconcile.ledger.policy import Policy, policy_text
 
 EVENTS_AT_ONCE: Final = 16_000
-"""Number of events in one range of orders that is folded as a whole. A range takes a third of a
-second, and about 10 MiB in each process."""
+"""Number of events in one range of orders: a third of a second, and 10 MiB a process."""
 
 AHEAD: Final = 2
 """Maximum number of ranges that each process may have begun before the earliest range is

@@ -22,8 +22,7 @@ from reconcile.ledger.records import NO_ORDER, WITHDRAWN, HoldReason, Record, Re
 async def add_records(
     connection: AsyncConnection, records: Sequence[Record], *, details: str | None = None
 ) -> None:
-    """Store records, mark their orders as due, and link the sessions and payments that the records
-    name.
+    """Store records, mark their orders as due, and link the named sessions and payments.
 
     details  text that is stored beside each record
     """
@@ -34,8 +33,7 @@ async def add_records(
 def keep_records(
     connection: PlainConnection, records: Sequence[Record], *, details: str | None = None
 ) -> None:
-    """Store records, mark their orders as due, and link the sessions and payments that the records
-    name.
+    """Store records, mark their orders as due, and link the named sessions and payments.
 
     details  text that is stored beside each record
     """
@@ -83,10 +81,9 @@ is None."""
 async def owners_of(
     connection: AsyncConnection, references: Sequence[Named], *, lasting: bool = True
 ) -> dict[Named, str]:
-    """Return the order to which each reference belongs now. References without an order are left
-    out.
+    """Return the order to which each reference belongs now, if to any.
 
-    lasting  whether the links are locked until the caller's transaction ends
+    lasting  whether the links are locked until the transaction ends
     """
     return await run(connection, linked_orders, references, lasting=lasting)
 
@@ -135,11 +132,8 @@ _OF_ORDER: Final = statement(
 
 
 def after_all(records: Iterable[Record], *, now: Instant) -> Instant:
-    """Return an instant at which a new record counts as its order's latest record.
-
-    The instant is now. If a fast clock dated the latest record later than now, the instant is just
-    after that record.
-    """
+    """Return an instant at which a new record counts as its order's latest: now, or just after one
+    dated later."""
     return max([now, *(record.recorded_at + TICK for record in records)])
 
 

@@ -143,8 +143,7 @@ PUT_ASIDE: Final = 10 * MINUTE
 try."""
 
 CLAIM: Final = 30 * SECOND
-"""Time for which a worker reserves an order. If the worker dies, another worker can take the order
-afterwards. The time is many times longer than a round."""
+"""Time for which a worker reserves an order, many times longer than a round."""
 
 CALLED_AT_ONCE: Final = 1_000
 """Maximum number of orders that one transaction marks as due. Deliveries wait until the transaction
@@ -296,12 +295,8 @@ async def publishable(context: AppContext) -> Instant:
 
 
 async def call_up_early(context: AppContext) -> int:
-    """Mark orders and notifications as due that a fast clock has delayed. Return the number of
-    orders.
-
-    Otherwise the orders would not be published before the wrong instant that the fast clock gave
-    them.
-    """
+    """Mark orders and notifications as due that a fast clock has delayed. Return how many
+    orders."""
     now = context.clock.now()
     # If several processes fold, a mark may be a claim. If one does, an order that was put aside is
     # only tried again a little early.
@@ -379,11 +374,10 @@ def decided_or_log(ledger: Ledger, before: Position | None, *, rules: str) -> Pu
 def with_holds(
     connection: PlainConnection, context: AppContext, publications: Sequence[Publication]
 ) -> list[Publication]:
-    """Hold orders that only changed rules make fulfillable. Return all publications, with these
+    """Hold orders that only changed rules make fulfillable. Return all publications with these
     holds.
 
-    The holds are recorded in the caller's transaction, so the shop is never told that such an order
-    may be fulfilled.
+    The caller's transaction records the holds.
     """
     turning: dict[str, tuple[Publication, Position]] = {}
     for each in publications:
@@ -403,7 +397,7 @@ def with_holds(
 async def refold_until_quiet(
     context: AppContext, *, limit: int, progress: Callable[[int], None]
 ) -> int:
-    """Compute and publish ledgers until no order is due. Return the number of computed ledgers.
+    """Compute and publish ledgers until no order is due. Return how many.
 
     progress  called with the number of ledgers after each round
     """

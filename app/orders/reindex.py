@@ -1,9 +1,4 @@
-"""Read every stored body again and rebuild the index of events, after a provider's profile was
-corrected.
-
-The rebuild is one transaction, so the index is either completely corrected or unchanged. Ledgers
-are computed later.
-"""
+"""Read every stored body again and rebuild the index of events, in one transaction."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -105,7 +100,7 @@ class Reindexed:
 async def reindex(context: AppContext, *, progress: Callable[[int], None] = silent) -> Reindexed:
     """Rebuild the index of events from all stored bodies. Return how many deliveries were read.
 
-    Raises ConfigurationError, without any change, if a stored delivery's source is not configured.
+    Raises ConfigurationError, without any change, for an unconfigured source.
     """
     now = context.clock.now()
     read = events = 0
@@ -176,8 +171,10 @@ async def sources_read_otherwise(context: AppContext) -> list[str]:
 def renormalize(
     delivery: RawDelivery, sources: Mapping[str, Source], *, environment: str | None
 ) -> index_store.Reread:
-    """Read a stored delivery by its source's current settings. If its bytes are missing, return the
-    earlier reading. Raise ConfigurationError if the source is not configured."""
+    """Read a stored delivery by its source's current settings, or return the earlier reading.
+
+    Raise ConfigurationError if the source is not configured.
+    """
     if delivery.body is None or delivery.lone:
         problem = None if delivery.kept is not None else "its body and event were deleted"
         return index_store.Reread(delivery=delivery, event=delivery.kept, problem=problem)

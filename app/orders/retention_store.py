@@ -89,8 +89,7 @@ async def sizes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> di
 
 
 def pruned_among(connection: PlainConnection, deliveries: Iterable[str]) -> Pruned | None:
-    """Return how many of these deliveries have lost their bodies, and when the last body was
-    deleted. Return None if no body was deleted."""
+    """Return how many of these deliveries have lost their bodies, and when last, or None."""
     sql = "SELECT pruned_at FROM deliveries WHERE pruned_at IS NOT NULL AND id IN ({})"
     rows = select_rows(connection, sql=sql, values=deliveries)
     if not rows:

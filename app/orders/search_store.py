@@ -141,8 +141,10 @@ async def orders_linked(connection: AsyncConnection, reference: str) -> list[tup
 async def orders_of_event(
     connection: AsyncConnection, name: str, *, limit: int
 ) -> list[tuple[str | None, str]]:
-    """Return the orders of the event or delivery that has this id, each with the word `event` or
-    `delivery`. The order is None if the event has no order."""
+    """Return the orders of the event or delivery with this id, each with that word.
+
+    The order is None if the event has none.
+    """
     rows = await connection.execute(
         text(
             "SELECT order_key, 'event' FROM events WHERE event_id = :name UNION "
@@ -160,8 +162,7 @@ async def events_of_day(
 ) -> AsyncIterator[list[FoundEvent]]:
     """Yield, in batches, the events that arrived from `day` to before `end`, oldest first.
 
-    minors  amounts in minor units; if not empty, only events that state one of these amounts are
-            yielded
+    minors  amounts in minor units to look for; empty for all
     """
     sql = _OF_DAY_AND_AMOUNT if minors else _OF_DAY
     values: dict[str, Any] = {"after": first_id("dlv_", day), "end": first_id("dlv_", end)}
@@ -178,8 +179,10 @@ async def events_of_day(
 async def events_of_amount(
     connection: AsyncConnection, minors: Collection[int]
 ) -> AsyncIterator[tuple[list[FoundEvent], bool]]:
-    """Yield batches of events that state one of these amounts, newest first. The second value of
-    each pair is true if the search stops after this batch although older events remain."""
+    """Yield batches of events that state one of these amounts, newest first.
+
+    Each comes with whether the search stops early.
+    """
     top = await connection.scalar(text('SELECT max("row") FROM events')) or 0
     bottom = max(top - MOST, 0)
     for high in range(top, bottom, -STRETCH):
@@ -192,9 +195,8 @@ async def events_of_amount(
 async def events_happened(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int]
 ) -> AsyncIterator[list[FoundEvent]]:
-    """Yield, in batches, the events whose amount is in `minors` and whose provider date is from
-    `day` to before `end`. The batches are sorted by arrival, because an event may arrive much later
-    than its date."""
+    """Yield, in batches by arrival, the events with these amounts dated from `day` to before
+    `end`."""
     bottom = await connection.scalar(_FIRST_OF_DAY, {"after": first_id("dlv_", day)})
     if bottom is None:
         return
@@ -215,7 +217,7 @@ async def records_of_amount(
     """Return the order and the amount of each record that states one of these amounts.
 
     minors  amounts in minor units
-    during  period in which the record was made or its order placed; None for all records
+    during  period of the record or its order; None for all
     """
     values: dict[str, Any] = {"minors": sorted(minors), "limit": limit}
     if during is not None:
@@ -263,10 +265,10 @@ ENDING: Final = (
 
 
 async def orders_ending(connection: AsyncConnection, tail: str, *, limit: int) -> list[str]:
-    """Return the orders whose references end with a text, shortest reference first. Case and
-    punctuation are ignored.
+    """Return the orders whose references end with a text, shortest first, without case and
+    punctuation.
 
-    tail  the text in reverse, without case and punctuation, as `due_store.backwards` writes it
+    tail  the text in reverse, as `due_store.backwards` writes it
     """
     values = {"tail": tail, "last": tail + _LAST, "limit": limit}
     return [row[0] for row in await connection.execute(text(ENDING), values)]
@@ -285,8 +287,10 @@ WITH: Final = statement(
 
 
 async def events_with(connection: AsyncConnection, name: str, *, limit: int) -> list[FoundEvent]:
-    """Return the events that name this refund, dispute or capture. Also return the events that name
-    this payment or session, if they belong to no order or are not confirmed."""
+    """Return the events that name this refund, dispute or capture.
+
+    Also those that name it as payment or session, without order or confirmation.
+    """
     rows = await connection.execute(text(WITH), {"name": name, "limit": limit})
     return [_found_event(row) for row in rows]
 
@@ -339,8 +343,7 @@ OF_OTHER_SHOPS: Final = statement(
 async def events_suggesting(
     connection: AsyncConnection, order: str, *, limit: int
 ) -> list[FoundEvent]:
-    """Return the events that name this order but do not belong to it. Either they only suggest the
-    order, or they belong to another shop."""
+    """Return the events that name this order but do not belong to it."""
     values = {"name": order, "limit": limit}
     rows = [*await connection.execute(_SUGGESTING, values)]
     rows += await connection.execute(text(OF_OTHER_SHOPS), values)
@@ -419,8 +422,7 @@ _BOOKED: Final = text(
 async def book_lines_of_day(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int], limit: int
 ) -> list[ImportedLine]:
-    """Return current order-book lines of orders that were placed from `day` to before `end`. Only
-    lines with one of the amounts `minors` are returned."""
+    """Return current order-book lines with these amounts, placed from `day` to before `end`."""
     values = {"day": day, "end": end, "minors": sorted(minors), "limit": limit}
     rows = await connection.execute(_BOOKED, values)
     return [_imported_line(row) for row in rows]

@@ -30,8 +30,7 @@ from reconcile.ledger.records import GAP_ACCEPTED, UNREADABLE, HoldReason, Recor
 from reconcile.ledger.unheard import LostSpan
 
 _SET_ASIDE: Final[HoldReason] = "poisoned_delivery"
-"""Reason of a hold for a message that was set aside because reading it failed repeatedly. The
-inbox's reader records these holds itself."""
+"""Reason of a hold for a message that was set aside, recorded by the inbox's reader."""
 
 
 # --- (1) judge: messages that cannot be read -----------------------------------------------------
@@ -70,8 +69,8 @@ def unread_naming(
 
 
 def _names_of(history: History) -> set[tuple[str, str | None]]:
-    """Return the references of the order and of its payments. Each comes with the only source in
-    which it is valid, or with None if it is valid in all sources."""
+    """Return the references of the order and of its payments, each with its source, or None for
+    all."""
     order = history.order
     found: set[tuple[str, str | None]] = {(order, None)}
     if order.startswith("@") and ":" in order:

@@ -40,10 +40,9 @@ async def poisoned(context: AppContext) -> list[inbox_store.Suspect]:
 
 
 async def retry(context: AppContext, *, by: str | None = None) -> int:
-    """Let the inbox's reader try all deliveries again that were set aside. Return their number.
+    """Let the reader try all deliveries again that were set aside. Return their number.
 
-    Once a delivery has been read, its orders are released from their hold. Raises UsageError if the
-    permission is missing.
+    Raises UsageError without permission.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="deliveries_retried")
@@ -75,8 +74,7 @@ async def orders_of(context: AppContext, arrivals: Sequence[Arrival]) -> list[st
 
 
 async def hold_orders(context: AppContext, one: inbox_store.Suspect, orders: Sequence[str]) -> None:
-    """Set an unreadable delivery aside, and hold its orders. An order gets no second hold if it is
-    already held for a delivery that was set aside."""
+    """Set an unreadable delivery aside, and hold its orders, each once."""
     name = None if one.item is None else one.item.delivery_id
     async with context.database.writing() as connection:
         await run(connection, take_lock, LINKING)  # what one reader holds, another may release
@@ -93,8 +91,7 @@ async def hold_orders(context: AppContext, one: inbox_store.Suspect, orders: Seq
 
 
 def _messages(context: AppContext, one: inbox_store.Suspect) -> list[unread_store.UnreadMessage]:
-    """Return one unread message for each value in the request. If an order with such a reference
-    appears later, the message is found by this value."""
+    """Return one unread message for each value in the request, to be found by later orders."""
     item = one.item
     if not isinstance(item, Received):
         return []

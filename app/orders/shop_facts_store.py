@@ -19,8 +19,7 @@ from reconcile.ledger.correlate import Filed, file_records
 from reconcile.ledger.records import Record
 
 UNKNOWN: Final[Literal["unknown"]] = "unknown"
-"""Value for a time that the shop may have stated, if statements were lost and the shop has not
-stated the time since then."""
+"""Value for a time that the shop may have stated before statements were lost."""
 
 Stated = Instant | Literal["unknown"] | None
 
@@ -41,8 +40,7 @@ class ShopFactsDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShopFacts:
-    """Times at which the shop fulfilled and canceled an order, as the shop stated. None means that
-    the shop has stated no time."""
+    """Times at which the shop fulfilled and canceled an order, as stated, or None."""
 
     fulfilled_at: Stated = None
     canceled_at: Stated = None
@@ -100,7 +98,7 @@ async def facts_of_orders(
 def _facts(filed: Filed, *, lost_at: Instant | None) -> ShopFacts:
     """Return the shop's times of fulfillment and cancellation from an order's records.
 
-    lost_at  instant before which statements may be lost; None if none are lost
+    lost_at  instant before which statements may be lost, if any
     """
 
     def stated(said: Record | None, denied: Record | None) -> Stated:

@@ -1,7 +1,4 @@
-"""Interpret the text of a search: find everything that the text may mean.
-
-Whether anything matches, and who may search, is decided in `find_orders`.
-"""
+"""Interpret the text of a search: find everything that the text can mean."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,8 +49,7 @@ as in India: `1,50,000`."""
 _COMMA: Final = re.compile(
     r"(?:\d{1,15}|\d{1,3}([.'\u2019 ])\d{3}(?:\1\d{3}){0,3}),\d{1,2}", re.ASCII
 )
-"""Pattern of an amount with a decimal comma, such as `1.500,00`. At most two digits follow the
-comma, because three digits would be thousands."""
+"""Pattern of an amount with a decimal comma and at most two decimals, such as `1.500,00`."""
 _SIGN: Final = r"[^\d\s.,'\u2019+()#/_=-]{1,5}"
 _AMOUNT: Final = re.compile(
     rf"(?:(?P<before>{_SIGN})\.? ?)?(?P<number>\d(?:[\d.,'\u2019 ]*\d)?)"
@@ -97,8 +93,7 @@ _RECEIPTS: Final = (
     ),
     re.compile(r"\b((?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{8,14})\b"),
 )
-"""Patterns of the receipt number in an SMS about a payment, the most reliable first. They are for
-M-PESA, Airtel Money and MTN MoMo."""
+"""Patterns of the receipt number in an SMS of M-PESA, Airtel Money and MTN MoMo."""
 
 _ACCOUNT: Final = re.compile(
     r"\b(?:for account|account(?: number)?|acc\.?(?: no\.?)?)[.: ]+(?=[\w#/-]*\d)([\w#/-]{1,40})",
@@ -138,8 +133,7 @@ class Sought:
 
     @property
     def of_a_person(self) -> str:
-        """Return the kind of personal identifier in the search, such as `a phone number`, for the
-        audit trail. Return an empty text if there is none."""
+        """Return the kind of personal identifier in the search, for the audit trail, or ""."""
         if self.phones:
             return "a phone number"
         if self.email is not None:
@@ -172,9 +166,9 @@ class Sought:
 
 
 def understood(text: str, *, countries: Iterable[str] = (), zone: tzinfo = UTC) -> Sought:
-    """Return the possible meanings of a search text. Raise UsageError if the text has none.
+    """Return the possible meanings of a search text. Raise UsageError if it has none.
 
-    countries  calling codes of the sources' customers, for national phone numbers
+    countries  calling codes for national phone numbers
     zone       time zone of the days
     """
     calendar, text = Calendar(zone), composed(text)
@@ -241,8 +235,10 @@ def _message(text: str) -> Sought | None:
 
 
 def _priced(text: str) -> Iterator[tuple[tuple[str, ...], dict[int, int]]]:
-    """Yield the amounts of money in a text, with their possible currencies. In a payment's message,
-    the paid amount comes before the balance and the fees."""
+    """Yield the amounts of money in a text, with their possible currencies.
+
+    The paid amount comes before balance and fees.
+    """
     for each in (_PRICED, _MONEY_AFTER):
         for found in each.finditer(text):
             currencies, amounts = _amount(found[0])
@@ -256,8 +252,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _days(word: str, calendar: Calendar) -> dict[str, tuple[Instant, Instant]]:
-    """Return the days that a word may mean, with begin and end, by date. For example, `05/11/2026`
-    may be a day in November or in May."""
+    """Return the days that a word can mean, with begin and end: `05/11/2026` has two."""
     found = _DAY.fullmatch(word)
     if found is None:
         return {}

@@ -60,8 +60,10 @@ WHY: Final[Mapping[Why, str]] = {
 
 State = Literal["open", "dismissed", "assigned", "named", "not_ours"]
 STATES: Final[tuple[State, ...]] = get_args(State)
-"""States of a payment that is or was unallocated. A `named` payment has its order from its events
-or from the shop. A payment that is `not_ours` belongs to another shop."""
+"""States of a payment that is or was unallocated.
+
+A `named` payment has its order from its events or the shop; a `not_ours` one is another shop's.
+"""
 
 Signed = Literal["signed", "fetched", "answered"]
 SIGNED: Final[Mapping[Standing, Signed]] = {
@@ -392,8 +394,10 @@ def _sums(movements: Sequence[Movement]) -> tuple[Money | None, Money | None, Mo
 
 
 def _standing_dismissal(last: Record, evidence: AttemptEvidence) -> Record | None:
-    """Return the record of a dismissal if the dismissal is still valid. Return None if money went
-    back afterwards, except by a refund that the dismissal asked for."""
+    """Return the record of a valid dismissal, or None.
+
+    Money that went back ends it, unless it asked for that refund.
+    """
     if last.kind != "payment_dismissed":
         return None
     awaited = {"refunded", "refund_pending"} if last.reason == "to_refund" else set[str]()
@@ -422,9 +426,9 @@ class UnallocatedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnallocatedPage:
-    """Page of unallocated payments. The payment that became known first comes first.
+    """Page of unallocated payments, the first known first.
 
-    next  value of `after` for the next page; None if there is no next page
+    next  value of `after` for the next page, if there is one
     """
 
     payments: list[Unallocated]
@@ -462,8 +466,7 @@ async def list_unallocated(context: AppContext, request: UnallocatedRequest) -> 
 async def read_unallocated(context: AppContext, payment: str) -> Unallocated:
     """Return an unallocated, assigned or dismissed payment by its id or reference.
 
-    Raises NotFoundError if there is no such payment, and UsageError if several sources have the
-    reference.
+    Raises NotFoundError for an unknown one, and UsageError for an ambiguous reference.
     """
     async with context.database.reading() as connection:
         found = await run(connection, found_payment, context.policy, context.clock.now(), payment)
@@ -475,9 +478,9 @@ async def read_unallocated(context: AppContext, payment: str) -> Unallocated:
 
 
 def due_of(ledger: Ledger) -> Money | None:
-    """Return the amount that is still to be paid for an order.
+    """Return the amount that is still to be paid for an order, if known.
 
-    Return None if the order has no price, is canceled, or has money in another currency.
+    None without a price, after cancellation, or with money in another currency.
     """
     price, held = ledger.expected, ledger.held_for_price
     if price is None or ledger.case.filed.canceled is not None:
@@ -492,8 +495,8 @@ def due_of(ledger: Ledger) -> Money | None:
 def fitting_payments(
     connection: PlainConnection, history: History, ledger: Ledger
 ) -> list[Unallocated]:
-    """Return the payments without an order that may be for this order. They name the order, or they
-    have the amount due and the customer's phone number."""
+    """Return the payments without an order that can be for this order, by name, or by amount and
+    phone number."""
     suggesting = store.keys_suggesting(connection, history.order)
     due = due_of(ledger)
     keys = list(suggesting)
@@ -530,10 +533,9 @@ def waiting_among(
 def found_payment(
     connection: PlainConnection, policy: Policy, now: Instant, payment: str
 ) -> Unallocated:
-    """Return the payment with this id or reference, allocated or not, without the customer's
-    number.
+    """Return the payment with this id or reference, without the customer's number.
 
-    Raises NotFoundError for an unknown payment, and UsageError if the text fits several payments.
+    Raises NotFoundError for an unknown payment, and UsageError for an ambiguous text.
     """
     source, _, reference = payment.partition(":")
     keys = [store.PaymentKey(source, reference)] if reference else []
@@ -626,8 +628,7 @@ async def _batches(
     after: int = 0,
     not_ours: bool = False,
 ) -> AsyncIterator[list[tuple[Unallocated, int]]]:
-    """Yield all unallocated payments with their positions in the list. The batches are large,
-    because each query reads all events that have no order."""
+    """Yield all unallocated payments with their positions in the list, in large batches."""
     now = context.clock.now()
     keys, most = (
         (store.other_shops_keys, AT_ONCE) if not_ours else (store.unplaced_keys, MOST_COUNTED)
@@ -677,8 +678,7 @@ def _of_shop(
     payment: Unallocated,
     acts: Mapping[store.PaymentKey, Sequence[Record]],
 ) -> bool:
-    """Return whether the payment still names an order from which a person has withdrawn it, or
-    whether the shop named the payment for such an order."""
+    """Return whether the payment's order is one from which a person has withdrawn it."""
     past = {each.order for each in acts.get(payment.key, ())} - {NO_ORDER}
     if payment.aside is not None:
         past |= store.orders_linked_to(connection, {payment.key})

@@ -1,8 +1,4 @@
-"""Stored events of payments that belong to no order, and the records by which people assigned or
-dismissed them.
-
-Rows become values of `reconcile` at once. `unallocated` computes the payments.
-"""
+"""Stored events of payments that belong to no order, and people's records about them."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,10 +18,7 @@ from reconcile.ledger.records import PLACINGS, Record
 
 
 class PaymentKey(NamedTuple):
-    """Key of a payment: its source and a reference.
-
-    The reference is the payment's, else the session's, else the id of the event or record.
-    """
+    """Key of a payment: its source, and its own reference, else its session's, else an id."""
 
     source: str
     reference: str
@@ -128,10 +121,9 @@ def _keys(of_source: str, *, dialect: str) -> str:
 def unplaced_keys(
     connection: PlainConnection, *, source: str | None, after: int, limit: int
 ) -> list[tuple[PaymentKey, int]]:
-    """Return the payments without an order, each with the number of its first event. The list is
-    sorted by this number.
+    """Return the payments without an order, by the number of their first event.
 
-    after  only payments whose first event has a larger number
+    after  only larger numbers
     """
     of_source, sources = ("1 = 1", []) if source is None else ("events.source = ?", [source] * 5)
     sql = _keys(of_source, dialect=connection.dialect)
@@ -167,10 +159,9 @@ _FIRST_OF_KEY: Final = {
 def other_shops_keys(
     connection: PlainConnection, *, source: str | None, after: int, limit: int
 ) -> list[tuple[PaymentKey, int]]:
-    """Return the payments with an event that states another shop, each with the number of this
-    event. The list is sorted by this number.
+    """Return the payments with an event that states another shop, by that event's number.
 
-    after  only payments whose event has a larger number
+    after  only larger numbers
     """
     of_source = "1 = 1" if source is None else "source = ?"
     sql = statement(_OF_OTHER_SHOPS, **_FIRST_OF_KEY, of_source=of_source)
@@ -347,10 +338,9 @@ def renewals_among(
     as_of: Instant,
     cases: dict[str, frozenset[tuple[str, str]]],
 ) -> frozenset[tuple[str, str]]:
-    """Return those payments in the deliveries that renew an agreement, as (source, payment).
-    People's decisions about payments are ignored.
+    """Return the payments in the deliveries that renew an agreement, as (source, payment).
 
-    cases  cache of results by order, which this function reads and extends
+    cases  cache of results by order, which is extended
     """
     agreed = [each.event for each in deliveries if each.event.agreement is not None]
     orders = {event.order for event in agreed if event.order is not None}
@@ -423,10 +413,9 @@ _NAMING: Final = (
 def orders_naming(
     connection: PlainConnection, key: PaymentKey, session: str | None, orders: Collection[str]
 ) -> list[str]:
-    """Return the orders for which the shop named the payment or its session, or for which a session
-    of the payment was opened.
+    """Return the orders for which the shop named the payment or its session, or opened a session.
 
-    orders  orders to search, together with the orders that share evidence with them
+    orders  orders to search, with those that share evidence
     """
     among = contest_of(connection, orders) | set(orders)
     return sorted(

@@ -1,5 +1,4 @@
-"""Find unreadable messages and accepted gaps that may concern an order although its ledger does not
-contain them. The module `reconcile.ledger.unheard` decides what to answer in this case."""
+"""Find unreadable messages and accepted gaps that can concern an order."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from app.providers.source import Source
 
 MOST_SHOWN: Final = 100
-"""Maximum number of messages that are shown for one order. There may be many, because a wrong
-profile can make all messages unreadable."""
+"""Maximum number of messages shown for one order; a wrong profile makes all unreadable."""
 
 
 def unheard_of(

@@ -1,7 +1,6 @@
-"""Task that computes the ledgers of orders when they are due.
+"""Task that computes the ledgers of orders when they are due (`refold`).
 
-The task begins by marking every order as due if the merchant has changed settings that ledgers
-depend on. The module `refold` computes the ledgers.
+It first marks every order if settings of ledgers have changed.
 """
 
 import asyncio
@@ -28,12 +27,10 @@ TRY_AGAIN_S: Final = 1.0
 busy."""
 
 BACKLOG_S: Final = 0.25
-"""Minimum seconds between two rounds while deliveries wait. Without a pause, an order would be
-folded, published and sealed once for each of its deliveries."""
+"""Minimum seconds between two rounds while deliveries wait, so that an order is folded once."""
 
 LONG_BACKLOG_S: Final = 5.0
-"""Maximum seconds between two rounds while deliveries wait. The pause is a quarter of the age of
-the oldest delivery, up to this maximum."""
+"""Maximum seconds between two rounds while deliveries wait: a quarter of the oldest's age."""
 
 
 class FoldWorker:

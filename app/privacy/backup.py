@@ -79,12 +79,12 @@ async def back_up(
     replace: bool,
     progress: backup_store.Progress,
 ) -> backup_store.Contents:
-    """Copy the database to `target`, which appears only when the copy is complete.
+    """Copy the database to `target`, which appears when complete.
 
     replace  whether an existing file may be replaced
 
-    Raise UsageError if `target` may not be replaced, and ConfigurationError for another
-    environment's database.
+    Raise UsageError for an existing file, and ConfigurationError for another environment's
+    database.
     """
     source = file_of(settings.database_url, instead=_POSTGRESQL)
     _check_target(source, target, replace=replace)
@@ -130,8 +130,10 @@ def _check_target(source: Path, target: Path, *, replace: bool) -> None:
 async def in_thread(
     work: Callable[[backup_store.Progress], Result], progress: backup_store.Progress
 ) -> Result:
-    """Run blocking work in a thread and return its result. If the caller is canceled, the work ends
-    at its next call of `progress`."""
+    """Run blocking work in a thread and return its result.
+
+    After cancellation, it ends at its next call of `progress`.
+    """
     ended = False
 
     def watched(done: int, total: int) -> None:
@@ -347,7 +349,7 @@ async def after_restore(
 ) -> tuple[Followed, Replayed]:
     """Run the last steps of a restore in a database that other tools have restored.
 
-    The database must be opened `alone`.
+    It must be opened `alone`.
 
     again, without  see `replay_after_restore`
     """

@@ -44,12 +44,10 @@ from reconcile.documents import Count, InstantText
 from reconcile.instants import Instant, format_instant
 
 PAGES_AT_ONCE: Final = 1_000
-"""Number of pages that are copied before the next check whether to stop. A thousand pages of 4 KiB
-take about 5 ms."""
+"""Number of pages that are copied, in about 5 ms, before the next check whether to stop."""
 
 COMPANIONS: Final = ("-journal", "-wal", "-shm")
-"""Suffixes of files that SQLite can leave beside a database. If such a file stays while another
-database takes the old database's place, SQLite applies the file to the new database."""
+"""Suffixes of SQLite's files beside a database, which it would apply to another database there."""
 
 _LOCKS: Final = (".serving", ".writing", ".waiting", ".reading", MADE)
 
@@ -475,8 +473,7 @@ def _sync_whole(part: Path) -> None:
 
 
 def _set_aside(database: Path, kept: Path) -> None:
-    """Keep the old database under a second name. If its write-ahead log cannot be written into the
-    database file, keep the log beside it."""
+    """Keep the old database under a second name, with its log if that cannot be written into it."""
     log, kept_log = Path(f"{database}-wal"), Path(f"{kept}-wal")
     if log.exists():
         shutil.copy2(log, kept_log)  # SQLite deletes the log of a file that it cannot read
@@ -490,9 +487,10 @@ def _set_aside(database: Path, kept: Path) -> None:
 
 
 def _checkpoint_log(database: Path) -> bool:
-    """Write the changes in the write-ahead log into the database file. Return False if the database
-    is damaged. Raise StoreUnavailable if another process reads the file, or if SQLite cannot
-    complete the write."""
+    """Write the write-ahead log into the database file. Return False if the database is damaged.
+
+    Raise StoreUnavailable if another process reads it, or the write fails.
+    """
     try:
         with closing(sqlite3.connect(database, timeout=BUSY_TIMEOUT_MS / 1000)) as connection:
             (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

@@ -69,14 +69,15 @@ Row = tuple[Any, ...]
 
 
 def waits_after(context: AppContext, now: Instant) -> Instant:
-    """Return the latest due time that a claimed order can have now. When a worker claims an order,
-    it sets the order's due time. An order with a later due time was not claimed."""
+    """Return the latest due time that a claimed order can have now."""
     return now + (CLAIM if context.database.shared else NO_TIME)
 
 
 async def check_orders(context: AppContext, orders: history_store.Range) -> tuple[int, list[str]]:
-    """Fold every order of a range into its ledger, and compare the results with the stored ledgers.
-    Return the number of orders, and a sentence for each ledger that differs."""
+    """Fold every order of a range, and compare with the stored ledgers.
+
+    Return the number of orders, and a sentence for each difference.
+    """
     checking = OrderComparison(context)
     async with context.database.reading() as connection:
         await checking.compare_all(connection, history_store.scan(connection, orders))
@@ -257,14 +258,11 @@ MAX_PROBLEMS: Final = 50
 """Maximum number of problems that are listed. Further problems are only counted."""
 
 _READ: Final = frozenset(("stored", "duplicate_with_different_body", "not_ours"))
-"""Verdicts that are treated as equal when a delivery is read a second time. The verdict depends on
-which delivery was read first, and deliveries are not always committed in the order of their
-arrival."""
+"""Verdicts that count as equal in a second reading, because they depend on the order of reading."""
 
 
 SAMPLE: Final = 3_000
-"""Approximate number of deliveries in a sample. If 0.1 % of the rows are wrong, the sample contains
-a wrong row with a probability of 95 %."""
+"""Approximate number of deliveries in a sample, which finds 0.1 % of wrong rows with 95 %."""
 
 
 @dataclass(slots=True, kw_only=True)

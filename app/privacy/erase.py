@@ -45,9 +45,9 @@ from reconcile.instants import EARLIEST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureRequest:
-    """Request for an erasure of the data about one phone number, one email address, or one order.
+    """Request for an erasure of the data of one phone number, email address, or order.
 
-    files_of_others  whether to erase files of other orders that name the order's customer
+    files_of_others  whether to erase files of other orders that name the customer
     """
 
     phone: str | None = None

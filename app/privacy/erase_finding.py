@@ -1,7 +1,6 @@
-"""Find, judge and count the data that an erasure empties, by phone number, email address, digest or
-order.
+"""Find, judge and count the data that an erasure empties.
 
-The module `erase` checks who asks, and `replay_erasures` empties the rows.
+`erase` checks who asks, and `replay_erasures` empties the rows.
 """
 
 import re
@@ -57,8 +56,7 @@ class JudgedDeliveries:
     latest: Instant = EARLIEST
 
     def add(self, name: str, received: Instant, kept: erase_rules.KeptData | None) -> None:
-        """Add a delivery with the time of its arrival. `kept` is the reason to keep the delivery,
-        or None if it can be erased."""
+        """Add a delivery with its arrival, and the reason to keep it, if any."""
         if kept is None:
             self.going.append(name)
             self.latest = max(self.latest, received)
@@ -81,8 +79,7 @@ async def rows_of(
 
 
 MOST_ORDERS: Final = 10_000
-"""Maximum number of orders that may name the phone number or address of an erasure. A number in
-more orders does not belong to one person. It may be a test number."""
+"""Maximum number of orders that name an erasure's phone number; more are no one person's."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -555,10 +552,9 @@ class ErasureFinder:
     async def _judge_strays(
         self, connection: Connection, deliveries: Iterable[str], beside: str | None
     ) -> JudgedDeliveries:
-        """Judge deliveries that have no order. If a delivery could be read, its event is not
-        erased.
+        """Judge deliveries that have no order. The event of a readable one is not erased.
 
-        beside  order that must be kept and that the deliveries may be about; None if there is none
+        beside  kept order that they may be about, if any
         """
         judged, now = JudgedDeliveries(), self._context.clock.now()
         found = await erase_store.owners(connection, deliveries)
@@ -619,8 +615,10 @@ class ErasureFinder:
     async def _judge_wholes(
         self, connection: Connection, erasure: Erasure, digests: Iterable[str], *, found: set[str]
     ) -> None:
-        """Judge the bodies of requests with several deliveries that contain the number. A body is
-        left out if one of its deliveries is in `found`."""
+        """Judge the bodies of requests with several deliveries that contain the number.
+
+        Bodies with a delivery in `found` are left out.
+        """
         judged, now = JudgedDeliveries(kind="whole"), self._context.clock.now()
         for owned in (await erase_store.owners_in_wholes(connection, digests)).values():
             names, received = [each.delivery_id for each in owned], owned[0].received_at

@@ -143,7 +143,7 @@ def disputable_until(ledger: Ledger, disputes: Duration) -> Instant | None:
 def kept_order(
     history: History, ledger: Ledger, periods: Periods, *, to_do: Sequence[str] = ()
 ) -> KeptData | None:
-    """Return why an order must not be erased at its ledger's instant, or None if it may be erased.
+    """Return why an order must not be erased at its ledger's instant, or None.
 
     to_do  result of `left_to_settle`
     """
@@ -172,8 +172,7 @@ LOOK_AGAIN: Final[Duration] = DAY
 person does."""
 
 LOOK_AT_BOOKS: Final[Duration] = Duration(30 * DAY)
-"""Time until an order that is kept only for accounting is judged again. A refund in the meantime
-may prolong the time for which the order must be kept."""
+"""Time until an order kept only for accounting is judged again."""
 
 
 def next_look(now: Instant, why: str, until: Instant | None) -> Instant:
@@ -283,8 +282,7 @@ def kept_unknown(
 ) -> KeptData | None:
     """Return why a delivery that is in no ledger must be kept, or None.
 
-    beside  an order that must be kept, if it belongs to this customer or the delivery names it;
-            otherwise None
+    beside  a kept order of this customer, or that the delivery names, if any
     """
     if beside is not None:
         return KeptData(what=what, why=why, detail=f"with {beside}")

@@ -44,8 +44,7 @@ READ_AT_ONCE: Final = 1024 * 1024
 
 
 def files_with(path: Path, sought: Sequence[bytes]) -> list[Path]:
-    """Return the files that contain one of these byte strings. The files of the database, of its
-    inbox and of their logs are searched."""
+    """Return the files of database, inbox and logs that contain one of these byte strings."""
     names = ("", "-wal", "-shm", "-journal")
     files = [Path(f"{each}{name}") for each in (path, path_of(path)) for name in names]
     return [each for each in files if each.exists() and _contains(each, sought)]
@@ -99,11 +98,11 @@ _OWNERS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """Delivery with the order to which it belongs.
+    """Delivery with its order.
 
     pruned  whether its body and headers were deleted
-    order   None if the delivery belongs to no order
-    unread  whether the delivery could not be read
+    order   None without an order
+    unread  whether it could not be read
     """
 
     delivery_id: str
@@ -260,8 +259,7 @@ async def orders_waiting_for(connection: AsyncConnection, requests: Iterable[Key
 
 
 async def rewrite_reasons(connection: AsyncConnection, reasons: Iterable[tuple[int, str]]) -> None:
-    """Replace the reasons of events. The sealed log stays valid, because its leaves do not include
-    these reasons. Comparisons of ledgers ignore the reasons, too."""
+    """Replace the reasons of events, which no leaf of the sealed log includes."""
     for row, reason in reasons:
         await connection.execute(
             text('UPDATE events SET reason = :reason WHERE "row" = :number'),
@@ -284,8 +282,7 @@ OWNED: Final[Mapping[str, str]] = {
     "WHERE gone_at IS NULL AND order_key IN ({})",
     "order_keys": "SELECT number FROM order_keys WHERE order_key IN ({})",
 }
-"""SQL for the rows of orders and deliveries that an erasure empties or deletes. The keys are names
-of tables. Rows of other tables are found by their content."""
+"""SQL for the rows of orders and deliveries that an erasure empties or deletes, by table."""
 
 
 async def owned_rows(connection: AsyncConnection, things: Collection[str]) -> dict[str, set[Key]]:
@@ -298,8 +295,7 @@ async def owned_rows(connection: AsyncConnection, things: Collection[str]) -> di
 
 
 IN_TRANSIT: Final = ("inbox", "suspects")
-"""Tables that are searched apart from all other tables, because their rows are judged separately.
-On SQLite, the inbox is also in a separate file."""
+"""Tables that are searched apart, because their rows are judged separately."""
 
 _SEARCHED: Final = "SELECT {key}, {texts} FROM {table}"
 _ONE: Final = "SELECT {columns} FROM {table} WHERE {key}"
@@ -307,8 +303,7 @@ _BESIDE: Final = "\n"
 
 BODIES_AT_ONCE: Final = 128
 FILES_AT_ONCE: Final = 8
-"""Number of attached files that are in memory at a time. The number is smaller than for bodies,
-because a body has at most a MiB and a file may have several."""
+"""Number of attached files in memory at a time; each can have several MiB."""
 
 _DEFLATED: Final = b"\x78"
 
@@ -431,8 +426,8 @@ async def empty_wholes(connection: AsyncConnection, deliveries: Sequence[str]) -
 async def unread_beside(
     connection: AsyncConnection, deliveries: Iterable[str]
 ) -> dict[str, set[str]]:
-    """Return, for each delivery, the unreadable deliveries that came in the same request. Requests
-    whose whole body is not stored are left out."""
+    """Return, for each delivery, the unreadable deliveries of its request, if its body is
+    stored."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, others.id FROM deliveries "
@@ -496,8 +491,7 @@ async def note_pending(
 
 
 async def note_outcome(connection: AsyncConnection, number: int, why: str | None) -> None:
-    """Store the reason why a pending line of the journal must wait. If `why` is None, the line was
-    carried out and is deleted from the pending lines."""
+    """Store why a pending line of the journal must wait, or delete it if carried out (None)."""
     sql = "UPDATE pending_erasures SET why = :why WHERE number = :number"
     if why is None:
         sql = "DELETE FROM pending_erasures WHERE number = :number"

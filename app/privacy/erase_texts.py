@@ -44,8 +44,7 @@ async def bare_reasons(
 ) -> list[tuple[int, str]]:
     """Return (event row, delivery) for each event whose reason an erasure must delete.
 
-    A reason in words may contain a name. A code is deleted only if it contains a number of the
-    customer.
+    A code is deleted only if it contains a number of the customer.
     """
     masking, found = Masking(phones), dict[int, str]()
     for delivery, row, reason in await erase_store.reasons_of(connection, deliveries):
@@ -59,11 +58,10 @@ async def quoting_revisions(
     brought: Mapping[str, Sequence[str]],
     reasons: Iterable[tuple[int, str]],
 ) -> set[erase_store.Key]:
-    """Return the revisions that quote an erased reason. These revisions are sealed and published,
-    so the reason stays in them.
+    """Return the sealed revisions that quote an erased reason, which stays in them.
 
     brought  orders with their deliveries
-    reasons  reasons that are erased, from `bare_reasons`
+    reasons  erased reasons, from `bare_reasons`
     """
     going = {delivery for _, delivery in reasons}
     words = {text for _, _, text in await erase_store.reasons_of(connection, going)} - {DOT}

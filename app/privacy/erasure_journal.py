@@ -26,8 +26,7 @@ VARIABLE: Final = "TALLYHOOK_ERASURE_JOURNAL"
 `.key`."""
 
 MAX_LINE_BYTES: Final = 4_096
-"""Maximum number of bytes of a line with its end. Such a line fits in one disk block, so a crash
-loses little."""
+"""Maximum bytes of a line with its end, which fits in one disk block."""
 
 MAX_IDS: Final = 100
 """Maximum number of ids in a line. The rows of a line are emptied in one transaction, which must be
@@ -139,8 +138,7 @@ class JournalKey:
 class ErasureJournal:
     """Journal of erasures whose lines were all checked.
 
-    torn  whether the last line was cut short. Such a line is left out, because its erasure cannot
-          have begun
+    torn  whether the last line was cut short, before its erasure began
     """
 
     def __init__(
@@ -161,10 +159,10 @@ class ErasureJournal:
         return self.lines[1:]
 
     def append(self, emptied: Mapping[Kind, Sequence[str]], *, at: Instant) -> list[JournalLine]:
-        """Append the ids of the rows that an erasure is about to empty, and sync the lines to disk.
+        """Append the ids of the rows that an erasure is about to empty, and sync.
 
-        Raise UnreachableError if the lines cannot be written, and ConfigurationError if the file
-        has changed meanwhile.
+        Raise UnreachableError if they cannot be written, and ConfigurationError if the file has
+        changed.
         """
         with _locked(self.path) as file:
             lines, whole, _ = _read(file, self.key)
@@ -224,8 +222,8 @@ def journal_problem(sentence: str) -> ConfigurationError:
 
 
 def read_key(path: Path) -> JournalKey | None:
-    """Read the key of the journal at a path, or return None if there is no key. Raise
-    ConfigurationError if the key is damaged."""
+    """Read the key of the journal at a path, if there is one. Raise ConfigurationError if
+    damaged."""
     name = key_path_of(path)
     content = read_private(name, variable=VARIABLE, what=_KEY, most=_KEY_CHARS + 2)  # a line end
     if content is None:
@@ -261,9 +259,9 @@ def read_journal(path: Path) -> ErasureJournal | None:
 
 
 def make_journal(path: Path, *, at: Instant) -> ErasureJournal:
-    """Return the journal at a path. If there is none, make it.
+    """Return the journal at a path, made if missing.
 
-    Raise UnreachableError if the journal cannot be made, and the errors of `read_journal`.
+    Raise UnreachableError if it cannot be made, and the errors of `read_journal`.
     """
     key = read_key(path)
     try:

@@ -80,7 +80,7 @@ class Exported:
     """Finished copy of a person's data.
 
     archive  the ZIP
-    counts   number of rows, of orders, and of attached files that are not masked
+    counts   number of rows, of orders, and of unmasked files
     """
 
     archive: bytes = field(repr=False)
@@ -237,8 +237,7 @@ MOST_BYTES: Final = 256 * 1024 * 1024
 it."""
 
 _SINCE_1973: Final = 10**14
-"""Smallest integer that is shown as a date and time. As microseconds since 1970, it is a time in
-1973. Smaller integers are amounts or counts."""
+"""Smallest integer that is shown as a time, in microseconds since 1970."""
 
 _MONEY: Final = frozenset({"minor", "amount", "order_amount", "refunded", "refunded_total", "gross",
                            "fee", "net"})  # fmt: skip
@@ -262,9 +261,9 @@ async def files_of(
 ) -> tuple[dict[str, bytes], dict[str, int]]:
     """Return the copy's files by name, and the numbers of rows, orders and unmasked files.
 
-    Raise UsageError for too much data.
+    attachments  whether to include attached PDFs and pictures
 
-    attachments  whether to include attached PDFs and pictures, which cannot be masked
+    Raise UsageError for too much data.
     """
     things = found.orders | {reference for _, reference in found.payments}
     copy = PersonalCopy(
@@ -391,8 +390,7 @@ async def _rows(
 
 
 def _of_own_payment(row: Mapping[str, Any], found: Found) -> bool:
-    """Return whether a row belongs to a payment of the person. The source is compared, too, because
-    payments of different sources may have equal references."""
+    """Return whether a row belongs to a payment of the person, by source and reference."""
     if "payment" not in row or not row.get("source") or row.get("order_key") in found.orders:
         return True
     if row.get("order_ref") in found.orders:

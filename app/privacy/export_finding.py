@@ -129,8 +129,10 @@ async def find_person(
 async def _tell_apart(
     context: AppContext, connection: Connection, found: Found, *, person: str
 ) -> None:
-    """Find the person's further identifiers and names in the events that state the phone number or
-    address. Deliveries that state only other identifiers count as deliveries of other people."""
+    """Find the person's further identifiers and names in events with the number or address.
+
+    Other deliveries count as other people's.
+    """
     stated_by = dict[str, tuple[set[str], set[str], str]]()
     for order in sorted(found.orders):
         stated_by |= await _stated(context, connection, order)
