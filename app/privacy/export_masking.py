@@ -28,12 +28,10 @@ TELLING: Final = 4
 """Minimum number of characters of a reference. Texts are not searched for shorter references."""
 
 SHORTEST: Final = 7
-"""Minimum number of digits for a text to count as a phone number. The minimum applies only to
-members that are named like phone numbers."""
+"""Minimum digits of a phone number in members that are named like phone numbers."""
 
 _DATE: Final = re.compile(r"(?<!\d)(?:1\d{12}|20\d{12})(?!\d)")
-"""Pattern of a time in milliseconds since 1970, or of a date and time in digits. Such digits look
-like a phone number, but are none."""
+"""Pattern of a time in milliseconds, or of date and time in digits: no phone number."""
 
 
 class PersonalCopy:
@@ -105,9 +103,9 @@ class PersonalCopy:
         return self._knowing(document)._value(document, field="")
 
     def headers(self, lines: str) -> str:
-        """Return the headers of the person's delivery. Only values that name the person are shown.
+        """Return the headers of the person's delivery, with only values that name the person.
 
-        Other values are hidden, because they may contain credentials.
+        Others can contain credentials.
         """
         split = (line.partition(": ") for line in lines.split("\n"))
         return "\n".join(
@@ -117,10 +115,8 @@ class PersonalCopy:
         )
 
     def passages(self, content: str | bytes) -> list[str]:
-        """Return the parts about the person in another person's row.
-
-        A part is a member of a document, preceded by its path, or a line of a text.
-        """
+        """Return the parts about the person in another person's row: members with paths, or
+        lines."""
         text = _decoded(content)
         document = _document(text)
         known = self._knowing(document)

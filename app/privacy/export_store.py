@@ -23,8 +23,7 @@ NAMED_BY: Final[Mapping[str, str]] = {
     "break_id": "breaks",
     "attachment_files.sha256": "files",
 }
-"""Kinds of things that identify a person's rows. Each key is a column, either as `table.column`, or
-as the name of a column in any table."""
+"""Kinds of things that identify a person's rows, by `table.column`, or column of any table."""
 
 _FOUND: Final = 'SELECT {key} FROM {table} WHERE "{column}" IN ({})'
 _ROW: Final = "SELECT {columns} FROM {table} WHERE {key}"

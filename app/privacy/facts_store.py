@@ -39,8 +39,7 @@ _STEP: Final = "SELECT id FROM deliveries WHERE id > :after ORDER BY id LIMIT 1 
 
 
 class Bodies(NamedTuple):
-    """Numbers of stored and of deleted bodies. The missing body of a duplicate does not count as
-    deleted, because an earlier delivery has it."""
+    """Numbers of stored and of deleted bodies. A duplicate's missing body is not deleted."""
 
     kept: int
     pruned: int
@@ -102,8 +101,7 @@ _ODD_FILES: Final = "SELECT sha256 FROM attachment_files WHERE {computed} <> sha
 
 
 async def odd_wholes(connection: AsyncConnection) -> list[str]:
-    """Return a sentence for each request body that is missing or does not match its digest. Only
-    requests with several events are checked."""
+    """Return a sentence for each missing or changed body of a request with several events."""
     gone = await connection.execute(text(_WITHOUT_WHOLE))
     sql = statement(_ODD_WHOLES, computed=await _digest(connection))
     odd = await connection.execute(text(sql))
@@ -159,8 +157,7 @@ _REVISIONS: Final = (
 
 
 async def check_counts(connection: AsyncConnection) -> list[str]:
-    """Return sentences on wrong numbers of events, and on orders without a due mark, which says
-    when the order must be folded again."""
+    """Return sentences on wrong numbers of events, and on orders without a due mark."""
     events = await _count(connection, "events")
     read = await _count(connection, "deliveries", _READ)
     found = []
@@ -190,11 +187,8 @@ async def count_orders(connection: AsyncConnection) -> int:
 
 
 async def prove_log(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Return about `limit` sentences on missing leaves of the sealed log, leaves without a row, and
-    rows without a leaf.
-
-    The command `log verify` checks hashes and signatures.
-    """
+    """Return about `limit` sentences on missing leaves, leaves without a row, and rows without a
+    leaf."""
     size, leaves = await log_size(connection), await _count(connection, "log_leaves")
     found = []
     if size != leaves:

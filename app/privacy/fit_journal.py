@@ -1,8 +1,4 @@
-"""Connect the journal of erasures with a database: compare the journal with the database's copy,
-and record which lines must still be carried out.
-
-The module `replay_erasures` carries the lines out.
-"""
+"""Compare the journal of erasures with a database's copy, and record pending lines."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -102,7 +98,7 @@ async def journal_state(context: AppContext) -> JournalState:
 async def is_pending(context: AppContext, *, order: str | None) -> bool:
     """Return whether the journal has an unfinished erasure.
 
-    order  the order that the erasure must concern; None for any erasure
+    order  the order that it must concern; None for any
 
     Raise ConfigurationError if the journal cannot be used.
     """
@@ -127,8 +123,7 @@ async def is_pending(context: AppContext, *, order: str | None) -> bool:
 
 
 async def take_up_begun(context: AppContext) -> None:
-    """Store, as pending, the journal's lines that the database lacks after a crash. If the journal
-    cannot be used, only a warning is logged."""
+    """Store, as pending, the journal's lines that the database lacks after a crash."""
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None

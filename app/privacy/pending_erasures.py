@@ -100,8 +100,10 @@ def _look(
 
 
 async def _judge_again(context: AppContext, journal: ErasureJournal, row: RestrictionRow) -> None:
-    """Judge a restriction again, and erase its data if nothing keeps them. Unexpected errors are
-    logged and retried a day later, so that one order does not stop the rest."""
+    """Judge a restriction again, and erase its data if nothing keeps them.
+
+    An unexpected error is logged and retried a day later.
+    """
     now = context.clock.now()
     try:
         async with context.database.reading() as connection:

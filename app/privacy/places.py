@@ -62,7 +62,7 @@ class RetainedClass(NamedTuple):
 
     setting  the setting with the number of days
     what     description of the data
-    ground   the legal ground for keeping the data
+    ground   the legal ground
     """
 
     setting: str
@@ -108,8 +108,7 @@ def retained_rows(settings: Settings) -> list[dict[str, str]]:
 
 @cache
 def columns() -> tuple[Place, ...]:
-    """Return every column that holds text or bytes, with the declaration of what an erasure does to
-    the column. The columns are sorted by table."""
+    """Return every column of text or bytes with its declaration for erasures, by table."""
     from app.database.tables import metadata  # loads SQLModel: a fifth of a second
 
     return tuple(

@@ -155,10 +155,9 @@ acknowledgement waits long."""
 async def prune_others(
     context: AppContext, retention: Retention, *, dry_run: bool
 ) -> AsyncIterator[tuple[str, int]]:
-    """Delete old refused deliveries and phone numbers. Yield the class of data and the number of
-    rows of each page.
+    """Delete old refused deliveries and phone numbers. Yield class and number of rows.
 
-    dry_run  whether to count the rows without deleting them
+    dry_run  whether to count without deleting
     """
     classes: tuple[tuple[str, AsyncIterator[list[Any]], Callable[..., Awaitable[None]]], ...] = (
         (
@@ -258,8 +257,7 @@ PRUNED_AT_ONCE: Final = 100
 acknowledgement waits long."""
 
 PRUNED_BYTES: Final = 1024 * 1024
-"""Maximum number of bytes that are emptied in one transaction. The transaction writes them twice,
-in the table and in the write-ahead log."""
+"""Maximum bytes emptied in one transaction, which writes them twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,7 +291,7 @@ class PrunablePage:
 
     looked     number of deliveries examined
     settled    orders whose first delivery is on the page
-    unrelated  deliveries that concern no order (`unrelated_among`), with their sizes in bytes
+    unrelated  deliveries that concern no order, with their bytes
     """
 
     looked: int
@@ -365,7 +363,7 @@ async def prune_settled(
     """Delete the old data of all settled orders in one pass over all deliveries.
 
     dry_run  whether to count without deleting
-    keep     number of orders to list by name
+    keep     number of orders to list
     """
     pruning = _begun(context, retention)
     async for looked in _pass(context, retention, pruning, dry_run=dry_run, keep=keep):
@@ -382,12 +380,11 @@ async def prune_by_hand(
     keep: int,
     progress: Callable[[int], None],
 ) -> Pruning:
-    """Delete old data once for a person, with an audit entry. Raise UsageError if the person lacks
-    the permission.
+    """Delete old data once for a person, with an audit entry, after sealing it.
 
-    Unsealed rows are sealed first.
+    keep  number of orders to list
 
-    keep  number of orders to list by name
+    Raise UsageError without permission.
     """
     who = await who_may(context, by=by, action="pruned")
     await seal_all(context, signer)
@@ -412,10 +409,9 @@ def _begun(context: AppContext, retention: Retention) -> Pruning:
 async def _pass(
     context: AppContext, retention: Retention, pruning: Pruning, *, dry_run: bool, keep: int = 0
 ) -> AsyncIterator[int]:
-    """Prune deliveries and other old rows. After each page, yield the number of deliveries that
-    were examined.
+    """Prune deliveries and other old rows. Yield the number of deliveries of each page.
 
-    Raise UsageError if stored data is dated later than now, because the clock is or was wrong.
+    Raise UsageError if stored data is dated later than now.
     """
     now = context.clock.now()
     newest = await context.database.on_snapshot(newest_ahead, now)
@@ -436,10 +432,9 @@ async def _pass(
 async def settled_orders(
     context: AppContext, retention: Retention, *, unsealed_too: bool = False
 ) -> AsyncIterator[PrunablePage]:
-    """Yield pages of settled orders, and of deliveries without an order, whose old data may be
-    deleted.
+    """Yield pages of settled orders, and of deliveries without an order, with deletable data.
 
-    unsealed_too  whether to include orders and deliveries with rows that are not sealed yet
+    unsealed_too  whether to include rows that are not sealed yet
     """
     after, quiet = "", retention.quiet
     while quiet is not None:
@@ -538,8 +533,7 @@ def _portions(items: Iterable[tuple[_T, str, int]]) -> Iterator[list[tuple[_T, s
 
 
 REST_SHARE: Final = 20.0
-"""Pause after each page, as a multiple of the time that the page took. Pruning therefore uses at
-most 1/21 of one core."""
+"""Pause after each page, as a multiple of its time: at most 1/21 of a core is used."""
 
 PASS_S: Final = 3_600.0
 """Seconds between two passes. Once an hour is enough, because deliveries are kept for weeks before

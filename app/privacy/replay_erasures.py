@@ -136,8 +136,8 @@ _NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
 def restricted_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids that the journal lists for restricted data, by kind. If an id is a digest, the
-    second result has the row that the digest stands for."""
+    """Return the ids that the journal lists for restricted data, by kind, and the rows of
+    digests."""
     ids, named = dict[erasure_journal.Kind, list[str]](), NamedRows()
     kinds = {kind: line for line, kind in _KEPT.items()}
     for each in erasure.restricted():
@@ -277,8 +277,7 @@ class ErasureReplay:
     ) -> None:
         """Prepare a replay.
 
-        restored  whether nobody serves the restored database yet. Its unread rows are then read
-                  first
+        restored  whether nobody serves the database yet; its unread rows are then read first
         who       operator in the trail
         reason    reason in the trail
         subject   subject in the trail
@@ -353,8 +352,7 @@ class ErasureReplay:
     async def _empty(
         self, connection: Connection, line: erasure_journal.JournalLine, named: NamedRows
     ) -> str | None:
-        """Empty the rows of a line. Return None if the line is done, or else the code of the reason
-        why it must wait."""
+        """Empty the rows of a line. Return None, or the code of the reason why it must wait."""
         ids = list(line.ids)
         match line.kind:
             case "deliveries" | "unreadable":
@@ -441,8 +439,10 @@ class ErasureReplay:
     async def _empty_orders(
         self, connection: Connection, orders: Sequence[str], *, at: Instant
     ) -> None:
-        """Delete what these orders stored about their customers until `at`: phone notes and
-        attachments. Without later evidence, also delete the order's session requests and keys."""
+        """Delete these orders' phone notes and attachments until `at`.
+
+        Without later evidence, also session requests and keys.
+        """
         histories = await history_store.gather(connection, orders)
         for order in orders:
             notes = await phone_store.notes_of(connection, [order])
@@ -533,7 +533,7 @@ class Without:
     """A person's decision to continue a restore although the journal is lost.
 
     reason  the person's reason
-    by      the name of the person, as in `permitted`
+    by      the person's name, as in `permitted`
     """
 
     reason: str
@@ -571,7 +571,7 @@ async def replay_after_restore(again: ErasureReplay, *, without: Without | None)
 async def erase_in_copy(
     inbox: Inbox, *, without: Without | None, progress: Callable[[int], None]
 ) -> Replayed:
-    """Repeat the journal's erasures in a restored copy, before the copy replaces the database.
+    """Repeat the journal's erasures in a restored copy, before it replaces the database.
 
     without  permission to continue without the journal, or None
     """
@@ -586,8 +586,10 @@ _OR_WITHOUT: Final = (
 
 
 async def _without(again: ErasureReplay, path: Path, without: Without) -> Replayed:
-    """Replace a lost or damaged journal by the database's copy of the journal, and repeat the
-    erasures in the copy. The damaged file is kept under another name."""
+    """Replace a lost or damaged journal by the database's copy, and repeat its erasures.
+
+    A damaged file is kept under another name.
+    """
     context = again.context
     action: Final = "restored_without_erasures"
     reason = checked_reason(context, without.reason)

@@ -323,7 +323,7 @@ _ENTRIES: Final = text(
 async def prove_trail(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
     """Return a sentence for each act that the audit trail lacks or states otherwise.
 
-    progress  function to call with the number of imported lines since its last call
+    progress  called with the number of imported lines since its last call
     """
     found: list[str] = []
     for acts in _ALL:
@@ -371,11 +371,9 @@ def _differences(
 
 
 async def _changed_lines(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
-    """Return sentences on the imports whose lines were changed, and on lines that belong to no
-    import.
+    """Return sentences on imports with changed lines, and on lines of no import.
 
-    An erasure rewrites the texts of bank lines. The texts of imports before an erasure are
-    therefore not compared.
+    Texts of bank lines from before an erasure are not compared.
     """
     now = await digests_again(connection, progress)
     erased = [

@@ -1,7 +1,4 @@
-"""Parse the phone number, email address or order to which an erasure or a copy applies.
-
-The module also builds the pseudonym that the trail and proposals may keep forever.
-"""
+"""Parse whom an erasure or copy is about, and build the person's pseudonym."""
 
 from typing import Final
 
@@ -22,8 +19,10 @@ pseudonym."""
 def person_of(
     context: AppContext, *, phone: str | None = None, email: str | None = None
 ) -> str | None:
-    """Return the identifier of a person in the notation of `providers.identifiers`, or None without
-    a number or address. Raise UsageError for an invalid number or address."""
+    """Return the identifier of a person, or None without number and address.
+
+    Raise UsageError for an invalid number or address.
+    """
     if email is not None:
         if (address := identifiers.email(email)) is None:
             raise UsageError("--email must be one complete email address, such as ann@example.com")

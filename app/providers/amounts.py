@@ -22,8 +22,7 @@ _CURRENCY = re.compile(r"[A-Z]{3}")  # the form of every code of ISO 4217
 _ILL_FORMED: Final = "is not a code of three capital letters"
 # Decimal() itself would also accept full-width digits, "1_000" and "1e9".
 _DIGITS: Final = 25
-"""Maximum number of digits before the decimal point that are parsed. An amount that fits into 64
-bits of minor units has at most 19 digits."""
+"""Maximum digits before the decimal point; 64 bits of minor units need at most 19."""
 
 _DECIMAL_TEXT = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,18})?")
 
@@ -57,8 +56,7 @@ AMOUNT_UNITS: Final[Mapping[str, AmountUnit]] = {"major": _major, "minor": _mino
 def amount_unit(name: str, decimals: tuple[tuple[str, int], ...]) -> AmountUnit:
     """Return the function that reads amounts in a profile's unit.
 
-    decimals  pairs of a currency and its number of decimals, for currencies in which the provider
-              deviates from ISO 4217
+    decimals  numbers of decimals of currencies that deviate from ISO 4217
     """
     unit, own = AMOUNT_UNITS[name], dict(decimals)
     if not own:
@@ -73,10 +71,11 @@ def amount_unit(name: str, decimals: tuple[tuple[str, int], ...]) -> AmountUnit:
 
 
 def read_amount(read: AmountUnit, value: Any, currency: Any, *, name: str) -> Money:
-    """Return an amount as exact money of zero or more. Raise UnclearAmount if the number is not
-    exact, and Unreadable for any other fault.
+    """Return an amount as exact money of zero or more.
 
-    name  name of the value, for the error's sentence
+    name  name of the value, for the error
+
+    Raise UnclearAmount for an inexact number, and Unreadable for any other fault.
     """
     if currency is None:
         raise Unreadable(f"{name} has no currency")

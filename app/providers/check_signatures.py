@@ -25,9 +25,9 @@ MAX_SECRETS: Final = 100
 
 
 class NotARequest(ValueError):
-    """Error for an input line that cannot be checked. The message is a sentence.
+    """Error for an input line that cannot be checked, with a sentence.
 
-    name  name that the line states; None if there is none
+    name  name that the line states, if any
     """
 
     def __init__(self, sentence: str, name: str | None = None) -> None:
@@ -56,10 +56,10 @@ class RequestLine:
 
 
 def read_line(text: bytes, *, profile: str | None, now: Instant) -> RequestLine:
-    """Parse one input line. Raise NotARequest if it is not a request.
+    """Parse one input line. Raise NotARequest if it is no request.
 
-    profile  profile to use if the line names none
-    now  time of verification if the line states none
+    profile  profile for a line that names none
+    now  time for a line that states none
     """
     try:
         given = json.loads(text)
@@ -146,8 +146,8 @@ def _headers(value: Any) -> Headers:
 
 
 def _raw(text: str) -> bytes:
-    """Return the bytes of a header's text as a server would receive them. The bytes are Latin-1 if
-    the text fits into Latin-1, and UTF-8 otherwise."""
+    """Return the bytes of a header's text as a server would receive them: Latin-1, or else
+    UTF-8."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
@@ -199,8 +199,7 @@ KEPT: Final = 256
 and secrets."""
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
-"""Maximum bytes of an input line. The largest body that can be configured, written in base64, takes
-a third of such a line."""
+"""Maximum bytes of an input line; the largest body, in base64, takes a third."""
 
 
 def request_lines(stream: IO[bytes]) -> Iterator[bytes]:
@@ -238,8 +237,10 @@ def check_lines(lines: Iterable[bytes], *, profile: str | None, now: Instant) ->
 
 
 def _checked(line: RequestLine) -> Refusal | None:
-    """Verify a request. Return None if it is genuine, otherwise the refusal. Raise NotARequest if
-    the profile is invalid or the secret is missing."""
+    """Verify a request. Return None if it is genuine, otherwise the refusal.
+
+    Raise NotARequest for an invalid profile or a missing secret.
+    """
     profile = _loaded(line.profile)
     if isinstance(profile, str):
         raise NotARequest(profile)

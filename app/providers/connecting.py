@@ -1,5 +1,4 @@
-"""Instructions for connecting a provider, from the section [setup] of its profile. The address to
-register is not included, because only a running installation knows it."""
+"""Instructions for connecting a provider, from the section [setup] of its profile."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -18,8 +18,7 @@ from reconcile import instants
 from reconcile.instants import EARLIEST, LATEST, MILLISECOND, SECOND, Duration, Instant
 
 Date = Callable[[Any, str, str], Instant]
-"""Function that parses a date. The function takes the value, the field's name and the zone for
-dates without one, such as `+03:00`, and raises Unreadable."""
+"""Function that parses a date from value, field's name and default zone, or raises Unreadable."""
 
 ZONE: Final = re.compile(r"[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
 
@@ -78,8 +77,7 @@ def _any(value: Any, name: str, zone: str) -> Instant:
 
 
 _SECONDS_DIGITS: Final = 11
-"""Maximum number of digits of a date in seconds; a longer number counts milliseconds. Seconds have
-no more digits until the year 5138. Milliseconds have had more since 1973."""
+"""Maximum digits of a date in seconds; a longer number counts milliseconds."""
 
 
 def _since_epoch(value: Any, name: str, unit: Duration) -> Instant:
@@ -117,9 +115,9 @@ DATES: Final[Mapping[str, Date]] = {
 
 @dataclass(frozen=True, slots=True)
 class TimestampUnit:
-    """Unit of a timestamp, with the maximum number of digits that are accepted.
+    """Unit of a timestamp, with its maximum number of digits.
 
-    milliseconds_from  number of digits from which a timestamp counts as milliseconds
+    milliseconds_from  digits from which it counts milliseconds
     """
 
     length: Duration
@@ -137,14 +135,12 @@ UNITS: Final[Mapping[str, TimestampUnit]] = {
         SECOND, 15, "a date and time, seconds or milliseconds", milliseconds_from=13
     ),
 }
-"""Formats of a timestamp. The keys are the names in profiles. `iso8601` is a date and time as text.
-`any` accepts both `iso8601` and `s_or_ms`."""
+"""Formats of a timestamp, by name in profiles; `any` is `iso8601` or `s_or_ms`."""
 
 _ANY: Final = UNITS["any"]
 
 _PLAUSIBLE: Final[Duration] = 365 * instants.DAY
-"""Largest difference from the present at which a time is plausible. If a refused timestamp is
-plausible in another unit, such as milliseconds, the refusal mentions this."""
+"""Largest plausible difference from now, for hints about another unit."""
 
 # Faults of a text that is not all digits, the most specific first.
 _FAULTS = (
@@ -158,8 +154,7 @@ _FAULTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timestamp:
-    """Rule of a profile about timestamps: their place in a request, their unit, and the allowed
-    age.
+    """Rule of a profile about timestamps: place, unit, and allowed age.
 
     past  maximum age, inclusive
     future  maximum time ahead of our clock, inclusive

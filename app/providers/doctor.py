@@ -28,8 +28,7 @@ from app.providers.source import Source
 from reconcile.instants import Instant
 
 _MARK: Final = "\ue000"
-"""Mark put before and after a number with a fraction while a body is parsed. The mark allows the
-number to be written again with the same digits."""
+"""Mark around a number with a fraction while a body is parsed, to write its digits again."""
 
 _MARKED: Final = re.compile(r'"(?:\ue000|\\ue000)([^"\\]*?)(?:\ue000|\\ue000)"')
 

@@ -31,8 +31,10 @@ DOCUMENTS: Final[Mapping[str, Callable[[RequestRule, bytes], Any]]] = {
 
 
 def items_of(document: Any, body: bytes, path: JsonPath) -> list[BodyItem]:
-    """Return the events that the document has at `path`, each with its own bytes. Raise Unreadable
-    if there are none or too many."""
+    """Return the events that the document has at `path`, each with its own bytes.
+
+    Raise Unreadable for none or too many.
+    """
     found = expand(document, path)
     if any(type(each) is not dict for each in found):
         raise Unreadable("an event of the body is not a JSON object")

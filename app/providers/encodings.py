@@ -1,7 +1,7 @@
-"""Text forms of signatures and secrets. Tables contain one entry for each form.
+"""Text forms of signatures and secrets, one entry each.
 
-A decoder raises ValueError for every spelling except the canonical one. Hexadecimal digits may be
-in either case. The cryptography is elsewhere.
+A decoder raises ValueError for all but the canonical spelling; hexadecimal digits can have either
+case.
 """
 
 import binascii
@@ -65,8 +65,7 @@ def _whsec_or_text_secret(secret: str) -> bytes:
 
 
 def _key_material(secret: str) -> bytes:
-    """Return the bytes of a key for `load_key`. A key in PEM or as a JSON Web Key is returned as
-    text; other forms are decoded."""
+    """Return the bytes of a key for `load_key`: PEM or JSON Web Key as text, others decoded."""
     text = secret.strip()
     if text.startswith("-----BEGIN"):
         return text.replace("\\n", "\n").encode("ascii")

@@ -58,8 +58,7 @@ class Example:
 
     @property
     def word(self) -> str:
-        """Return the event's name for people. The name is the provider's own word, followed by
-        what the profile adds to this word, such as `charge.dispute.closed:won`."""
+        """Return the event's name for people, such as `charge.dispute.closed:won`."""
         if not self.named or self.event.startswith(self.named):
             return self.event
         return ":".join(filter(None, (self.named, self.event.partition(":")[2])))
@@ -448,8 +447,7 @@ def _date(now: Instant, like: Any, zone: str) -> Any:
 
 
 def _made(old: Any, key: str) -> Any:
-    """Return a new id in the format of the old id. An old id and a key always give the same new
-    id."""
+    """Return a new id in the format of the old id, always equal for the same key."""
     digest = hashlib.sha256(f"{key}\n{old}".encode()).hexdigest()
     text = str(old)
     if text.isdigit():

@@ -28,8 +28,7 @@ from reconcile.ledger.events import (
 from reconcile.money import Money
 
 NOT_FOUND: Final = frozenset({404, 410})
-"""HTTP statuses by which a provider says that the payment asked about does not exist. Such an
-answer settles the event's claim and moves no money."""
+"""HTTP statuses by which a provider says that the payment does not exist, so no money moves."""
 
 NOT_KNOWN: Final = "not_found"
 
@@ -206,8 +205,8 @@ class AnswerReader:
         )
 
     def _read_states(self, claim: ClaimKind, data: fields.EventData) -> tuple[State, ...]:
-        """Return the sums, and the single refunds and chargebacks, that an answer states. Return an
-        empty tuple if the payment has not succeeded."""
+        """Return the sums, refunds and chargebacks that an answer about a succeeded payment
+        states."""
         if claim != "succeeded":
             return ()
         found = []
@@ -291,8 +290,8 @@ class AnswerReader:
     def _money(
         self, claim: ClaimKind, data: fields.EventData, about: dict[str, Any], *, is_sum: bool
     ) -> Money | None:
-        """Return the amount that the answer states. If the profile names no place for the amount,
-        return the amount of the event that was asked about."""
+        """Return the amount that the answer states, or else the asked event's if the profile has no
+        place."""
         if claim in FOLLOWS_SUCCESS:
             given_back = self._price(self._refund, data)
             if given_back is not None or data.unclear or (is_sum and claim == "refunded"):

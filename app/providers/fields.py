@@ -108,8 +108,7 @@ _HOLDS: Final[Mapping[type, tuple[tuple[type, ...], str]]] = {
 
 
 def _members(text: str, path: paths.JsonPath) -> Find:
-    """Build a lookup for a path that consists of member names only. The lookup takes a third of the
-    time of the general lookup."""
+    """Build a fast lookup for a path that consists of member names only."""
 
     def find(data: EventData) -> Any:
         value = data.document
@@ -196,8 +195,7 @@ def compile_location(text: str) -> Find:
 
 
 def _composite(text: str) -> Find:
-    """Build a lookup that joins several texts. The lookup returns None if a part is absent, unless
-    the part is marked with `?`."""
+    """Build a lookup that joins texts, or returns None if one without `?` is absent."""
     parts = tuple(_part(token) for token in template.read_template(text))
 
     def find(data: EventData) -> str | None:
@@ -283,8 +281,10 @@ def holding(texts: tuple[str, ...], data: EventData) -> tuple[str, ...]:
 
 
 def event_id(value: Any, name: str) -> str:
-    """Return an event's id after checking it. Raise Unreadable unless the id has 1 to 255 printable
-    ASCII characters without blanks, as keys and log lines need."""
+    """Return an event's checked id.
+
+    Raise Unreadable unless it has 1 to 255 printable ASCII characters without blanks.
+    """
     if value is None:
         raise Unreadable(f"{name} is missing")
     if type(value) is not str:
@@ -297,7 +297,7 @@ def event_id(value: Any, name: str) -> str:
 def required_text(value: Any, name: str) -> str:
     """Return a reference, or a word such as the event's kind, in composed Unicode form.
 
-    Raise Unreadable if the value breaks the rules of `app.core.references`.
+    Raise Unreadable by the rules of `app.core.references`.
     """
     if value is None:
         raise Unreadable(f"{name} is missing")

@@ -37,8 +37,7 @@ class SigningKey:
 class Covered:
     """Content that a signature covers.
 
-    content  signed bytes; None if the bytes depend on the secret, or if the profile does not
-             describe them fully
+    content  signed bytes; None if secret-dependent or not described
     signed_at  time of signing that the request states
     """
 
@@ -55,8 +54,7 @@ def key_fingerprint(secret: bytes) -> str:
 class AccountKeys:
     """All keys of a source's configuration, each compiled once.
 
-    Each secret is first tried alone. Afterwards all named secrets are tried together, because some
-    schemes need several secrets.
+    Secrets are tried alone, then all named ones together.
     """
 
     def __init__(self, account: Account) -> None:
@@ -112,9 +110,9 @@ def public_key(profile: sections.Profile, secret: str) -> bytes | None:
 
 
 def public_pem(secret: str, *, encoding: str) -> bytes | None:
-    """Return the public half of an asymmetric key in PEM; None if the text is no such key.
+    """Return the public half of an asymmetric key in PEM, if the text is one.
 
-    encoding  name of the text form in which the key is written
+    encoding  text form of the key
     """
     try:
         public = schemes.load_key(encodings.SECRET_ENCODINGS[encoding](secret)).public
@@ -154,8 +152,7 @@ def covered(account: Account, request: Incoming) -> Covered:
 def key_identities(
     profile: sections.Profile, secrets: Sequence[str] | Mapping[str, str]
 ) -> frozenset[bytes]:
-    """Return a digest of each key. The digest of a key is the same under all profiles, so that a
-    key used twice is noticed."""
+    """Return a digest of each key, equal under all profiles, to find keys used twice."""
     mac = profile.signature.mac
     if mac == schemes.UNSIGNED:
         return frozenset()

@@ -20,8 +20,7 @@ _WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 
 
 def email(value: object) -> str | None:
-    """Return the identifier of an email address, in lower case; None for any other value. Mail
-    servers may distinguish upper and lower case, but people do not."""
+    """Return the identifier of an email address, in lower case, or None."""
     text = _text(value)
     return f"{EMAIL_KIND}{text.casefold()}" if text and _EMAIL.fullmatch(text) else None
 
@@ -44,8 +43,7 @@ def name_words(text: str) -> list[str]:
 
 
 def card(value: object) -> str | None:
-    """Return the identifier of a card: the last four digits of its number, which may be masked as
-    in `**** **** **** 4242`. Return None for any other value."""
+    """Return the identifier of a card: its last four digits, also of a masked number, or None."""
     text = _text(value)
     return f"card:{text[-4:]}" if text and _CARD.fullmatch(text) else None
 
@@ -65,12 +63,10 @@ def _text(value: object) -> str | None:
 
 
 _FILLING: Final = re.compile(r"[\s\u200b-\u2015\u202a-\u202e\u2060-\u2069\u2212.-]")
-"""Pattern of characters that may separate the digits of a phone number: blanks, dots, dashes, and
-invisible direction marks copied from address books."""
+"""Pattern of characters that can separate the digits of a phone number."""
 
 _TRUNK: Final = re.compile(r"^((?:\+|00)?[1-9][0-9]{0,2})\(0\)")
-"""Pattern of the beginning of a phone number with a zero that is dialled only within the country,
-as in +49 (0)171 1234567."""
+"""Pattern of a phone number's beginning with a domestic zero, as in +49 (0)171 1234567."""
 
 _BRACKETS: Final = re.compile(r"[()]")
 

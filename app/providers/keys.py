@@ -20,8 +20,7 @@ def takes_keys(mac: str) -> bool:
 
 
 _BARE: Final = frozenset({32, 64})
-"""Lengths in bytes of raw ed25519 keys. Bytes of these lengths are not recognized as a key, because
-a shared secret may be just as long."""
+"""Lengths in bytes of raw ed25519 keys, which no check can tell from a shared secret."""
 
 
 def refuse_key_pair(secret: str) -> None:
@@ -61,10 +60,9 @@ class KeyRing:
 
 
 def compile_keys(source: str, profile: Profile, secrets: Secrets, *, strict: bool) -> KeyRing:
-    """Compile a source's secrets to keys, in the given order. Raise one ConfigurationError that
-    lists all problems.
+    """Compile a source's secrets to keys, in order. Raise one ConfigurationError with all problems.
 
-    strict  whether a shared secret must be long enough and must not begin or end with blanks
+    strict  whether a shared secret must be long, without outer blanks
     """
     texts = [*secrets.listed, *secrets.named.values()]
     if profile.signature.mac == UNSIGNED:

@@ -52,8 +52,10 @@ def mismatch(sentence: str) -> Refusal:
 
 
 def form_fields(body: bytes) -> list[tuple[str, str]]:
-    """Return the fields of a form as they were sent. Bytes that are not UTF-8 are preserved. Raise
-    ValueError if the form is too large."""
+    """Return the fields of a form as sent, with bytes that are not UTF-8.
+
+    Raise ValueError if it is too large.
+    """
     if len(body) > MAX_FORM_BYTES:
         raise ValueError(f"the form is larger than {MAX_FORM_BYTES:,} bytes")
     return parse_qsl(
@@ -109,10 +111,10 @@ class Signed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets:
-    """The secrets of a source. The secrets are hidden from the repr.
+    """The secrets of a source, hidden from the repr.
 
     listed  alternative secrets, newest first
-    named  secrets with names. The keys are ids of keys, or names of the parts of one key
+    named  secrets by id of the key, or by name of its part
     """
 
     listed: Sequence[str] = field(default=(), repr=False)
@@ -129,10 +131,9 @@ class NamedVerifier(ABC):
         refusal. No error is raised."""
 
     def payload(self, request: Incoming) -> bytes:
-        """Return the document in a request's body, decoded or decrypted if the scheme wraps it.
-        Raise Unreadable if this fails.
+        """Return the document in a verified request's body, unwrapped by the scheme.
 
-        Call this only for a request that `verify` has accepted.
+        Raise Unreadable if this fails.
         """
         return request.body
 
@@ -183,8 +184,7 @@ class NamedScheme:
     def covers(self, options: Mapping[str, object]) -> frozenset[str]:
         """Return what the signature covers besides the body: `query`, `address` and `header:NAME`.
 
-        A header counts only if the option `required` lists it, because a request may omit any other
-        header.
+        Only headers in the option `required` count.
         """
         required = options.get("required", ())
         names = required if isinstance(required, list | tuple) else ()

@@ -1,6 +1,6 @@
 """Reader of what a verifier in `named/` needs: a profile's options and a source's secrets.
 
-Every problem is collected, so that one start reports all. No sentence shows a secret.
+All problems are collected. No sentence shows a secret.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,13 +14,11 @@ from reconcile.instants import SECOND
 T = TypeVar("T")
 
 MOST_SECONDS: Final = 31 * 24 * 3600
-"""Largest tolerance in seconds for a request's age. Adyen repeats a delivery for 30 days, and no
-other provider repeats one for longer."""
+"""Largest tolerance in seconds for a request's age; Adyen repeats deliveries for 30 days."""
 
 
 class Setup:
-    """Options and secrets of one source, with a list of their problems. At the end, the caller must
-    call `conclude`, which raises an error if there are problems."""
+    """Options and secrets of one source, with their problems, which `conclude` raises."""
 
     def __init__(self, source: str, options: Mapping[str, object], secrets: Secrets) -> None:
         self._source = source
@@ -54,7 +52,7 @@ class Setup:
         """Return the allowed age of a signed time, from the options `past_s` and `future_s`.
 
         what  name of the time in sentences
-        past_s, future_s  defaults of the options, in seconds
+        past_s, future_s  defaults, in seconds
         """
         past, future = self._seconds("past_s", past_s), self._seconds("future_s", future_s)
         return AgeLimit(what=what, past=past * SECOND, future=future * SECOND)
@@ -67,10 +65,9 @@ class Setup:
         return default
 
     def listed(self, make: Callable[[str], T]) -> tuple[T, ...]:
-        """Return the listed secrets, each converted by a function. A secret that cannot be
-        converted is recorded as a problem.
+        """Return the listed secrets, each converted by a function. Failures are recorded.
 
-        make  function that converts a secret, or raises ValueError with the problem
+        make  converts a secret, or raises ValueError with the problem
         """
         secrets = self._secrets.listed
         made = [
@@ -94,8 +91,10 @@ class Setup:
         return {name: each for name, each in made.items() if each is not None}
 
     def part(self, name: str, make: Callable[[str], T]) -> T | None:
-        """Return the secret with this name, converted by a function. Return None if the secret is
-        not configured. If the secret cannot be converted, record a problem, and return None."""
+        """Return the converted secret with this name; None if not configured or not convertible.
+
+        A failure is recorded as a problem.
+        """
         secret = self._secrets.named.get(name)
         return None if secret is None else self._made(f"secret {name!r}", secret, make)
 
@@ -120,8 +119,10 @@ class Setup:
 
 
 def text_secret(secret: str) -> bytes:
-    """Return the bytes of a shared secret that is used as plain text. Raise ValueError if the
-    secret is a key, or begins or ends with a blank."""
+    """Return the bytes of a shared secret used as plain text.
+
+    Raise ValueError for a key, or for outer blanks.
+    """
     refuse_key_pair(secret)
     if secret != secret.strip():
         raise ValueError("begins or ends with a blank; remove it")

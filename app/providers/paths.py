@@ -20,8 +20,8 @@ MAX_ITEMS: Final = 1_000
 
 
 class Where(NamedTuple):
-    """Step of a path that finds the first object whose member `name` has the text `value`. If
-    `value` ends in `*`, the text must begin with the part before the `*`."""
+    """Step of a path: the first object whose member `name` has the text `value`, or its prefix
+    before `*`."""
 
     name: str
     value: str
@@ -46,9 +46,9 @@ _STEP = re.compile(
 
 
 def compile_path(text: str, *, each: bool = False) -> JsonPath:
-    """Split the text of a path into its steps. Raise ValueError if the text is malformed.
+    """Split the text of a path into its steps. Raise ValueError if it is malformed.
 
-    each  whether the path may contain one `[*]`
+    each  whether it can contain one `[*]`
     """
     steps: list[PathStep] = []
     place = 0
@@ -73,8 +73,7 @@ def compile_path(text: str, *, each: bool = False) -> JsonPath:
 
 
 def find_paths(document: Any, path: JsonPath) -> Any:
-    """Return the value at a path. Return None if the value is absent, or if a value on the path has
-    another type."""
+    """Return the value at a path, or None if it is absent or a type is wrong."""
     value = document
     for step in path:
         value = take(value, step)
@@ -120,8 +119,7 @@ _DECODER: Final = json.JSONDecoder(parse_int=NumberText, parse_float=NumberText)
 
 
 def slices(text: str, path: JsonPath) -> list[str]:
-    """Return the values at `path` as texts, exactly as they are written in the JSON text. Only a
-    path with `[*]` can have several values."""
+    """Return the values at `path` as written in the JSON text; several only with `[*]`."""
     found = [text]
     for step in path:
         found = [piece for value in found for piece in _stepped(value, step)]
@@ -218,7 +216,7 @@ class RequestPlace:
     """Place in a request from which values are read.
 
     text  the place as the profile writes it
-    values  function that returns all values at the place
+    values  returns all values at the place
     """
 
     text: str
@@ -226,8 +224,7 @@ class RequestPlace:
 
     @property
     def name(self) -> str:
-        """Name in the place, which is the text after the kind and the colon. If the place has
-        several header names, only the first is given."""
+        """Name in the place, after kind and colon; the first of several header names."""
         return self.text.partition(":")[2].partition(",")[0]
 
 

@@ -22,8 +22,7 @@ __all__ = ["SHIPPED", "Profile", "load_profile", "profile_text", "read_profile",
 SHIPPED: Final = Path(__file__).parent / "profiles"
 
 MAX_FILE_BYTES: Final = 32 * 1024
-"""Maximum bytes of a profile file. Profiles may come from strangers, and the time to parse TOML
-grows with the square of its size."""
+"""Maximum bytes of a profile file; TOML parsing takes the square of the size."""
 
 
 def shipped_profiles() -> list[str]:
@@ -32,10 +31,9 @@ def shipped_profiles() -> list[str]:
 
 
 def load_profile(name_or_path: str) -> Profile:
-    """Load a profile by the name of a shipped profile, or by a path. A path contains a `/` or ends
-    in `.toml`.
+    """Load a profile by its shipped name, or by a path with `/` or `.toml`.
 
-    Raise one ConfigurationError that lists every mistake, each with file, line and key.
+    Raise one ConfigurationError with every mistake, its file, line and key.
     """
     path = _path_of(name_or_path)
     return read_profile(path, _text(path))
@@ -62,8 +60,8 @@ def read_profile(path: Path, text: str) -> Profile:
 
 
 def profile_text(name_or_path: str) -> str:
-    """Return the text of a profile's file. The profile is given by its shipped name or by a path.
-    Raise ConfigurationError if the file cannot be read."""
+    """Return the text of a profile's file, by name or path. Raise ConfigurationError if
+    unreadable."""
     return _text(_path_of(name_or_path))
 
 
@@ -170,8 +168,7 @@ def _build(kind: Any, values: Values) -> Any:
 
 
 def list_profiles() -> list[dict[str, Any]]:
-    """Return a summary of every shipped profile: how it signs, when its events count, and the
-    provider's pages on which it is based."""
+    """Return a summary of every shipped profile: signature, when events count, and sources."""
     return [
         {
             "profile": profile.name,
@@ -204,7 +201,7 @@ def what_events_are_worth(profile: Profile) -> str:
 def show_profile(name_or_path: str) -> dict[str, Any]:
     """Return everything that a profile states, section by section, with its defaults.
 
-    Raise NotFoundError for an unknown profile, and one ConfigurationError that lists every mistake.
+    Raise NotFoundError for an unknown profile, and ConfigurationError with every mistake.
     """
     _must_exist(name_or_path)
     profile = load_profile(name_or_path)

@@ -24,8 +24,7 @@ LIMIT_S: Final = 10.0
 person waits for the answer."""
 
 TOKEN_S: Final = 3_000.0
-"""Maximum number of seconds for which an access token is used. This maximum also applies if the
-provider states no lifetime. Providers issue access tokens for an hour."""
+"""Maximum seconds for which an access token is used; providers issue tokens for an hour."""
 
 _TOKEN_GIVEN: Final = (200, 201, 202)
 
@@ -51,10 +50,9 @@ class ProviderClient:
         self._token_ends = 0.0
 
     async def ask(self, event: Event) -> AnsweredQuestion | None:
-        """Ask the provider one question about an event. Return None if the event lacks a reference
-        that the question needs.
+        """Ask the provider one question about an event; None if a needed reference is missing.
 
-        If the network or the provider fails, no error is raised; the answer says so.
+        Failures are part of the answer.
         """
         if self._questions.about(event) is None:
             return None

@@ -39,8 +39,10 @@ class Question:
 
 
 class Questions:
-    """The questions of a source, compiled once. The constructor raises ConfigurationError if a
-    credential is missing, or if an HTTP header cannot contain a credential."""
+    """The questions of a source, compiled once.
+
+    Raises ConfigurationError for a missing credential, or one that no header can hold.
+    """
 
     def __init__(
         self, source: str, rule: FetchBackRule, *, environment: str, credentials: Mapping[str, str]
@@ -129,10 +131,10 @@ class Questions:
         return {name: self._filled(str(text), None, str) for name, text in self._rule.headers}
 
     def _filled(self, template: str, event: Event | None, write: Callable[[str], str]) -> str:
-        """Return a template with the event's references and the credentials filled in. Raise
-        LookupError if a reference is missing.
+        """Return a template filled with references and credentials. Raise LookupError if one is
+        missing.
 
-        write  function that encodes each value
+        write  encodes each value
         """
 
         def value_of(match: re.Match[str]) -> str:

@@ -87,8 +87,8 @@ MEANT_AS_STATED: Final[frozenset[ClaimKind]] = frozenset({"unrecognized", "ignor
 """Claims that the provider need not confirm, because they change no payment."""
 
 NAMES_ITS_OWN: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | MEANT_AS_STATED
-"""Claims whose metadata may describe the refund or dispute instead of the payment. Only the account
-shows which shop such an event belongs to."""
+"""Claims whose metadata can describe the refund or dispute, so that only the account shows the
+shop."""
 
 _AUTHORIZATION: Final = request.header_values("authorization")
 
@@ -162,8 +162,10 @@ class Price:
         self._order_currency = fields.compile_locations(rule.order_currency)
 
     def read(self, data: fields.EventData) -> Money | None:
-        """Return the exact amount, or None if none is stated. If the amount is inexact, return None
-        and set `data.unclear`. Raise Unreadable if the amount cannot be read."""
+        """Return the exact amount, or None; for an inexact one, also set `data.unclear`.
+
+        Raise Unreadable if it cannot be read.
+        """
         value = self._amount.find(data)
         if value is None:
             return None
@@ -209,8 +211,7 @@ class ShopMembers:
         ]
 
     def read(self, claim: ClaimKind, data: fields.EventData) -> Shop | None:
-        """Return whether an event names our shop, another shop or no shop. Return None if the
-        source does not check this. No error is raised."""
+        """Return whether an event names our shop, another or none; None if not checked."""
         found: list[Shop] = []
         if self._asks_account:
             named = _text_at(self._account, data)
@@ -326,10 +327,8 @@ class EventReader:
         self._ordered = Price(priced, amount=priced.order, currency=priced.order_currency)
 
     def read(self, body: bytes, incoming: request.Incoming, *, digest: str) -> reading.Reading:
-        """Return the events in a body. Raise Unreadable if the body cannot be read.
-
-        body  the body, decrypted or unwrapped if its scheme requires this
-        """
+        """Return the events in a decrypted or unwrapped body. Raise Unreadable if it cannot be
+        read."""
         if body.startswith(reading.TRIAL):
             raise reading.Unreadable(reading.TRIED)
         document = self._document(self._request, body)
@@ -386,7 +385,7 @@ class EventReader:
     ) -> set[str]:
         """Return the orders that a body names at the profile's locations. Numbers count as texts.
 
-        digest  digest of the single event to read; None to read all events
+        digest  digest of the single event to read; None for all
         """
         try:
             several = self._each(body, incoming)
@@ -412,8 +411,10 @@ class EventReader:
         return list(dict.fromkeys([digits for digits in found if digits is not None]))
 
     def respond_by(self, body: bytes, incoming: request.Incoming) -> Instant | None:
-        """Return the deadline for answering the dispute in a body. Return None unless exactly one
-        deadline is stated. Raise Unreadable if the body cannot be read."""
+        """Return the only deadline for answering the dispute in a body, if there is one.
+
+        Raise Unreadable if the body cannot be read.
+        """
         stated = [self._respond_by.find(each) for each in self._each(body, incoming)]
         found = {
             self._date(each, self._respond_by.name, self._zone)
@@ -539,9 +540,10 @@ class EventReader:
         )
 
     def _captured(self, event: Event, data: fields.EventData) -> bool:
-        """Return whether an authorized payment was certainly captured. The setting CAPTURES must
-        list its method. Because the method is not signed, the request must also have a credential
-        that only the provider sends."""
+        """Return whether an authorized payment was certainly captured.
+
+        CAPTURES must list its unsigned method, and the request have a credential of the provider.
+        """
         given = _AUTHORIZATION(data.incoming.headers)
         if len(given) != 1 or not any(hmac.compare_digest(given[0], v) for v in self._vouchers):
             return False

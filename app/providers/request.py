@@ -18,8 +18,7 @@ from app.core.reading import Unreadable
 from app.core.strict_json import parse_written
 
 FETCHED: Final = ":fetched"
-"""Name of the first header of a stored answer, which distinguishes it from a received request. The
-header's value is the question's method and address."""
+"""Name of the first header of a stored answer, with the question's method and address."""
 
 
 MAX_FIELDS: Final = 1_000
@@ -33,8 +32,7 @@ Pairs = list[tuple[bytes, bytes]]
 
 
 def parse_pairs(text: bytes) -> Pairs:
-    """Return the decoded names and values of a form or query. The list is empty if the text has too
-    many fields or bytes."""
+    """Return the decoded names and values of a form or query; empty if it is too large."""
     if len(text) > MAX_FORM_BYTES or text.count(b"&") >= MAX_FIELDS:
         return []
     entries = (entry.partition(b"=") for entry in text.split(b"&") if entry)
@@ -88,10 +86,9 @@ class Incoming(NamedTuple):
     oversized: bool = False
 
     def at(self, address: str) -> Incoming:
-        """Return the request with a complete URL. If the URL is only a path, `address` is put
-        before it.
+        """Return the request with a complete URL.
 
-        address  scheme and host
+        address  scheme and host to put before a path
         """
         if not address or not self.url.startswith("/"):
             return self
@@ -104,8 +101,7 @@ _NAME: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,100}")
 def header_values(names: str) -> Callable[[Headers], list[bytes]]:
     """Return a function that returns every value of a header.
 
-    names  the header's name in lower case, or several names with commas; the first that is present
-           counts
+    names  name in lower case, or several with commas, of which the first present counts
 
     Raise ValueError for any other text.
     """
@@ -127,17 +123,16 @@ def header_values(names: str) -> Callable[[Headers], list[bytes]]:
 
 
 MAX_VALUES: Final = 10_000
-"""Maximum number of values in an unverified body. Parsing a body of a megabyte with more values
-would block the receiver for half a second."""
+"""Maximum number of values in an unverified body, which parse in half a second."""
 
 _UNMADE: Final = object()
 
 
 class Request:
-    """Parts of a request that a signature may cover.
+    """Parts of a request that a signature can cover.
 
-    timestamp  the timestamp's text as it was received
-    secret  text of the key that is tried, for schemes that sign the key
+    timestamp  the timestamp's text as received
+    secret  text of the tried key, for schemes that sign it
     """
 
     # Defaults on the class: most requests never set these, and setting them would slow every
@@ -200,7 +195,7 @@ class Request:
         """Return the request with only one item of its body as the body.
 
         item  the item, parsed
-        text  the item as it is written in the body
+        text  the item as written in the body
         """
         made = Request(self.headers, text, method=self.method, url=self.url)
         made._document = item

@@ -90,11 +90,10 @@ def integer(least: int, most: int) -> Callable[[Any], int]:
 
 
 def listed(read_one: Callable[[Any], T], most: int | None = None) -> Callable[[Any], tuple[T, ...]]:
-    """Return a rule that accepts one value, or a list of one to `most` values. The result is always
-    a tuple.
+    """Return a rule that accepts one value, or a list of one to `most`, as a tuple.
 
     read_one  rule for each value
-    most  maximum length of the list; None for no maximum
+    most  maximum length; None for none
     """
 
     def read(value: Any) -> tuple[T, ...]:

@@ -15,8 +15,7 @@ from reconcile.ledger.events import PART_KINDS
 
 _WHOLE_BODY: Final = frozenset({"body", "body_or_query", "form_received", "form_joined"})
 _WHOLE_QUERY: Final = frozenset({"url"})
-"""Names of template references that cover the whole query. `body_or_query` is not included, because
-it leaves out the query if the request has a body."""
+"""Names of template references that cover the whole query, also beside a body."""
 _PREFIXES: Final = frozenset({"compact", "canonical"})
 _OF_BODY: Final = frozenset({"json", "root", "form", "digest"})
 _OF_ITEM: Final = frozenset({"json", "digest"})
@@ -111,8 +110,8 @@ class SignatureCoverage:
 
 
 def what_counts(values: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Yield the keys of a profile which decide what an event means and how much money it moves.
-    Each key comes with its locations."""
+    """Yield the keys of a profile that decide an event's meaning and money, with their
+    locations."""
     for key in ("kind", "order", "session", "payment", "movement", "capture", "agreement"):
         yield f"event.{key}", values["event"][key]
     for amount, currencies in PRICES.items():

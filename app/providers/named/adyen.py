@@ -1,5 +1,4 @@
-"""Adyen: payment methods that capture automatically, and the payments of an order that was closed
-unpaid.
+"""Adyen: payment methods that capture automatically, and orders closed unpaid.
 
 Source: docs.adyen.com, "Capture" and "Webhook structure: ORDER_CLOSED".
 """

@@ -34,10 +34,9 @@ class SignatureHeader(NamedTuple):
 
 
 class CoveredHeaders(kit.NamedVerifier):
-    """Verifier of signatures that must cover certain headers. The verifier accepts several secrets,
-    newest first.
+    """Verifier of signatures that must cover certain headers, with secrets newest first.
 
-    required  names of the headers that a signature must cover
+    required  names of these headers
     """
 
     def __init__(
@@ -118,9 +117,10 @@ class CoveredHeaders(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a request whose signature covers the required headers. The value of the header
-        `content-type` is `application/json`. The value of every other required header is the
-        event's id."""
+        """Build a request whose signature covers the required headers.
+
+        `content-type` is `application/json`; others have the event's id.
+        """
         headers = [
             (name, "application/json" if name == "content-type" else event_id)
             for name in self._required
@@ -138,9 +138,8 @@ def covered_headers(
 ) -> CoveredHeaders:
     """Compile the scheme.
 
-    The options are `header` (default `x-hook0-signature`), `required` (names of headers to cover;
-    default none), `past_s` and `future_s` (default 300). `secrets` are the secrets of the
-    subscription, used as text.
+    The options are `header` (default `x-hook0-signature`), `required` (headers to cover; default
+    none), `past_s` and `future_s` (default 300). Secrets are used as text.
     """
     setup = Setup(source, options, secrets)
     header = setup.text("header", "x-hook0-signature")

@@ -78,8 +78,8 @@ class Oppwa(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a request whose body is encrypted with the newest key. The initialization vector is
-        derived from the id, the time and the body."""
+        """Build a request whose body is encrypted with the newest key, with a derived
+        initialization vector."""
         key = self._keys[0]
         content = f"{event_id}.{now}.".encode() + body
         nonce = hmac.digest(key, content, "sha256")[:IV_BYTES]

@@ -36,8 +36,7 @@ ALGORITHM: Final = b"SHA256withRSA"
 refused."""
 
 RETRIES_S: Final = 4 * 24 * 3600
-"""Maximum age in seconds of an accepted delivery. PayPal repeats a delivery for three days. PayPal
-does not say whether a repeated delivery states the time of the first one."""
+"""Maximum age in seconds of an accepted delivery. PayPal repeats a delivery for three days."""
 
 _WEBHOOK_ID, _PRIVATE_KEY = "webhook_id", "private_key"
 

@@ -109,8 +109,8 @@ class Plaid(kit.NamedVerifier):
 def plaid(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Plaid:
     """Compile the scheme.
 
-    The options are `past_s` and `future_s` (default 300). Each named secret is a JWK in JSON, and
-    its name is the key id.
+    The options are `past_s` and `future_s` (default 300). A named secret is a JWK in JSON, named by
+    its key id.
     """
     setup = Setup(source, options, secrets)
     age = setup.age("The token's iat")

@@ -45,8 +45,10 @@ class Claim(NamedTuple):
 
 
 def stated_claims(headers: Headers) -> list[Claim]:
-    """Return the signature of each label that is in both Signature-Input and Signature, in the
-    order of the labels. Raise ValueError if a header is no dictionary of RFC 9651."""
+    """Return the signature of each label in both Signature-Input and Signature, in order.
+
+    Raise ValueError if a header is no dictionary of RFC 9651.
+    """
     inputs, signatures = _dictionary(headers, SIGNATURE_INPUT), _dictionary(headers, SIGNATURE)
     claims = []
     for label, (covered, parameters) in inputs.items():
@@ -73,10 +75,9 @@ def _refuse_repeat(_key: str, _context: str) -> None:
 def signature_base(
     request: Incoming, components: list[Item], parameters: Mapping[str, Any]
 ) -> tuple[bytes, str]:
-    """Return the text that is signed (RFC 9421, section 2.5), and the list of components at its
-    end.
+    """Return the text that is signed (RFC 9421, section 2.5), and its components.
 
-    Raise ValueError if a component is unknown, absent, repeated or not plain ASCII.
+    Raise ValueError for an unknown, absent, repeated or non-ASCII component.
     """
     try:
         resolver = HTTPSignatureComponentResolver(_Message(request))  # type: ignore[no-untyped-call]
@@ -148,23 +149,19 @@ ECDSA: Final[Mapping[str, Mapping[str, str]]] = {
     "raw": SCHEMES,
     "der": {**SCHEMES, "ecdsa-p256-sha256": "ecdsa-p256-sha256"},
 }
-"""Names of the ECDSA algorithms for each format of a signature. In `raw`, the numbers r and s stand
-side by side, as RFC 9421 requires. In `der`, they are encoded in DER."""
+"""Names of the ECDSA algorithms: `raw` with r and s side by side (RFC 9421), or `der`."""
 
 EITHER: Final = "either"
-"""Value of the option `ecdsa` that accepts both formats of an ECDSA signature. pawaPay needs this.
-With this value, our own signatures are written in DER."""
+"""Value of the option `ecdsa` that accepts both formats, as pawaPay needs."""
 
 SHARED: Final = "hmac:"
-"""Prefix by which a shared secret is recognized. Without it, a public key that was entered by
-mistake would be used as a shared secret."""
+"""Prefix of a shared secret, so that no public key is taken for one."""
 
 LABEL: Final = "sig1"
 
 MAX_LABELS: Final = 8
 MAX_COMPONENTS: Final = 64
-"""Maximum number of components in all signatures of a request. Before a signature is verified, its
-components are read, which takes time. A usual request has six."""
+"""Maximum components in all signatures of a request, which are read unverified. Usual are six."""
 
 Keys = Mapping[str, Key]
 
@@ -193,8 +190,8 @@ _EXPIRED = Refusal("timestamp_too_old", "The signature's own expires has passed.
 class Rfc9421(kit.NamedVerifier):
     """Verifier that uses the key named by a signature.
 
-    required  components that a signature must cover besides the body's digest
-    tag  the application's tag that a signature must state; "" to accept any tag
+    required  components to cover besides the body's digest
+    tag  tag that a signature must state; "" for any
     """
 
     def __init__(

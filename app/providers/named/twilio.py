@@ -109,8 +109,10 @@ class Twilio(kit.NamedVerifier):
 
 
 def twilio(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Twilio:
-    """Compile the scheme, which has no options. The listed secrets are auth tokens. The named
-    secrets are shared keys, named by their ids."""
+    """Compile the scheme, which has no options.
+
+    Listed secrets are auth tokens; named ones are shared keys by id.
+    """
     setup = Setup(source, options, secrets)
     tokens = setup.listed(lambda secret: HmacKey(text_secret(secret), algorithm="sha1"))
     shared = setup.named(lambda secret: HmacKey(text_secret(secret), algorithm="sha256"))
