@@ -133,8 +133,9 @@ _NOT_DIGITS_FIRST: Final = frozenset({"path", "url"})
 
 
 class FieldBoundaries:
-    """Checker for boundaries between the fields in the signed content. A boundary must be
-    unambiguous, so that nobody can move characters from one field to the next.
+    """Checker that the fields of the signed content have unambiguous boundaries.
+
+    So nobody can move characters from one field to the next.
 
     values  values of the whole profile file
     """
@@ -216,8 +217,7 @@ _AUTH: Final = re.compile(r"none|bearer|basic|oauth|header:[a-z0-9-]{1,100}")
 
 
 def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
-    """Yield the mistakes in the section [fetch_back]. The host must be fixed, the credential must
-    be named, and the answer must have every needed field."""
+    """Yield the mistakes in the section [fetch_back]: host, credential and needed fields."""
     rule = values["fetch_back"]
     if (rule is None) != (values["confirm"] is None):
         yield TomlMistake("fetch_back", 'must be given if confirm = "fetch_back", and only then')
@@ -268,8 +268,8 @@ def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
 
 
 def _signed_for_us(values: Values, key: str) -> bool:
-    """Return whether the signature proves that the provider wrote this reference for us. The
-    signature must cover the reference, and the key must be for this merchant only."""
+    """Return whether the signature proves this reference: covered, with a key for this merchant
+    only."""
     return (
         values["signature"]["key"] == "merchant"
         and all(map(_coverage(values).covers, values["event"][key]))
@@ -305,8 +305,7 @@ def _reference_fault(text: str, *, credentials: bool = False) -> str | None:
 
 
 def slow_claims_are_pending(values: Values) -> Iterable[TomlMistake]:
-    """Yield the mistakes in the section [slow]. The section may name only words whose claim is
-    pending, and needs a window for slow payments."""
+    """Yield the mistakes in the section [slow]: only pending claims, and a window."""
     slow, rule = values["slow"], values["fetch_back"]
     claims = dict((rule and rule["claims"]) or values["claims"])
     for word in slow["claims"]:

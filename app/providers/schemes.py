@@ -30,9 +30,10 @@ size (Woovi)."""
 _P = 2**255 - 19
 _ORDER_8 = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
 _SMALL_ORDER_Y: Final = frozenset({0, 1, _P - 1, _ORDER_8, _P - _ORDER_8})
-"""The y coordinates of the eight points of edwards25519 whose order divides 8. If a key is one of
-these points, one signature fits every message (RFC 8032, section 8.9; "Taming the many EdDSAs",
-2020)."""
+"""The y coordinates of the eight points of edwards25519 whose order divides 8.
+
+With such a key, one signature fits every message (RFC 8032, 8.9; "Taming the many EdDSAs", 2020).
+"""
 
 
 class KeyPair(NamedTuple):
@@ -44,8 +45,7 @@ class KeyPair(NamedTuple):
 
 
 KEYS_REMEMBERED: Final = 64
-"""Maximum number of cached keys. Reading a private RSA key takes 50 ms, and each key is read four
-times at a start."""
+"""Maximum number of cached keys; reading a private RSA key takes 50 ms."""
 
 
 @lru_cache(maxsize=KEYS_REMEMBERED)
@@ -98,8 +98,7 @@ def _parse(material: bytes) -> object:
 
 
 MOST_SIGNATURES: Final = 16
-"""Maximum number of signatures that are tried with one key. While a key is being replaced, a
-genuine request has two. A malicious request could have 200."""
+"""Maximum number of signatures tried with one key. A genuine request has at most two."""
 
 
 class AsymmetricKey(ABC):
@@ -191,8 +190,8 @@ class EcdsaKey(AsymmetricKey):
 
 
 class Ed25519Key(AsymmetricKey):
-    """Key for Ed25519 signatures (RFC 8032). Creating it raises ValueError for any other kind of
-    key, or for a key of small order."""
+    """Key for Ed25519 signatures (RFC 8032). Raises ValueError for others, or one of small
+    order."""
 
     def __init__(self, material: bytes) -> None:
         public, private = load_key(material)
@@ -238,8 +237,7 @@ ASYMMETRIC_SCHEMES: Final[Mapping[str, Callable[[bytes], AsymmetricKey]]] = {
 class Key(Protocol):
     """One secret or key prepared for one signature scheme.
 
-    secret  bytes of the shared secret, for templates with `{secret}`; empty if there is no shared
-            secret
+    secret  bytes of the shared secret, if any
     """
 
     secret: bytes

@@ -58,11 +58,9 @@ class AlsoRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignatureRule:
-    """Section [signature]: the signature scheme, where and how the signature is written, and what
-    it covers.
+    """Section [signature]: the scheme, where and how the signature is written, what it covers.
 
-    key  `merchant` if the key belongs to this account, `provider` if all merchants share it; None
-         if nothing is signed
+    key  `merchant` or, if all merchants share the key, `provider`; None if nothing is signed
     """
 
     mac: Annotated[str, rules.mac]
@@ -113,8 +111,7 @@ _TOLERANCE_S = integer(1, 7 * 24 * 3600)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimestampRule:
-    """Section [timestamp]: the signed time of a request. The section is absent if the provider
-    signs no time. `past_s` and `future_s` are tolerances in seconds."""
+    """Section [timestamp]: the signed time of a request, if any, with tolerances in seconds."""
 
     where: Annotated[str, rules.timestamp_place]
     unit: Annotated[str, one_of(dates.UNITS)] = "s"
@@ -409,10 +406,10 @@ MARKS = ("official-sdk", "official-doc", "third-party", "general-knowledge")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestsOnRule:
-    """Section [rests_on]: the sources of information from which the facts in the profile file come.
+    """Section [rests_on]: the sources of the facts in the profile.
 
-    mark  kind of these sources of information
-    source  the sources of information
+    mark  kind of these sources
+    source  the sources
     """
 
     mark: Annotated[str, one_of(MARKS)]

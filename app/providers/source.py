@@ -29,8 +29,7 @@ __all__ = ["ProviderReply", "Reason", "Refusal", "Signed", "Source"]
 
 
 _ECHO: Final = re.compile(r"[!-~]{1,255}")
-"""Pattern of texts that may be echoed. Such texts have no blanks or line breaks, because an answer
-with these could become markup."""
+"""Pattern of texts that can be echoed, without blanks and line breaks, which could be markup."""
 
 
 class ProviderReply(NamedTuple):
@@ -100,11 +99,7 @@ ALL_ENDED: Final = Refusal(
 
 
 class ExpiringVerifiers:
-    """Verifiers of a source whose secrets expire. There is one verifier for each set of secrets
-    that are valid at a time.
-
-    The class has slots, so that no repr shows the secrets.
-    """
+    """Verifiers of a source whose secrets expire, one for each set of valid secrets."""
 
     __slots__ = ("_compile", "_ends", "_secrets", "_verifiers")
 
@@ -273,8 +268,7 @@ class Source:
         return None if self._acknowledge is None else self._acknowledge(incoming)
 
     def greet(self, incoming: Incoming) -> ProviderReply | None:
-        """Return the answer to a genuine request that asks for an echo before events are delivered.
-        Return None for a delivery. No error is raised."""
+        """Return the answer to a genuine request for an echo; None for a delivery."""
         if self._greeting is None:
             return None
         document = _data_of(self.profile, incoming).document
@@ -306,10 +300,9 @@ class Source:
         return not (self.unsigned or self.profile.unconfirmed)
 
     def orders_named(self, incoming: Incoming, *, digest: str | None = None) -> set[str]:
-        """Return the orders that a request names, even if its events cannot be read. No error is
-        raised.
+        """Return the orders that a request names, even if its events cannot be read.
 
-        digest  digest of the single event to read; None to read all events
+        digest  digest of the single event to read; None for all
         """
         return self._reader.orders_named(self.payload(incoming), incoming, digest=digest)
 
@@ -327,8 +320,10 @@ class Source:
         return self._reader.phones(self._verifier.payload(incoming), incoming)
 
     def respond_by(self, incoming: Incoming) -> Instant | None:
-        """Return the deadline for answering the dispute in a genuine request. Return None unless
-        exactly one deadline is stated. Raise Unreadable if the request cannot be read."""
+        """Return the only deadline for answering the dispute in a genuine request, if there is one.
+
+        Raise Unreadable if it cannot be read.
+        """
         return self._reader.respond_by(self._verifier.payload(incoming), incoming)
 
     def transaction(self, incoming: Incoming, *, digest: str) -> dict[str, str]:
@@ -372,15 +367,19 @@ class Source:
         method: str = "POST",
         url: str = "",
     ) -> Signed:
-        """Build the request that the provider itself would send. Raise Unreadable for an id that
-        cannot occur in a request. Raise ConfigurationError if the request cannot be signed."""
+        """Build the request that the provider itself would send.
+
+        Raise Unreadable for an impossible id, and ConfigurationError if it cannot be signed.
+        """
         checked = fields.event_id(event_id, "event_id")
         return self._verifier.sign(body, event_id=checked, now=now, method=method, url=url)
 
 
 class ProfileReader:
-    """Reader of requests that knows only a profile, and no secrets. Creating it raises
-    ConfigurationError if the profile's bodies are encrypted or wrapped."""
+    """Reader of requests that knows only a profile, and no secrets.
+
+    Raises ConfigurationError if the bodies are encrypted or wrapped.
+    """
 
     def __init__(
         self,

@@ -124,8 +124,8 @@ Piece = Callable[[Request], bytes | Refusal]
 class Meaning(NamedTuple):
     """Rule for compiling one kind of reference.
 
-    make  function that compiles the reference from its argument
-    argument  whether the reference has an argument: `no`, `must` or `may`
+    make  compiles the reference from its argument
+    argument  `no`, `must` or `may` have one
     """
 
     make: Callable[[str], Piece]
@@ -278,8 +278,7 @@ def _filtered(piece: Piece, transform: Filter) -> Piece:
 
 
 def _vanishing(pieces: tuple[Piece, ...]) -> Piece:
-    """Join pieces to one piece, which is empty if the request lacks one of them. If a part occurs
-    twice in the request, the piece gives a refusal."""
+    """Join pieces to one piece, which is empty if one of them is absent."""
     group = Template(pieces, ())
 
     def piece(request: Request) -> bytes | Refusal:

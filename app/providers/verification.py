@@ -241,8 +241,10 @@ def _with_field(pairs: bytes, name: str, value: bytes) -> bytes:
 
 
 def insert(document: Any, path: paths.JsonPath, value: bytes) -> None:
-    """Put a text at a path of names in a JSON document, and create missing objects on the way.
-    Raise ConfigurationError if there is no place for it."""
+    """Put a text at a path of names in a JSON document, creating missing objects.
+
+    Raise ConfigurationError if there is no place.
+    """
     *parents, last = path
     for step in parents:
         document = document.setdefault(step, {}) if type(document) is dict else None

@@ -84,8 +84,7 @@ class Arrival(NamedTuple):
 NewEvent = tuple[Event, tuple[Any, ...]]
 
 Bodies = dict[str, tuple[str | None, str | None]]
-"""Known bodies of one event id. The keys are the bodies' digests. Each value has the order under
-which the body is stored, and the order that the body names."""
+"""Known bodies of one event id, by digest: order of storage, and named order."""
 
 
 @dataclass(slots=True)
@@ -213,9 +212,10 @@ def append_ahead(
 
 
 def _mark_ahead(connection: PlainConnection, arrivals: Sequence[Arrival]) -> Appended:
-    """Mark orders as due for a fold, and deliveries as unsealed, for arrivals that `append_ahead`
-    has stored. Raise StoreUnavailable if a database node does not show one of these deliveries
-    yet."""
+    """Mark orders as due, and deliveries as unsealed, for arrivals stored by `append_ahead`.
+
+    Raise StoreUnavailable if a node does not show one yet.
+    """
     settle(connection)
     given = [each.delivery_id for each in arrivals]
     found: dict[str, StoredVerdict] = dict(select_rows(connection, sql=_VERDICTS, values=given))
@@ -340,8 +340,7 @@ def count_read(connection: PlainConnection, appended: Appended) -> None:
 
 
 STARTS: Final = "reader starts"
-"""Name of a counter that is used only on SQLite. Each reader adds 1 when it starts, and sets the
-counter to 0 when it has stored something."""
+"""Name of SQLite's counter of reader starts since something was stored."""
 
 
 def read_counts(connection: PlainConnection) -> dict[tuple[str, str], int]:
@@ -425,9 +424,9 @@ def _judge(
 def judge_all(
     came: Iterable[tuple[Event | None, str, Instant]], known: KnownEvents, linking: Linking
 ) -> tuple[list[StoredVerdict], list[NewEvent]]:
-    """Return the verdict on each event, and the events that were new.
+    """Return the verdict on each event, and the new events.
 
-    came  event, delivery id and time of each arrival; the event is None if the body was unreadable
+    came  event or None, delivery id and time of each arrival
     """
     verdicts: list[StoredVerdict] = []
     fresh: list[NewEvent] = []

@@ -12,21 +12,19 @@ from app.core.errors import NotAllRead
 from reconcile.instants import MILLISECOND, SECOND, Duration, Instant, format_duration
 
 READ_WITHIN_S: Final = 2.0
-"""Maximum seconds for which a question waits until accepted deliveries are read. If a delivery is
-still unread after this time, the answer is incomplete."""
+"""Maximum seconds for which a question waits for accepted deliveries."""
 
 SOON_S: Final = 0.1
-"""Maximum seconds for which a call that stores a fact waits until deliveries are read. Such a call
-must not wait until the end of a burst."""
+"""Maximum seconds for which a call that stores a fact waits for deliveries."""
 
 FAR_BEHIND: Final = 200 * MILLISECOND
-"""Maximum age of the oldest unread delivery for which a call with the patience `short` still waits.
-If the delivery is older, the reader process will not catch up soon enough."""
+"""Maximum age of the oldest unread delivery for which a call with patience `short` waits."""
 
 COPY_LATE: Final[Duration] = 10 * SECOND
-"""Age of a standby's newest commit from which the standby's data count as incomplete. Reader
-processes commit a heartbeat every five seconds, so a standby without a commit for ten seconds is
-late."""
+"""Age of a standby's newest commit from which its data count as incomplete.
+
+Readers commit a heartbeat every five seconds.
+"""
 
 _PAUSE_S: Final = 0.02
 
@@ -77,8 +75,7 @@ async def behind_s(
 
 
 async def _copy_behind_s(context: AppContext, asked: Instant) -> int:
-    """Wait until a standby has all data up to the time `asked`, and return 0. If this takes too
-    long, return the age in seconds of the standby's newest data."""
+    """Wait until a standby has all data up to `asked`, and return 0, or the age of its data."""
     ends = asyncio.get_running_loop().time() + COPY_LATE / SECOND
     while context.database.shared:
         copied = (await context.inbox.backlog()).copied_up_to
@@ -91,8 +88,7 @@ async def _copy_behind_s(context: AppContext, asked: Instant) -> int:
 
 
 async def must_have_read(context: AppContext, *, as_of: Instant | None = None) -> None:
-    """Raise NotAllRead if a delivery that arrived up to `as_of` is unread. On a standby, first wait
-    for all data up to this time.
+    """Raise NotAllRead if a delivery that arrived up to `as_of` is unread, here or on a standby.
 
     as_of  time of the question; None for now
     """

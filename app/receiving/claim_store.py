@@ -27,24 +27,23 @@ Storing takes up to 15 s: 10 s to wait for other transactions, and 5 s for itsel
 """
 
 LOOKS_S: Final = 3.0
-"""Maximum seconds between two times that a reader looks at the claims. After a longer time, the
-reader measures the age of all claims from the beginning."""
+"""Maximum seconds between a reader's looks at the claims, without measuring their age anew."""
 
 MOST_SEEN: Final = 1_000
-"""Maximum number of claims that a reader remembers. If there are more claims, the reader forgets
-the claims that it has not seen recently."""
+"""Maximum number of claims that a reader remembers, the recently seen ones."""
 
 MOST_CLAIMS: Final = 2
-"""Number of expired claims on a row after which the row's records are read one by one. One of the
-records may have made the readers crash."""
+"""Number of expired claims after which a row's records are read one by one."""
 
 HEADS: Final = 512
 """Maximum number of rows, or of suspects, that are listed at a time."""
 
 
 class Head(NamedTuple):
-    """An inbox row, or a record that is read alone, as it is listed for claiming. `taken_by` is
-    empty if no reader has claimed it."""
+    """An inbox row, or a record that is read alone, as listed for claiming.
+
+    `taken_by` is empty if unclaimed.
+    """
 
     seq: int
     records: int
@@ -83,8 +82,7 @@ class Claimant:
         return bool(head.taken_by) and not head.taken_by.startswith(self._name)
 
     def free(self, heads: Sequence[Head]) -> list[Head]:
-        """Return the rows or suspects that may be claimed. Such rows have no claim, a claim of this
-        reader, or an expired claim."""
+        """Return the rows or records that this reader may claim: unclaimed, its own, or expired."""
         now = monotonic()
         if now - self._looked_at > LOOKS_S:
             self._seen.clear()

@@ -54,8 +54,7 @@ ASK_FOR: Final[Duration] = LONGEST_WINDOW + 5 * DAY
 final state earlier."""
 
 ASK_AGAIN: Final[tuple[Duration, ...]] = (10 * SECOND, MINUTE, 10 * MINUTE, HOUR)
-"""Pauses before the provider is asked the same question again. An unchanged answer may come from an
-outdated copy at the provider. A changed answer must be confirmed by a second answer."""
+"""Pauses before a provider is asked the same question again, to confirm changes."""
 
 SURE_NOT_FOUND: Final = 5
 """Number of `not found` answers after which they are believed. Some providers know an event only
@@ -141,8 +140,7 @@ async def _confirm(confirmer: Confirmer, due: confirmation_store.Confirmation) -
 
 
 def ask_again_after(answer: Event, known: Sequence[Event], *, tries: int) -> Duration | None:
-    """Return the pause before the provider is asked again what happened to the payment's money;
-    None if the answer is final.
+    """Return the pause before the provider is asked again about the payment; None if final.
 
     known  latest stored answers about the payment, newest first
     tries  number of earlier questions
@@ -281,8 +279,7 @@ async def _give_up(context: AppContext, due: confirmation_store.Confirmation, wh
 
 
 MOST_ASKED_BEFORE: Final = 200
-"""Maximum number of events about which providers are asked before a month is closed. Asking about
-this number takes 10 s. Further events count as unanswered."""
+"""Maximum number of events asked about before a month is closed, in 10 s."""
 
 PATIENCE_S: Final = 15.0
 """Seconds to wait for answers before a month is closed. Events without an answer by then count as

@@ -66,8 +66,8 @@ _ADD_UNSETTLED = statement(
 class Confirmation:
     """One event about which the provider is to be asked.
 
-    tries  number of earlier questions to the provider
-    taken_until  end of the reservation. Without a result by then, the event becomes due again
+    tries  number of earlier questions
+    taken_until  end of the reservation
     """
 
     event: Event
@@ -77,8 +77,7 @@ class Confirmation:
 
 
 class ToAsk(NamedTuple):
-    """One event about which the provider is to be asked, with the time of its arrival and the
-    number of its sender's group."""
+    """One event to ask about, with its arrival and its sender's group."""
 
     event: Event
     received_at: Instant
@@ -125,9 +124,9 @@ def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> 
 
 
 def put_named_first(connection: PlainConnection, links: Mapping[tuple[str, str, str], str]) -> None:
-    """Move waiting events to the front if a record has now linked their reference to an order.
+    """Move waiting events to the front if a record has linked their reference to an order.
 
-    links  orders. The keys are reference, kind and source
+    links  orders by reference, kind and source
     """
     for reference, kind, source in links:
         if connection.ask(_ANY_UNNAMED, (source,)):
@@ -138,8 +137,7 @@ def put_named_first(connection: PlainConnection, links: Mapping[tuple[str, str, 
 
 
 MOST_PUT_FIRST: Final = 10
-"""Maximum number of a reference's events that are asked about before other events. A provider sends
-two events for a reference, but anyone can send any number of events."""
+"""Maximum number of a reference's events that come first; a provider sends two."""
 
 _ANY_UNNAMED: Final = "SELECT 1 FROM confirmations WHERE source=? AND named=0 LIMIT 1"
 _PUT_FIRST: Final = (
@@ -249,10 +247,9 @@ async def put_off(
     until: Instant,
     answered: Instant | None = None,
 ) -> None:
-    """Postpone the next question about an event to `until`, unless the event has arrived again in
-    the meantime.
+    """Postpone the next question about an event, unless it has arrived again.
 
-    answered  time of the provider's answer; None if there was no answer
+    answered  time of the provider's answer, if any
     """
     await connection.execute(
         sa.update(_CONFIRMATIONS)
@@ -424,8 +421,7 @@ async def is_known(connection: AsyncConnection, event: Event) -> bool:
 async def named_references(
     connection: AsyncConnection, sources: Sequence[str], *, since: Instant, limit: int
 ) -> list[tuple[str, str]]:
-    """Return the sessions and payments that records have named since a given time, oldest first, as
-    pairs of source and reference.
+    """Return the sessions and payments that records have named since then, by source, oldest first.
 
     Only the latest `limit` records are used.
     """

@@ -106,8 +106,7 @@ class Linking:
             self.contested |= {(one, other), (other, one)}
 
     def touched(self) -> Iterable[str]:
-        """Yield each order whose events have changed because of a new link. Either the order got an
-        earlier event, or another order names the same reference."""
+        """Yield each order that got an earlier event, or shares its reference, by a new link."""
         yield from self.adopted.values()
         for one, _ in self.contested:
             yield one

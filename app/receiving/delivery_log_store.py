@@ -55,9 +55,9 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFilter:
-    """Conditions for listing arrived deliveries. A condition that is None selects everything.
+    """Conditions for listing arrived deliveries; None for no condition.
 
-    no_order  whether to list only events that are linked to no order
+    no_order  whether to list only events linked to no order
     refused  whether to include refused deliveries
     """
 
@@ -204,10 +204,9 @@ async def list_log(
 async def delivery_before(
     connection: AsyncConnection, before: str | None, *, count: int
 ) -> str | None:
-    """Return the id of the delivery that is `count` deliveries before the delivery `before`; None
-    if there are fewer.
+    """Return the id of the delivery that is `count` before another; None if there are fewer.
 
-    before  id of a delivery; None for the end of the log
+    before  id of that delivery; None for the end of the log
     """
     rows = await connection.execute(
         sa.text(
@@ -248,8 +247,8 @@ async def arrivals_since(connection: AsyncConnection, first: int) -> dict[int, t
 
 
 async def last_arrivals(connection: AsyncConnection, source: str) -> tuple[int | None, int | None]:
-    """Return the minutes of a source's last accepted and last rejected delivery, counted from 1970.
-    Each is None if there was no such delivery."""
+    """Return the minutes since 1970 of a source's last accepted and last rejected delivery, or
+    None."""
     row = (await connection.execute(sa.text(LAST_ARRIVALS), {"source": source})).one()
     return row[0], row[1]
 
@@ -257,8 +256,10 @@ async def last_arrivals(connection: AsyncConnection, source: str) -> tuple[int |
 async def refused_naming(
     connection: AsyncConnection, names: Sequence[str], *, looked_at: int, limit: int
 ) -> list[LogEntry]:
-    """Return the latest rejected deliveries whose body contains one of these names, newest first,
-    at most `limit`. Only the latest `looked_at` rejections are searched."""
+    """Return up to `limit` of the latest rejected deliveries whose body contains a name.
+
+    looked_at  number of rejections to search
+    """
     place_of = sa.func.instr if connection.dialect.name == "sqlite" else sa.func.pg_catalog.position
     body: sa.ColumnElement[Any] = sa.column("body")
     latest = (
@@ -332,8 +333,7 @@ EVERY_DIGEST: Final = DigestRange()
 async def raw_deliveries(
     connection: AsyncConnection, *, at_once: int, digests: DigestRange = EVERY_DIGEST
 ) -> AsyncIterator[list[RawDelivery]]:
-    """Yield the first delivery of each body whose digest is in the range. The deliveries are sorted
-    by arrival, and come in lists of about `at_once`."""
+    """Yield the first delivery of each body in the digest range, by arrival, in lists."""
     values = digests._asdict()
     async for rows in _by_arrival(stream(connection, _RAW_ONES, at_once=at_once, values=values)):
         yield [_raw(row) for row in rows]
@@ -360,8 +360,7 @@ def _raw(row: Sequence[Any]) -> RawDelivery:
 async def _by_arrival(
     partitions: AsyncIterator[Rows],
 ) -> AsyncIterator[Rows]:
-    """Yield rows sorted by arrival. Rows come sorted by id, which is exact only to the millisecond.
-    The rows of a list's last millisecond are therefore yielded with the next list."""
+    """Yield rows sorted by arrival, although ids are exact only to the millisecond."""
     waiting: Rows = []
     async for rows in partitions:
         waiting = sorted([*waiting, *rows], key=lambda row: int(row[1]))

@@ -18,7 +18,7 @@ from app.receiving.refusal_store import Rejection, find_rejection
 class Diagnosed:
     """Rejected delivery, and every known mistake that would explain the rejection.
 
-    unexplained  sentence about what a person should check, if `diagnoses` is empty; else None
+    unexplained  what a person should check if there is none
     """
 
     rejection: Rejection
@@ -70,10 +70,7 @@ async def diagnose_delivery(
 
 
 def unexplained(verdict: str, account: Account | None) -> str:
-    """Return a sentence about what to check if no known mistake explains a rejection.
-
-    For a wrong signature, the sentence also describes the secret that this provider uses.
-    """
+    """Return a sentence about what to check if no known mistake explains a rejection."""
     beginning = "No known mistake explains this:"
     if verdict in ("signature_missing", "timestamp_missing"):
         missing = verdict.removesuffix("_missing")

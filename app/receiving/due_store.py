@@ -17,8 +17,7 @@ from reconcile.instants import Instant
 from reconcile.matching.books import match_key
 
 NEXT_DUE: Final = "SELECT min(due_at) FROM order_due WHERE due_at IS NOT NULL"
-"""SQL statement for the earliest time at which an order is due. The condition allows SQLite to use
-an index. Without it, SQLite would read every mark."""
+"""SQL statement for the earliest time at which an order is due, by SQLite's index."""
 
 _RIGHT_MARKS = (
     "INSERT INTO order_due (order_key, due_at, generation) "
@@ -41,8 +40,8 @@ def backwards(reference: str) -> str:
 class Due:
     """An order's due mark, as read from the database.
 
-    generation  number that increases whenever evidence about the order arrives
-    due_at  time at which the order must be folded next; None if it is not due
+    generation  number that increases with the order's evidence
+    due_at  time of the next fold, or None
     """
 
     order: str
@@ -156,8 +155,7 @@ def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> No
 async def marks_without_reason(
     connection: AsyncConnection, *, beyond: Instant, limit: int
 ) -> list[str]:
-    """Return orders that have a due mark for no known reason, at most `limit`. Such a mark is due
-    later than `beyond`. Its time is not the time of the next decision in the order's ledger."""
+    """Return up to `limit` orders due later than `beyond` for no known reason."""
     rows = await connection.execute(
         text(
             "SELECT order_due.order_key FROM order_due LEFT JOIN ledgers "
@@ -191,8 +189,7 @@ async def mark_all_due(connection: AsyncConnection, *, now: Instant) -> None:
 
 
 Mark = tuple[str, Instant | None, int]
-"""Due mark of a folded order: its reference, the time at which it is due next, and the generation
-number of the evidence that was folded."""
+"""Due mark of a folded order: reference, next due time, and generation of the folded evidence."""
 
 
 def settle_marks(connection: PlainConnection, marks: Sequence[Mark]) -> None:

@@ -126,8 +126,7 @@ class Webhooks:
         return (b"allow", ", ".join(methods).encode("ascii"))
 
     def _by_headers(self, headers: list[Header]) -> tuple[int | None, int]:
-        """Return the status of a refusal, and the length that the headers declare for the body. The
-        status is None if the headers are acceptable. The length is 0 if none is declared."""
+        """Return the status of a refusal or None, and the body's declared length or 0."""
         size = declared = 0
         for name, value in headers:
             size += len(name) + len(value)
@@ -156,8 +155,10 @@ class Webhooks:
         return await self._long_body(message, receive)
 
     async def _long_body(self, message: Message, receive: Receive) -> bytes | None:
-        """Read a body that arrives in several parts. Return None if the body is too large. Raise
-        NoRoom if the long bodies of all requests together exceed their limit."""
+        """Read a body that arrives in several parts. Return None if it is too large.
+
+        Raise NoRoom if all long bodies together exceed their limit.
+        """
         body, counted = bytearray(), 0  # separate tiny parts take twenty times the memory
         try:
             while True:

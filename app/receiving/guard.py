@@ -40,12 +40,10 @@ KERNEL_BYTES: Final = 65_536
 megabytes."""
 
 LAST_S: Final = 1.0
-"""Seconds for which an idle connection stays open after the service is told to stop, so that a
-request that is just arriving is not lost."""
+"""Seconds for which an idle connection stays open after a stop, for an arriving request."""
 
 MAX_PIPELINED: Final = 2
-"""Maximum number of requests that wait on one connection while an earlier request is answered. Each
-takes over two kilobytes before it is verified."""
+"""Maximum number of requests that wait on one connection, unverified."""
 
 
 @lru_cache(maxsize=64)  # a service has one name, or a few
@@ -78,9 +76,7 @@ _BUSY = _answer(
 
 
 HUNG_UP: Final = "tallyhook.hung_up"
-"""Key that is set in a request's scope when the sender has disconnected or sends no more. A handler
-that only waits must then answer, because the connection stays open until the handler has
-answered."""
+"""Key in a request's scope when the sender has disconnected or sends no more."""
 
 
 class AmbiguousRequest(Exception):
@@ -176,9 +172,7 @@ class GuardedConnection(HttpToolsProtocol):
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Release everything that the connection refers to. Otherwise the connection and its
-        waiting requests, which refer to each other, would stay in memory until the garbage
-        collector runs."""
+        """Release everything that the connection refers to, instead of the garbage collector."""
         self.connection_limits.leaves(self)
         self._note_hanging_up()
         super().connection_lost(exc)
@@ -210,8 +204,10 @@ class GuardedConnection(HttpToolsProtocol):
                 self._refuse(_HEAD, "head_too_large")
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Answer all complete requests, then close the connection, because the sender sends no more
-        (RFC 9112, 9.6). Return True to keep the connection open for writing."""
+        """Answer all complete requests, then close the connection (RFC 9112, 9.6).
+
+        Return True to keep it open for writing.
+        """
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete or cycle.more_body:
             return False
@@ -277,11 +273,7 @@ class GuardedConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Start the next request after an answer, with a new deadline.
-
-        This replaces uvicorn's method, which sets a keep-alive timer. A timer would slow every
-        delivery, and all connections are checked anyway.
-        """
+        """Start the next request after an answer, with a new deadline, and no keep-alive timer."""
         if self._answering is not None:  # else the connection is lost
             self._answering.flush()
         now = self.loop.time()

@@ -69,8 +69,7 @@ class Inbox(inbox_store.InboxRows):
     def __init__(self, settings: Settings, *, purpose: Purpose, refuses_gap: bool = True) -> None:
         """Prepare an inbox that is not open yet.
 
-        refuses_gap  whether to refuse to open the inbox for writing if the database has lost
-                     commits
+        refuses_gap  whether to refuse to write if the database has lost commits
         """
         self.settings = settings
         self.database = Database(settings, purpose=purpose)
@@ -147,9 +146,10 @@ class Inbox(inbox_store.InboxRows):
         return list(zip(appended.arrivals, appended.verdicts, strict=True))
 
     async def _append_ahead(self, ready: Sequence[append_store.Ready]) -> Links:
-        """Store what was read from inbox rows in a database of several nodes, before the rows are
-        deleted. Raise StoreUnavailable if this conflicts with a commit that is not visible on all
-        nodes yet."""
+        """Store deliveries in a database of several nodes, before their inbox rows are deleted.
+
+        Raise StoreUnavailable for a conflict with an invisible commit.
+        """
         try:
             return await self.database.writer.commit(
                 append_store.append_ahead, ready, memory=self._memory
@@ -162,10 +162,9 @@ class Inbox(inbox_store.InboxRows):
             ) from error
 
     async def cannot_append(self) -> str | None:
-        """Return a sentence that says why no delivery can be stored at present; None if deliveries
-        can be stored.
+        """Return a sentence on why no delivery can be stored at present, or None.
 
-        The method stores a trial delivery in a transaction, and rolls the transaction back.
+        A trial delivery is stored and rolled back.
         """
         try:
             async with self.database.writer.transaction() as connection:
@@ -184,8 +183,10 @@ class Inbox(inbox_store.InboxRows):
             )
 
     async def tidy(self) -> bool:
-        """Delete all read rows from the inbox file of an SQLite database, or let a running receiver
-        delete them. Return False if this was not finished in time."""
+        """Delete all read rows from SQLite's inbox file, perhaps by a running receiver.
+
+        Return False if this was not finished in time.
+        """
         file, lock = self.file, self.database.service
         if file is None or lock is None or not file.is_there():
             return True
@@ -376,10 +377,9 @@ class Inbox(inbox_store.InboxRows):
         return await self.database.on_snapshot(inbox_store.until_now, lost, now=now)
 
     async def make_way(self) -> None:
-        """Save the readable unread rows of the damaged inbox file in the database, and rename the
-        file, so that a new file can be created.
+        """Save the damaged inbox file's readable unread rows, and rename the file.
 
-        Afterwards, the caller must commit `go_on_without`, which deletes the recorded loss.
+        The caller must then commit `go_on_without`.
         """
         file, state = self.file, await self.database.on_snapshot(inbox_loss_store.left)
         assert file is not None

@@ -45,9 +45,10 @@ from app.receiving.inbox_store import (
 from reconcile.instants import EARLIEST
 
 CHECKPOINT_PAGES: Final = 1_000
-"""Number of 4 KiB pages in the inbox file's write-ahead log at which the log is checkpointed. A
-checkpoint hardly delays senders, because read rows are deleted within a second, so few pages
-change."""
+"""Pages of the inbox file's write-ahead log at which it is checkpointed.
+
+Read rows are deleted soon, so few pages change.
+"""
 
 SUFFIX: Final = ".inbox"
 
@@ -190,8 +191,10 @@ class InboxFile:
         return self.path.stat().st_size <= CHECKED_BEFORE_SERVING
 
     async def empty(self, position: int) -> bool:
-        """Delete the file's rows up to a position, and checkpoint its write-ahead log. Return
-        whether the log is empty. Only the holder of the serving lock may call this."""
+        """Delete the file's rows up to a position, and checkpoint. Return whether the log is empty.
+
+        Only the holder of the serving lock may call this.
+        """
         await self.writer.commit(delete_up_to, position)
         return await self.writer.checkpoint()
 
@@ -241,10 +244,9 @@ def _is_bare(path: Path) -> bool:
 
 
 def mend_emptied(path: Path) -> None:
-    """Fill an emptied or removed file with the pages of a new file. Otherwise SQLite would delete
-    the file's write-ahead log without reading it.
+    """Fill an emptied or removed file with a new file's pages, so that SQLite reads its log.
 
-    Call this only while no process has the file open.
+    No process may have the file open.
     """
     lengths = [each.stat().st_size if each.exists() else 0 for each in (path, Path(f"{path}-wal"))]
     if not lengths[0] and lengths[1]:

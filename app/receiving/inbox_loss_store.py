@@ -28,15 +28,13 @@ from app.receiving.framing import DamagedRow, Item, Received, items_in
 from reconcile.instants import EARLIEST, Duration, Instant
 
 LOST: Final = "inbox lost"
-"""Name of the fact which records that a service has noticed the loss of its inbox. The fact is
-deleted when a service starts without the lost inbox."""
+"""Name of the fact that a service has noticed the loss of its inbox."""
 
 AT_ONCE: Final = 8
 """Number of inbox rows that are saved in one transaction. A row has up to 8 MiB."""
 
 UNWRITTEN: Final = bytes(32)
-"""Zero bytes that are found in a row whose pages were not completely written. Neither a head nor a
-JSON body contains this many zero bytes in sequence."""
+"""Zero bytes of an incompletely written row, more than a head or JSON body can contain."""
 
 
 class Kept(NamedTuple):
@@ -98,8 +96,7 @@ def note_of(identity: str, last: int) -> bytes:
 class Noted(NamedTuple):
     """Last row number that a note states.
 
-    complete  whether this is certainly the last number. After a restart of the machine, the note
-              may lack later numbers
+    complete  whether this is certain; not after a restart of the machine
     """
 
     last: int
@@ -172,16 +169,14 @@ def note_open(connection: PlainConnection, *, last: int, now: Instant) -> None:
 
 
 def note_lost(connection: PlainConnection, lost: FoundGap, *, now: Instant) -> FoundGap:
-    """Record a loss of the inbox for the next start, and return the recorded gap. If the given gap
-    ends after `now`, the recorded gap ends at `now`."""
+    """Record a loss of the inbox for the next start. Return the gap, ending by `now`."""
     found = inbox_store.until_now(connection, lost, now=now)
     inbox_store.put_fact(connection, LOST, json.dumps(asdict(found)))
     return found
 
 
 def save(connection: PlainConnection, rows: Sequence[Sequence[Any]], up_to: int) -> None:
-    """Copy these rows of the inbox file to the database's inbox table, and record that every row of
-    the file up to `up_to` was read."""
+    """Copy these rows to the database's inbox table, and record all rows up to `up_to` as read."""
     for _, *row in rows:
         connection.ask(inbox_store.KEEP, row)
     inbox_store.put_counter(
@@ -200,8 +195,7 @@ def go_on_without(connection: PlainConnection) -> None:
 
 
 def numbers_in(connection: PlainConnection, after: int) -> set[int]:
-    """Return the row numbers above `after` that can be read in a damaged file. The file is read
-    from both ends, each time up to the damage."""
+    """Return the readable row numbers above `after` in a damaged file, read from both ends."""
     found = set[int]()
     for sql in (_FORWARD, _BACKWARD):
         least, most = after, LAST_NUMBER
@@ -241,9 +235,9 @@ _WHOLE: Final = "SELECT seq, count, received_at, size, records FROM inbox WHERE 
 
 
 def wrong_with(path: Path, *, look: Callable[[], bool]) -> str | None:
-    """Return what is wrong with a file that existed before; None if nothing is found.
+    """Return what is wrong with a file that existed before, or None.
 
-    look  function that returns whether to check the whole file
+    look  returns whether to check the whole file
     """
     if not path.exists():
         return "is gone"
@@ -296,7 +290,7 @@ def loss_after(
 ) -> FoundGap:
     """Return the loss that a service finds when it starts.
 
-    found  numbers of the unread rows that can be read
+    found  numbers of the readable unread rows
     on_its_way  longest time from a delivery's arrival to its storage
     """
     if state.closed is not None and all(
@@ -310,15 +304,13 @@ def loss_after(
 
 _MAGIC: Final = b"SQLite format 3\0"
 _SIZES: Final = struct.Struct(">H10xI")
-"""Format of two numbers in the header of an SQLite file, after its first 16 bytes: the page size in
-bytes, and the number of pages."""
+"""Format of an SQLite header's page size in bytes and number of pages, after 16 bytes."""
 
 
 def mend_length(path: Path) -> None:
-    """Extend a truncated file to its former length with empty pages. SQLite does not open a file
-    that is shorter than its header says.
+    """Extend a truncated file to its former length, so that SQLite opens it.
 
-    Call this only while no process has the file open.
+    No process may have the file open.
     """
     with path.open("rb+") as file:
         head = file.read(len(_MAGIC) + _SIZES.size)

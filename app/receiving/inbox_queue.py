@@ -18,21 +18,20 @@ from app.receiving.inbox_writer_store import InboxWriter
 from reconcile.instants import EARLIEST
 
 PATIENCE_S: Final = 2.5
-"""Maximum seconds that writing a batch may take. Some providers wait five seconds for the answer,
-and a delivery may have to wait for two batches."""
+"""Maximum seconds for writing a batch; providers wait five seconds, perhaps for two batches."""
 
 FAULTS: Final = 3
 """Number of successive failed batches after which the store counts as faulty. A single batch may
 fail because of its content."""
 
 SPACING_S: Final = 0.005
-"""Minimum seconds between two commits while several deliveries wait. At 1,000 deliveries a second,
-this saves a third of the receiver's processor time. If only one sender is active, its deliveries
-are not delayed."""
+"""Minimum seconds between two commits while several deliveries wait.
+
+This saves a third of the processor time at 1,000 deliveries a second.
+"""
 
 ROW_BYTES: Final = 8 * 1024 * 1024
-"""Maximum bytes of bodies in an inbox row with several deliveries. The size is limited because a
-reader has several rows in memory."""
+"""Maximum bytes of bodies in an inbox row, of which a reader has several in memory."""
 
 _SLOW: Final = "the store has not finished a write for some seconds; try again"
 
@@ -196,11 +195,9 @@ class InboxQueue:
         self.faults = 0
 
     async def still_faulty(self) -> str | None:
-        """Return a sentence that says why deliveries cannot be written; None if they can be
-        written.
+        """Return a sentence on why deliveries cannot be written, or None.
 
-        After several failed batches, the method writes a trial row in a transaction that is rolled
-        back.
+        After failed batches, a trial row is written and rolled back.
         """
         if self.faults < FAULTS:
             return None

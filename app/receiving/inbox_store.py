@@ -39,8 +39,7 @@ POSITION: Final = "inbox position"
 """Name of a counter in the database: number of the inbox file's last row that was read."""
 
 COVERED: Final = "inbox covered"
-"""Name of a counter in the database: number of the last inbox row whose content is in the
-database's file itself, and not only in its write-ahead log."""
+"""Name of the counter of inbox rows whose content is in the database's file itself."""
 
 RECORDS_READ: Final = "inbox records"
 
@@ -49,31 +48,26 @@ DELETED: Final = "deleted"
 RECORDS_DELETED: Final = "records deleted"
 
 TIDY: Final = "inbox tidy"
-"""Name of a counter in the database: number of the row up to which an erasure asked the receiver to
-delete all traces from the inbox file."""
+"""Name of the counter of inbox rows whose traces an erasure wants deleted."""
 
 TIDIED: Final = "tidied"
 """Name of a counter in the inbox file: number of the row up to which all traces were deleted."""
 
 BEAT: Final = "reader beat"
-"""Name of a counter in the database: time of the last heartbeat of a reader process. If the reader
-is a process elsewhere, the receiver sees from this time whether the reader is running."""
+"""Name of the counter with the time of a reader's last heartbeat, for receivers elsewhere."""
 
 CLOSED: Final = "inbox closed"
-"""Name of a counter in the database: number of the last row when the inbox file was closed
-properly, plus one. The counter is 0 while the file is open."""
+"""Name of the counter of the closed inbox file's last row, plus one; 0 while open."""
 
 OPENED: Final = "inbox opened"
 """Name of a counter in the database: last time at which the inbox file was opened without unread
 rows."""
 
 LAST_BACKUP: Final = "last backup"
-"""Name of a counter in the database: time of the last backup, in microseconds since 1970. The
-backup service in compose.yaml sets it, too."""
+"""Name of the counter with the last backup's time in microseconds, which compose.yaml sets, too."""
 
 IDENTITY: Final = "inbox"
-"""Name of a fact in the database: id of the inbox file to which the reader's position refers. The
-inbox file contains this id, too."""
+"""Name of the fact with the id of the inbox file to which the reader's position refers."""
 
 _NEW_SUSPECT: Final = ("received_at", "tries", "aside", "orders", "record")
 
@@ -166,8 +160,7 @@ KEEP_HELD: Final = statement(
     "SELECT ?::bigint, ?::bigint, ?::bigint, ?::bytea FROM held RETURNING (SELECT ctid FROM held)",
     held=HELD,
 )
-"""SQL statement that inserts an inbox row on PostgreSQL in a transaction of its own. The statement
-needs only one round trip to the server."""
+"""SQL statement that inserts an inbox row on PostgreSQL in one round trip."""
 
 
 def rows_after(
@@ -318,10 +311,9 @@ class FileFacts(NamedTuple):
 
 
 def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
-    """Make this file the inbox file of the database. All rows that the file still contains then
-    count as unread.
+    """Make this file the database's inbox file, with all of its rows unread.
 
-    file  what the file stores about itself; None if a file will be created later
+    file  what the file stores about itself, or None
     """
     if file is None:
         connection.ask("DELETE FROM meta WHERE name=?", (IDENTITY,))
@@ -333,8 +325,8 @@ def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
 
 
 def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
-    """Record that all rows up to the last row deleted from the file were read. Also store the time
-    of the database's last commit that the file states, unless a later time is already stored."""
+    """Record all rows up to the file's last deleted row as read, and the file's later commit
+    time."""
     for name, value in (
         (POSITION, file.deleted),
         (RECORDS_READ, file.records_deleted),
@@ -416,8 +408,7 @@ _SINCE_BACKUP: Final = "the backup lacks everything since it was made"
 def gap_of_inbox(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return a gap if the inbox file that the database has read from is missing or was replaced;
-    None if this file is still there."""
+    """Return a gap if the inbox file that was read is missing or replaced, or None."""
     known = fact(connection, IDENTITY)
     if known is None or (file is not None and file.identity == known):
         return None
@@ -452,10 +443,9 @@ def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
 
 
 def next_suspects(connection: PlainConnection, *, aside: bool, limit: int) -> list[Suspect]:
-    """Return records that are to be read alone, oldest first, at most `limit`.
+    """Return up to `limit` records that are to be read alone, oldest first.
 
-    aside  whether to return only records that are set aside; if False, only records that are not
-           set aside are returned
+    aside  whether those set aside, or only others
     """
     rows = connection.ask(_SUSPECTS, (int(aside), limit))
     return [suspect_of(row) for row in rows]
@@ -476,8 +466,7 @@ def suspect_of(row: Sequence[Any]) -> Suspect:
 
 
 def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> None:
-    """Store the orders that a record mentions. The record is read alone, and the orders are held if
-    the record is set aside. Do nothing if another reader has claimed the record."""
+    """Store the orders that a record mentions, to hold if it is set aside, unless it is claimed."""
     connection.ask(
         "UPDATE suspects SET orders=? WHERE seq=? AND aside=0 AND coalesce(taken_by, '')=?",
         ("\n".join(orders), one.seq, one.taken_by or ""),
@@ -485,10 +474,9 @@ def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[s
 
 
 def set_aside(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> bool:
-    """Set a record aside, so that it is not read until a person requests this. Return False if
-    another reader has claimed it.
+    """Set a record aside until a person requests its reading. Return False if it is claimed.
 
-    orders  orders that are held until the record is read
+    orders  orders that are held until then
     """
     found = connection.ask(
         "UPDATE suspects SET aside=1, taken_by=NULL, orders=? "
@@ -582,16 +570,16 @@ class InboxRows:
         return await file.on_snapshot(_kept_bytes, (await self.progress()).position)
 
     async def rows_of_file(self) -> tuple[list[tuple[int, int, int, Instant]], int, int]:
-        """Return number, records, size and arrival of each row in the inbox file. Also return the
-        row number up to which all traces are deleted, and the recorded time of the database's last
-        commit."""
+        """Return number, records, size and arrival of each row in the inbox file.
+
+        Also the row up to which traces are deleted, and the database's recorded last commit.
+        """
         file = self._file
         assert file is not None
         return await file.on_snapshot(_rows_of_file)
 
     async def backlog(self, *, up_to: InboxEnd = EVERYTHING) -> Backlog:
-        """Return how many records are unread, with their size and arrivals, in rows up to the given
-        numbers. Records that are read alone are included, except if set aside."""
+        """Return how many records are unread, with size and arrivals, except those set aside."""
         return (await self.backlog_and_end(up_to=up_to))[0]
 
     async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:
@@ -658,8 +646,8 @@ def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Bac
 
 
 def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backlog, int, bool]:
-    """Return the counts of the unread rows above `after`, the last row number in the file, and
-    whether no row number after `after` is missing."""
+    """Return the counts of unread rows above `after`, the last number, and whether none is
+    missing."""
     last = last_number(connection)
     ((first,),) = connection.ask("SELECT min(seq) FROM inbox WHERE seq > ?", (after,))
     complete = (last if first is None else first - 1) <= after
@@ -691,5 +679,4 @@ SELECT coalesce(max(seq), 0), CASE WHEN pg_is_in_recovery() THEN CAST(1000000 * 
     epoch FROM coalesce(pg_last_xact_replay_timestamp(), pg_postmaster_start_time())
 ) AS bigint) END FROM inbox
 """
-"""SQL statement for the number of the last row in the inbox table. On a standby, it also returns
-the time up to which the standby has its primary's data."""
+"""SQL statement for the last number in the inbox table, and a standby's data time."""

@@ -32,23 +32,19 @@ LOOK_SHARED_S: Final = 1.0
 how many deliveries are unread."""
 
 IDLE_S: Final = 1.0
-"""Seconds without a written delivery after which read rows are deleted in a separate transaction.
-Otherwise they are deleted together with a delivery's commit."""
+"""Seconds without a written delivery after which read rows are deleted by themselves."""
 
 NOTE_S: Final = 1.0
-"""Minimum seconds between two transactions that only record the time of a new commit. If deliveries
-are written, the time is recorded with them."""
+"""Minimum seconds between two transactions that only record a new commit's time."""
 
 QUIET_S: Final = 5.0
 """Seconds without a commit after which the database's write-ahead log is checkpointed."""
 
 ROOM_TIMES: Final = 3
-"""Factor for the disk space that is reserved for unread deliveries. The bytes of each delivery will
-be in the write-ahead log, in the database's file and in its indexes."""
+"""Factor for reserved disk space: log, file and indexes take each delivery's bytes."""
 
 ROOM_FLOOR: Final = 4_096
-"""Minimum bytes of disk space that are reserved for each unread record. The space is for the
-record's rows, its leaf in the sealed log, and its order's ledger."""
+"""Minimum bytes of disk space reserved for each unread record's rows, leaf and ledger."""
 
 DELETED_BYTES: Final = 256 * 1024
 """Maximum bytes of rows, already read, that are deleted with the writing of a new row.
@@ -174,8 +170,10 @@ class InboxWriter:
         self.oldest = self._unread[0][-1] if self._unread else None
 
     def _next_deleted(self, size: int) -> int | None:
-        """Return the number up to which rows may be deleted next; None if no row may be deleted.
-        These rows have at most `size` bytes in total, unless the first row alone is larger."""
+        """Return the number up to which rows may be deleted next, or None.
+
+        They have at most `size` bytes, but are at least one.
+        """
         last = None
         for seq, its_size in self._read:
             if seq > self._covered or (last is not None and its_size > size):

@@ -1,5 +1,4 @@
-"""State of the journal of erasures: which of its lines are not carried out in this database yet.
-The journal itself is in `privacy/erasure_journal.py`."""
+"""State of the journal of erasures: its lines that are not carried out in this database yet."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,8 +49,8 @@ class JournalState:
 
 
 async def long_pending(context: AppContext) -> tuple[int, Sequence[str], Instant | None]:
-    """Return how many lines of the journal have waited for too long, or have a known reason to
-    wait. Also return these reasons, and when the oldest of these lines was written."""
+    """Return the number of long-waiting lines of the journal, their reasons, and the oldest's
+    time."""
     now = context.clock.now()
     waiting = await context.database.on_snapshot(pending_lines)
     long = [each for each in waiting if each.why or each.since <= now - PATIENCE]

@@ -29,8 +29,7 @@ class Kept(NamedTuple):
 
 
 def no_delivery(delivery_id: str) -> NotFoundError:
-    """Return the error for a delivery that does not exist or may not be seen. The text does not
-    reveal which is true."""
+    """Return the error for a delivery that does not exist or may not be seen, not saying which."""
     return NotFoundError(
         f"there is no delivery {delivery_id!r}: `tallyhook deliveries list` shows the newest, and "
         "old refused ones are deleted"

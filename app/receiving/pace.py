@@ -15,8 +15,7 @@ from app.database.database import Database
 from app.database.engine import Connection
 
 SHORT_S: Final = 0.025
-"""Seconds that a transaction with its commit should take. The limit is half of the 50 ms that other
-transactions may have to wait, because the time varies."""
+"""Seconds that a transaction should take: half of what others may have to wait."""
 
 _GROWTH: Final = 2
 """Maximum factor by which the number of pieces grows from one transaction to the next. A single
@@ -24,11 +23,10 @@ quick transaction proves little."""
 
 
 class Pace:
-    """Number of pieces that each of many similar transactions should process, learned from how long
-    they take.
+    """Number of pieces of each of many similar transactions, learned from their durations.
 
-    first  number of pieces in the first transaction
-    most  maximum number of pieces in a transaction
+    first  number in the first transaction
+    most  maximum number
     """
 
     def __init__(self, *, first: int, most: int) -> None:
@@ -52,14 +50,12 @@ class Pace:
             await anyio.sleep(worked)
 
     def fitting(self, database: Database) -> int:
-        """Return the number of pieces for the next transaction of work that never ends. If another
-        process is waiting, the number is the learned one. Otherwise it is the maximum."""
+        """Return the pieces for the next transaction: the learned number, or the maximum if nobody
+        waits."""
         return self.size if database.writer.was_wanted else self._most
 
     def learn(self, pieces: int, *, seconds: float) -> None:
-        """Adapt the number of pieces to the time that a transaction took. If a quick transaction
-        had at most half of the pieces, nothing is learned, because the commit took most of the
-        time."""
+        """Adapt the number of pieces to a transaction's time, unless it was short and small."""
         if pieces > self.size // 2 or seconds > SHORT_S:
             fitting = int(pieces * SHORT_S / max(seconds, 1e-6))
             self.size = max(1, min(fitting, self.size * _GROWTH, self._most))

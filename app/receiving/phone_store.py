@@ -22,8 +22,7 @@ id, or the payment to the recipient.
 """
 
 RECIPIENT: Final = "recipient"
-"""Kind of a note about the recipient of a payment in a statement. The note's subject is `stm:`,
-followed by the payment's reference."""
+"""Kind of a note about a payment's recipient, whose subject is `stm:` and a reference."""
 
 NOTES_OF: Final = "SELECT digest, kind, thing, noted_at FROM phones WHERE thing IN ({})"
 """SQL statement for the notes about orders and deliveries. Retention uses it for every deleted
@@ -44,8 +43,7 @@ _ORDERS: Final = (
 
 
 def phone_note(digest: bytes, order: str | None, delivery_id: str, now: Instant) -> PhoneNote:
-    """Return a note that links the digest of a phone number with the order, or with the delivery if
-    no order is known."""
+    """Return a note that links a phone number's digest with the order, or the delivery."""
     kind, thing = ("delivery", delivery_id) if order is None else ("order", order)
     return digest, kind, thing, now
 
@@ -81,8 +79,7 @@ async def deliveries_by_phone(connection: AsyncConnection, digest: bytes) -> lis
 
 
 def recipient_note(digest: bytes, payment: str, now: Instant) -> PhoneNote:
-    """Return a note with the phone digest of the recipient of a payment in a statement. The digest
-    is useless without the phone key."""
+    """Return a note with the phone digest of a payment's recipient."""
     return digest, RECIPIENT, f"stm:{payment}", now
 
 
@@ -136,17 +133,16 @@ async def use_key(connection: AsyncConnection, name: bytes) -> None:
 
 
 async def claim_key(connection: AsyncConnection, name: bytes) -> bool:
-    """Store this phone key as the key in use, unless there is one already. Return whether this key
-    is now in use; False means that another host was first."""
+    """Store this phone key as the key in use, unless there is one. Return whether it is."""
     sql = "INSERT INTO meta (name, value) VALUES (:name, :value) ON CONFLICT DO NOTHING"
     await connection.execute(text(sql), {"name": KEY, "value": name.hex()})
     return await key_in_use(connection) == name.hex()
 
 
 async def is_other_key(connection: AsyncConnection, used: str | None, name: bytes) -> bool:
-    """Return whether the database uses another phone key than the key with this name.
+    """Return whether the database uses another phone key than this one.
 
-    used  name of the key in use; None if unknown. The stored digests then show which key was used
+    used  name of the key in use; None to look at stored digests
     """
     return await has_other_keys(connection, name) if used is None else used != name.hex()
 
@@ -176,9 +172,9 @@ async def notes_of(connection: AsyncConnection, things: Iterable[str]) -> list[P
 async def old_notes(
     connection: AsyncConnection, *, before: Instant, after: PhoneNote | None, limit: int
 ) -> list[PhoneNote]:
-    """Return notes older than `before`, sorted by their keys, at most `limit`.
+    """Return up to `limit` notes older than `before`, sorted by key.
 
-    after  note after which to begin; None to begin with the first
+    after  note after which to begin, if any
     """
     digest, kind, thing, _ = after or (b"", "", "", 0)
     rows = await connection.execute(

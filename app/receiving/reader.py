@@ -53,16 +53,14 @@ waits about 50 ms for each reader before it.
 """
 
 AT_ONCE_BYTES: Final = 4 * 1024 * 1024
-"""Maximum bytes of bodies that are stored in one transaction. The number is limited because the
-transaction writes the bodies a second time."""
+"""Maximum bytes of bodies stored in one transaction, which writes them a second time."""
 
 LOOK_S: Final = 1.0
 """Maximum seconds between two checks for new deliveries on SQLite, where the receiver also signals
 them."""
 
 LOOK_SHARED_S: Final = 0.05
-"""Maximum seconds between two checks for new deliveries on PostgreSQL. There, receivers on other
-machines fill the inbox, and cannot signal new deliveries."""
+"""Maximum seconds between two looks for new deliveries on PostgreSQL."""
 
 TURN_S: Final = 0.5
 
@@ -71,8 +69,7 @@ TRY_AGAIN_S: Final = 0.5
 database is busy."""
 
 LEFT_S: Final = 60.0
-"""Seconds between two checks for orders that a reader held, but did not release before it ended.
-Such checks are repeated only on PostgreSQL, where several readers may run."""
+"""Seconds between two checks for orders that another reader held and did not release."""
 
 BEAT_S: Final = 5.0
 
@@ -113,8 +110,7 @@ class ReaderContext:
 
 
 class Reader:
-    """Reader that reads the inbox until it is stopped. The readiness probe checks `alive`. On
-    SQLite only one reader reads at a time; on PostgreSQL there may be several."""
+    """Reader that reads the inbox until it is stopped. PostgreSQL can have several."""
 
     def __init__(self, reading: ReaderContext) -> None:
         # The holder of an SQLite file's lock is the only reader.

@@ -33,8 +33,8 @@ from app.receiving.unsigned import UnsignedAllowance
 from reconcile.instants import Instant
 
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
-"""HTTP statuses of rejections. The keys are verdicts. A verdict that is not listed gets 401, so
-that a sender cannot tell such verdicts apart."""
+"""HTTP statuses of rejections by verdict; others get 401, so that senders cannot tell them
+apart."""
 
 
 _log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest", "peer")
@@ -90,8 +90,7 @@ class Unstored:
 
 
 LEAST_SECRET_END: Final = 16
-"""Minimum length in characters of a secret address. An unknown address of this length or more is
-masked, because it may be a secret address that was mistyped or is no longer valid."""
+"""Minimum characters of a secret address; unknown ones of this length are masked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,8 +138,7 @@ class Receiver:
 
     @property
     def private_headers(self) -> frozenset[bytes]:
-        """Names of all headers in which any source may send a token. A token may also arrive in a
-        header that another source uses."""
+        """Names of all headers in which any source can send a token."""
         return frozenset().union(*(source.private_headers for source in self.sources.values()))
 
 
