@@ -34,8 +34,7 @@ _SLACK = 0.9
 full again soon."""
 
 _ROW_OVERHEAD = 400
-"""Bytes added to the length of a rejection's body and headers when its size is estimated. The bytes
-stand for ids, digest and indexes."""
+"""Bytes added to the length of a rejection's body and headers when its size is estimated."""
 
 
 NOT_KEPT: Final = "not_kept"
@@ -64,10 +63,7 @@ class Rejection:
 
 
 class RejectionRing:
-    """Store of rejections with a limited size. If it is full, the oldest rejections are deleted.
-
-    On SQLite no other process writes rejections, so the stored rejections are counted only once.
-    """
+    """Store of rejections with a limited size."""
 
     def __init__(self, *, max_count: int, max_bytes: int) -> None:
         self._max_count = max_count

@@ -71,8 +71,8 @@ def restrictions_of(
 def restrictions_of_deliveries(
     connection: PlainConnection, deliveries: Collection[str]
 ) -> list[tuple[str, RestrictionRow]]:
-    """Return the restrictions of these deliveries, of the deliveries' bodies, and of their orders.
-    Each restriction is in a pair with the id of its delivery."""
+    """Return the restrictions of these deliveries, of the deliveries' bodies, and of their
+    orders."""
     rows = [
         row
         for sql in (_OF_THEIR_ORDERS, _OF_DELIVERIES)

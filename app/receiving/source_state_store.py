@@ -195,7 +195,7 @@ def not_kept_in(
     connection: PlainConnection, sources: Collection[str], *, since: Instant, until: Instant
 ) -> int:
     """Return how many unsigned requests exceeded the limit and were not stored, in the hours from
-    `since` to `until`. Genuine callbacks may be among them."""
+    `since` to `until`."""
     return _counted(connection, _NOT_KEPT_IN, sources, since, until)
 
 

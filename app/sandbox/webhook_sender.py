@@ -20,8 +20,7 @@ USER_AGENT: Final = "tallyhook-sandbox/1"
 
 
 class WebhookSigner(Protocol):
-    """Interface of an object that signs events. A source implements this interface, and is the only
-    code that the sandbox shares with the receiver."""
+    """Interface of an object that signs events."""
 
     def sign(self, body: bytes, *, event_id: str, now: Instant) -> list[tuple[str, str]]:
         """Return the headers that sign a body as the event `event_id` at the instant `now`."""

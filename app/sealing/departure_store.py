@@ -75,10 +75,7 @@ async def newest_departures(connection: AsyncConnection) -> list[Departure]:
 
 
 async def last_to_leave(connection: AsyncConnection) -> tuple[int, Instant] | None:
-    """Return the size of the largest published checkpoint, and the time of its last publication.
-
-    The result is None if no checkpoint was published.
-    """
+    """Return the size of the largest published checkpoint, and the time of its last publication."""
     rows = await connection.execute(
         text(
             "SELECT size, max(at) FROM log_departures "
@@ -120,10 +117,7 @@ async def first_cosigned_over(
     connection: AsyncConnection, number: int, *, witnesses: Collection[str], quorum: int
 ) -> int | None:
     """Return the size of the smallest checkpoint that covers a leaf and has at least `quorum`
-    cosignatures of these witnesses.
-
-    The result is None if there is no such checkpoint.
-    """
+    cosignatures of these witnesses."""
     found = await connection.scalar(
         text(
             "SELECT size FROM log_departures WHERE size > :number AND way IN :witnesses "
@@ -207,10 +201,7 @@ async def claim_witness(
 
 
 async def forget_witnesses(connection: AsyncConnection) -> None:
-    """Delete the states of all witnesses.
-
-    Call this when the log gets a new origin, because the witnesses know nothing about that origin.
-    """
+    """Delete the states of all witnesses."""
     await connection.execute(text("DELETE FROM log_witnesses"))
 
 

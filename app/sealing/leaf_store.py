@@ -260,10 +260,7 @@ _PARTS: Final = [
 
 def reading_again(delivery: Sealable) -> Sealable:
     """Return the content of a `reading` leaf: the event that is now read from a delivery, and the
-    event's order.
-
-    The subject is incomplete, because the number of the leaf is appended to it later.
-    """
+    event's order."""
     return Sealable(
         READING,
         f"{READING}:{delivery.subject}",
@@ -279,11 +276,7 @@ def delivery_sealed_by(subject: str) -> str:
 
 
 def _record(row: Sequence[Any]) -> Sealable:
-    """Return the content of a record as it is sealed.
-
-    The content is as in history.json, with the digest of the text that is stored as the record's
-    details.
-    """
+    """Return the content of a record as it is sealed."""
     columns = dict(zip(mapping.RECORD_COLUMNS, row, strict=True))
     said = None
     with suppress(TypeError, ValueError):  # a kind of a later release, or an altered row

@@ -165,10 +165,7 @@ async def head_of(connection: AsyncConnection, size: int) -> SignedHead | None:
 
 
 async def first_head_over(connection: AsyncConnection, number: int) -> SignedHead | None:
-    """Return the first checkpoint that covers a leaf; None if there is none yet.
-
-    Once there is a checkpoint, the result never changes.
-    """
+    """Return the first checkpoint that covers a leaf; None if there is none yet."""
     return next(iter(await heads_after(connection, number, limit=1)), None)
 
 

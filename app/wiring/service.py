@@ -237,10 +237,7 @@ class Service:
 
     @property
     def broken(self) -> list[str]:
-        """Return the failures of parts of the service; empty if none failed.
-
-        If a part failed, the process must end with an error.
-        """
+        """Return the failures of parts of the service; empty if none failed."""
         return self._broken
 
     def fail(self, reason: str) -> None:

@@ -305,10 +305,7 @@ _OURS: Final[frozenset[RecordKind]] = frozenset(("held", "payment_assigned"))
 
 
 def order_unknown(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find an order that only the provider knows, because the shop has stated nothing about it.
-
-    Holds and assignments do not count as statements of the shop.
-    """
+    """Find an order that only the provider knows, because the shop has stated nothing about it."""
     filed = case.filed
     stated = () if filed is NOTHING_FILED else filed.records()
     if not case.heard or any(record.kind not in _OURS for record in stated):

@@ -118,11 +118,7 @@ def is_known(ledger: Ledger) -> bool:
 
 
 def is_disputed(ledger: Ledger) -> bool:
-    """Check whether a dispute of the order is open.
-
-    An order with an open dispute may have another outcome than `disputed`, for example if all its
-    money was refunded.
-    """
+    """Check whether a dispute of the order is open."""
     return any(finding.code == "dispute_open" for finding in ledger.findings)
 
 

@@ -1,8 +1,4 @@
-"""Types for one order's ledger and its parts, as a fold computes them.
-
-Reasons and findings carry a code, cited ids and facts. `vocabulary`, `explain` and `plain` turn
-these into sentences.
-"""
+"""Types for one order's ledger and its parts, as a fold computes them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,4 @@
-"""Types for the JSON documents that are built from a ledger.
-
-The package `app` extends some of these documents with data that is not part of a ledger.
-"""
+"""Types for the JSON documents that are built from a ledger."""
 
 from typing import Annotated, NotRequired, TypedDict
 

@@ -52,10 +52,8 @@ class Counted:
 
 
 def counted_of(payment: Payment, currency: str, *, kept: int) -> Counted:
-    """Return the amounts of a payment that are needed to compare the order's money with its price.
-
-    Parts in other currencies are skipped.
-    """
+    """Return the amounts of a payment that are needed to compare the order's money with its
+    price."""
     found = Counted(captured=payment.captured(currency), kept=kept)
     if not payment.attempt.parts:
         return found

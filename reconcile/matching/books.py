@@ -200,10 +200,7 @@ class Methods:
     tender: tuple[str, ...] = TENDER_METHODS
 
     def parts(self, cell: str | None) -> frozenset[MethodKind]:
-        """Return the kinds of the payment methods in a cell such as `gift_card + stripe`.
-
-        The set is empty if the cell is empty.
-        """
+        """Return the kinds of the payment methods in a cell such as `gift_card + stripe`."""
         return _kinds(self, cell or "")
 
 

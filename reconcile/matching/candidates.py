@@ -93,10 +93,7 @@ def entry_of(
 
 
 class Index:
-    """Sorted lists of lines, in which similar lines are found quickly.
-
-    Lines are sorted by reference, by reversed reference, by amount, and by day and amount.
-    """
+    """Sorted lists of lines, in which similar lines are found quickly."""
 
     def __init__(self, entries: Iterable[Searchable]) -> None:
         found = list(entries)

@@ -43,10 +43,7 @@ NO_RECIPIENTS: Final[Mapping[str, frozenset[str]]] = {}
 
 
 class _Unmatched:
-    """Rows without a partner, and indexes in which possible partners are searched.
-
-    Book lines that were reported as unpaid are added to `unpaid`.
-    """
+    """Rows without a partner, and indexes in which possible partners are searched."""
 
     def __init__(
         self,

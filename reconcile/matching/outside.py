@@ -75,10 +75,7 @@ class Transfer:
 
 
 class Transfers:
-    """Orders paid outside providers that are not yet matched with bank lines.
-
-    orders  the remaining orders. The keys are the ids of their book lines without the version
-    """
+    """Orders paid outside providers that are not yet matched with bank lines."""
 
     def __init__(self, orders: Iterable[BookLine], *, methods: Methods) -> None:
         self.orders = {subject_of(each.line_id): each for each in orders}

@@ -27,10 +27,7 @@ PLACED, MONEY, SETTLED, KNOWN = range(4)
 
 Settles = Callable[[str, str], bool]
 """Function that tells whether a statement line of one source may settle a payment of another
-source.
-
-The first argument is the line's source, and the second is the payment's source.
-"""
+source."""
 
 _LINE: Final = "\x00"
 """Prefix of a name that stands for a statement line without a match key. No match key contains
@@ -210,10 +207,7 @@ def within(
 
 
 class _Sieve:
-    """Reader of three streams, which drops the orders of other periods.
-
-    The streams are read together. Rows are kept in memory until the caller asks for them.
-    """
+    """Reader of three streams, which drops the orders of other periods."""
 
     def __init__(
         self, period: Period, joined: Mapping[str, Instant], *sources: Iterable[Any]

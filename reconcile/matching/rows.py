@@ -372,10 +372,7 @@ def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
 
 
 def is_like(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
-    """Check whether two rows with different amounts may be one movement that was corrected.
-
-    The result is uncertain, because two refunds of one payment on one day look alike.
-    """
+    """Check whether two rows with different amounts may be one movement that was corrected."""
     if one.money == other.money or _opposite(one, other) or _timed_apart(one, other):
         return False
     return is_same(replace(one, money=other.money), other, calendar)

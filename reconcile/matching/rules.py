@@ -400,18 +400,12 @@ class Terms:
 
 @cache
 def _factors(currency: str) -> tuple[int, ...]:
-    """Return the factors by which an amount is wrong if major and minor units were confused.
-
-    These are 100, and the number of minor units in one major unit of the currency.
-    """
+    """Return the factors by which an amount is wrong if major and minor units were confused."""
     return tuple(sorted({int(10 ** exponent_of(currency)), CENTS} - {1}))
 
 
 def factor_between(one: int, other: int, currency: str) -> int | None:
-    """Return the factor by which two amounts differ if major and minor units were confused.
-
-    The result is None if they do not differ by such a factor.
-    """
+    """Return the factor by which two amounts differ if major and minor units were confused."""
     if one == 0 or other == 0:
         return None
     for factor in _factors(currency):

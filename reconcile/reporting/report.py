@@ -150,10 +150,7 @@ class Tie:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowRow:
-    """Number and total price of the orders of one currency that take one step in the period.
-
-    The currency is None if unknown.
-    """
+    """Number and total price of the orders of one currency that take one step in the period."""
 
     currency: str | None
     step: FlowStep

@@ -151,10 +151,7 @@ class OrderTree:
         self._touched: set[int] = set()
 
     def get(self, commitment: bytes) -> tuple[int, int] | None:
-        """Return the number of log leaves that name an order, and the index of the newest leaf.
-
-        The result is None if no leaf names the order.
-        """
+        """Return the number of log leaves that name an order, and the index of the newest leaf."""
         return self._groups.get(group_of(commitment), {}).get(commitment)
 
     def put(self, entry: OrderEntry) -> None:
