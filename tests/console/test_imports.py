@@ -706,7 +706,7 @@ async def test_who_gets_no_turn_is_told_to_come_again(
         place._turns.release()
         assert (await upload(client, STATEMENT)).status_code == 303
     assert refused.status_code == 400
-    assert "send it again in a minute" in shown(refused.text)
+    assert "send your file again in a minute" in shown(refused.text)
     assert len(place.of_person("a finance")) == 1
 
 
