@@ -132,6 +132,7 @@ async def test_one_whose_program_was_replaced_is_not_started_again_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next would find that, too; the first one folds."""
+    monkeypatch.setattr(folding_process, "ENDING_S", PATIENCE_S)  # its exit code must be seen
     started = child(tmp_path, monkeypatch, says=b"", then="\nsys.exit(3)\n")
     told = Told(BEHIND + 1)
     async with told.running():
