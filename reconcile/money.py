@@ -1,8 +1,4 @@
-"""Money as whole minor units of one currency, without floats, rounding or conversion.
-
-A provider's profile decides whether digits are major or minor units, and calls `from_major` or
-`Money` with the exact value.
-"""
+"""Money as whole minor units of one currency, without rounding."""
 
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation
@@ -44,8 +40,7 @@ _EXACT: Final = Context(prec=128, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact, 
 """Decimal arithmetic that raises an error instead of rounding."""
 
 _TOO_LONG: Final = 19
-"""Number of digits before the decimal point. An amount in minor units with more digits does not fit
-in 64 bits."""
+"""Maximum number of digits of a 64-bit amount."""
 
 
 class MoneyError(ValueError):
@@ -74,7 +69,7 @@ def is_currency(value: object) -> bool:
 
 
 def exponent_of(currency: str) -> int:
-    """Return the number of decimals of an ISO 4217 currency. Raises MoneyError if it is unknown."""
+    """Return a currency's number of decimals. Raise MoneyError for an unknown currency."""
     exponent = EXPONENTS.get(currency)
     if exponent is None:
         shown = currency[:8]
@@ -84,8 +79,7 @@ def exponent_of(currency: str) -> int:
 
 
 def money(minor: int, currency: str) -> Money:
-    """Return an amount of money. Raises MoneyError if the amount does not fit in 64 bits, or if the
-    currency code is unknown."""
+    """Return an amount of money. Raise MoneyError for an unknown currency or beyond 64 bits."""
     exponent_of(currency)
     if not -MAX_MINOR - 1 <= minor <= MAX_MINOR:
         raise MoneyError("the amount does not fit in 64 bits of minor units")
@@ -93,10 +87,9 @@ def money(minor: int, currency: str) -> Money:
 
 
 def from_major(amount: Decimal | int | str, currency: str) -> Money:
-    """Convert an amount in major units exactly, such as Decimal("1500.00"). Nothing is rounded.
+    """Convert an amount in major units exactly.
 
-    Trailing zeros do not count as decimals. Raises InexactAmount for too many decimals, and
-    MoneyError for an unknown currency, or an amount that is not finite or exceeds 64 bits.
+    Raise InexactAmount for too many decimals, and MoneyError for other unusable values.
     """
     exponent = exponent_of(currency)
     try:
@@ -116,8 +109,7 @@ def from_major(amount: Decimal | int | str, currency: str) -> Money:
 
 
 def split_minor(minor: int, exponent: int) -> tuple[str, str, str]:
-    """Return the sign, whole units and decimals of an amount as text: (-150005, 2) gives ("-",
-    "1500", "05")."""
+    """Return an amount's sign, whole units and decimals as text."""
     digits = str(abs(minor)).rjust(exponent + 1, "0")
     cut = len(digits) - exponent
     return "-" if minor < 0 else "", digits[:cut], digits[cut:]
@@ -129,6 +121,6 @@ def to_json(amount: Money) -> MoneyDocument:
 
 
 def major_text(amount: Money) -> str:
-    """Return an amount in major units with the currency's number of decimals, such as `1500.00`."""
+    """Return an amount in major units, such as `1500.00`."""
     sign, whole, decimals = split_minor(amount.minor, exponent_of(amount.currency))
     return f"{sign}{whole}.{decimals}" if decimals else sign + whole

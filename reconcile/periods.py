@@ -1,8 +1,4 @@
-"""Calendar days and months as periods in a time zone.
-
-`2026-10` runs from its first microsecond to the first microsecond of November. If clocks change, a
-day has 23 or 25 hours.
-"""
+"""Calendar days and months as periods in a time zone."""
 
 import re
 from dataclasses import dataclass
@@ -12,19 +8,13 @@ from typing import Final
 from reconcile.instants import EARLIEST, LATEST, Instant, instant_of, moment_of
 
 _NAME = re.compile(r"(?!9999-12)(19[7-9]\d|[2-9]\d{3})-(0[1-9]|1[0-2])", re.ASCII)
-"""Pattern of a month's name. December 9999 is excluded, because it ends after the last valid
-instant."""
 _DAY = re.compile(r"(?:19[7-9]\d|[2-9]\d{3})-\d\d-\d\d", re.ASCII)
 _ONE_DAY: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Month:
-    """One calendar month in a time zone.
-
-    zone    the name of the time zone
-    bounds  the first microsecond of the month and of the next month; None for a month in UTC
-    """
+    """One calendar month in a time zone. The bounds of a month in UTC are None."""
 
     year: int
     number: int
@@ -58,10 +48,7 @@ class Month:
 
 
 def month_named(name: str) -> Month:
-    """Parse a name such as `2026-10` as a month in UTC.
-
-    Raises ValueError, with a sentence, for any other text.
-    """
+    """Parse a name such as `2026-10` as a month in UTC. Raise ValueError otherwise."""
     match = _NAME.fullmatch(name)
     if match is None:
         raise ValueError("a period is a month, such as 2026-10")
@@ -69,22 +56,16 @@ def month_named(name: str) -> Month:
 
 
 def _midnight(day: date, zone: tzinfo) -> Instant:
-    """Return the start of a day. If clocks skip midnight, the day starts where the skip ends."""
     return instant_of(datetime(day.year, day.month, day.day, tzinfo=zone))
 
 
 def _month_start(year: int, number: int, zone: tzinfo) -> Instant:
-    """Return the start of a month. Month 13 is January of the next year."""
     later, place = divmod(year * 12 + number - 1, 12)
     return _midnight(date(later, place + 1, 1), zone)
 
 
 class Calendar:
-    """Calendar of days and months in one time zone, with closed months.
-
-    The first open month begins where the last closed month ended, in that month's zone, so that
-    months neither overlap nor leave a gap.
-    """
+    """Calendar of days and months in one time zone, with closed months."""
 
     def __init__(self, zone: tzinfo = UTC, *, closed: Month | None = None) -> None:
         self.zone, self._closed = zone, closed
@@ -94,10 +75,8 @@ class Calendar:
         return str(self.zone)
 
     def day(self, text: str) -> tuple[Instant, Instant]:
-        """Return the start of a day such as `2026-10-12`, and the start of the next day.
-
-        Raises ValueError, with a sentence, unless the text is a day of 1970 to 9999.
-        """
+        """Return the start of a day such as `2026-10-12` and of the next day. Raise ValueError
+        otherwise."""
         if _DAY.fullmatch(text) is None:
             raise ValueError("not a day such as 2026-10-01")
         day = date.fromisoformat(text)
@@ -109,7 +88,7 @@ class Calendar:
         return self._date(instant).isoformat()
 
     def next_day(self, instant: Instant, *, days: int = 1) -> Instant:
-        """Return the start of the day that is `days` days after the day of the instant."""
+        """Return the start of the day that is `days` days later."""
         return _midnight(self._date(instant) + days * _ONE_DAY, self.zone)
 
     def next_month(self, instant: Instant) -> Instant:
@@ -118,8 +97,7 @@ class Calendar:
         return _month_start(day.year, day.month + 1, self.zone)
 
     def month(self, name: str) -> Month:
-        """Return the open month with this name. Raises ValueError, with a sentence, for any other
-        text."""
+        """Return the open month with this name. Raise ValueError otherwise."""
         plain = month_named(name)
         start = _month_start(plain.year, plain.number, self.zone)
         end = _month_start(plain.year, plain.number + 1, self.zone)
@@ -129,11 +107,7 @@ class Calendar:
         return plain if month.is_of_utc else month
 
     def month_at(self, instant: Instant) -> Month:
-        """Return the open month of an instant. Raises ValueError if the month is closed.
-
-        The bounds of a closed month are stored with its closing, because they may be in another
-        time zone.
-        """
+        """Return the open month of an instant. Raise ValueError if the month is closed."""
         closed = self._closed
         month = self.month(self.day_of(instant)[:7])
         if closed is None:

@@ -23,19 +23,16 @@ async def bookmarks_of(context: DatabaseContext, operator: str) -> list[Bookmark
 
 
 async def pin_order(context: DatabaseContext, order: str, *, operator: str) -> None:
-    """Bookmark an order for an operator. Raise UsageError if the operator has too many
-    bookmarks."""
+    """Bookmark an order. Raise UsageError for too many bookmarks."""
     await _put(context, operator, kind=ORDER, label=order, query="")
 
 
 async def save_list(
     context: DatabaseContext, label: str, *, kind: str, query: str, operator: str
 ) -> None:
-    """Save the filters of a list page as a bookmark, in place of one with an equal name.
+    """Save a list page's filters as a bookmark.
 
-    query  the filters as in the page's address; checked by the caller
-
-    Raises UsageError for an invalid name or too many bookmarks.
+    Raise UsageError for an invalid name or too many bookmarks.
     """
     name = label.strip()
     if not (0 < len(name) <= LABEL_MAX and is_human_text(name)):

@@ -1,7 +1,4 @@
-"""Challenges for sign-ins in progress: short-lived, bound to one browser, used once.
-
-Only used challenges are stored, so that strangers cannot fill the database.
-"""
+"""Short-lived challenges for sign-ins. Each challenge belongs to one browser and works once."""
 
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -17,20 +14,13 @@ _SALT: Final = slice(8, 24)
 
 
 def new_challenge(key: str, *, to: str, now: Instant) -> str:
-    """Return a new challenge as base64url text, with the time, a salt and a MAC.
-
-    key  the console's own secret
-    to   the browser's secret and the challenge's purpose
-    """
+    """Return a new challenge for `to`: the browser's secret and the purpose."""
     begun = now.to_bytes(8, "big", signed=True) + new_salts(1)[0]
     return _text(begun + _mac(key, begun + to.encode()))
 
 
 def begun_at(key: str, challenge: str, *, to: str, now: Instant) -> Instant | None:
-    """Return the time at which a challenge was created; None if it is invalid or too old.
-
-    to  the browser's secret and the challenge's purpose
-    """
+    """Return a challenge's creation time, or None if the challenge is invalid or too old."""
     try:
         made = urlsafe_b64decode(challenge.encode() + b"=" * (-len(challenge) % 4))
     except ValueError:  # also characters that are no ASCII
@@ -43,7 +33,7 @@ def begun_at(key: str, challenge: str, *, to: str, now: Instant) -> Instant | No
 
 
 def derived(key: str, challenge: str, purpose: str) -> str:
-    """Derive a secret of 256 bits from the console's key, a challenge and a purpose."""
+    """Derive a 256-bit secret from a key, a challenge and a purpose."""
     return _text(_mac(key, f"{purpose} {challenge}".encode()))
 
 

@@ -1,12 +1,12 @@
-"""Sign-in with the company's account: a client of OpenID Connect for one provider.
+"""Sign-in with the company's account through OpenID Connect.
 
-1 discover   read the provider's addresses from its configuration
+1 discover   read the provider's addresses
 2 send       redirect the browser to the provider
-3 exchange   send the returned code, and get an ID token
+3 exchange   exchange the returned code for an ID token
 4 verify     check the token's signature and claims
-5 name       read the person's stable id, name and role from the claims
+5 name       read the person's id, name and role
 
-Sources: OpenID Connect Core 1.0 (3.1.2, 3.1.3.7), Discovery 1.0 (4.3), RFC 7636 (PKCE), RFC 9207.
+Sources: OpenID Connect Core 1.0, Discovery 1.0, RFC 7636, RFC 9207.
 """
 
 import asyncio
@@ -34,11 +34,7 @@ from reconcile.instants import EARLIEST, HOUR, MINUTE, SECOND, Duration, Instant
 BACK: Final = "/sign-in/company/back"
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
-"""Accepted signature algorithms of ID tokens.
-
-Algorithms with a shared secret are missing, because an attacker could use the public key as the
-secret.
-"""
+"""Accepted signature algorithms of ID tokens. Algorithms with a shared secret are insecure here."""
 
 LIMIT_S: Final = 10.0
 """Maximum duration of one request to the provider, in seconds."""
@@ -47,10 +43,7 @@ KEPT_FOR: Final[Duration] = HOUR
 """Time for which the provider's configuration and keys stay in the cache."""
 
 REFETCHED_AFTER: Final[Duration] = MINUTE
-"""Minimum time between fetches of the provider's keys for unknown keys.
-
-It limits fetches that invented tokens cause.
-"""
+"""Minimum time between fetches of the provider's keys for unknown keys."""
 
 LEEWAY: Final[Duration] = MINUTE
 """Tolerated difference between the provider's clock and this machine's clock."""
@@ -59,15 +52,13 @@ FRESH_FOR: Final[Duration] = 5 * MINUTE
 """Maximum age of a sign-in that permits an irreversible act."""
 
 MAX_TOKEN: Final = 64 * 1024
-"""Maximum number of characters in an ID token. A token that lists several hundred groups has about
-10,000 characters."""
+"""Maximum number of characters in an ID token."""
 
 MAX_KEYS: Final = 100
-"""Maximum number of keys that a provider may publish. Real providers publish two or three."""
+"""Maximum number of keys that a provider can publish."""
 
 MAX_ID: Final = 255
-"""Maximum number of characters in a person's identifier, the subject (OpenID Connect Core, section
-2)."""
+"""Maximum length of a person's identifier (OpenID Connect Core, section 2)."""
 
 
 class CompanyRefused(TallyhookError):
@@ -81,11 +72,7 @@ class CompanyUnreachable(UnreachableError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompanyAccount:
-    """Person who signed in, as described by the provider's claims.
-
-    id    issuer and subject, which survive a change of name
-    role  the person's role, if stated
-    """
+    """Person who signed in with the company's account."""
 
     id: str
     name: str
@@ -94,10 +81,10 @@ class CompanyAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderAddresses:
-    """Addresses and abilities that the provider's configuration states.
+    """Addresses and abilities from the provider's configuration.
 
-    states_issuer  whether redirects back name the provider (RFC 9207)
-    posts_secret   whether the client's secret is sent in the request's body
+    states_issuer  whether redirects name the provider (RFC 9207)
+    posts_secret   whether the request's body contains the client's secret
     """
 
     authorization: str
@@ -117,10 +104,7 @@ class _Kept:
 
 
 class CompanyProvider:
-    """Client of the OpenID provider that one console uses for sign-ins.
-
-    back  the console's address to which the provider redirects the browser
-    """
+    """Client of the OpenID provider for one console."""
 
     def __init__(
         self,
@@ -152,8 +136,7 @@ class CompanyProvider:
             return kept.addresses
 
     async def problem(self) -> str | None:
-        """Return the reason why nobody can sign in with the company's account now. Return None if
-        sign-ins are possible."""
+        """Return the reason why company sign-ins fail now, or None if sign-ins work."""
         try:
             found = await self._keys(unknown=False)
         except CompanyUnreachable as error:
@@ -162,10 +145,6 @@ class CompanyProvider:
         return None if usable else "its provider publishes no key of an accepted kind"
 
     async def _keys(self, *, unknown: bool) -> list[Mapping[str, Any]]:
-        """Return the provider's keys, from the cache if possible.
-
-        unknown  whether a token names an uncached key, so that a minute-old cache is refreshed
-        """
         url = (await self.addresses()).keys
         async with self._alone:
             kept, now = self._kept, self._clock.now()
@@ -190,12 +169,8 @@ class CompanyProvider:
     # ---------------------------------------------------------------------------
 
     async def address_to(self, *, state: str, nonce: str, verifier: str, again: bool) -> str:
-        """Return the provider's address to which the browser is redirected for a sign-in.
-
-        again  whether the person must sign in even during a session at the provider
-
-        Raises CompanyUnreachable if the configuration cannot be fetched.
-        """
+        """Return the provider's address for a sign-in. Raise CompanyUnreachable without a
+        configuration."""
         found, settings = await self.addresses(), self._settings
         hashed = urlsafe_b64encode(sha256(verifier.encode()).digest()).decode().rstrip("=")
         asked = {
@@ -222,11 +197,7 @@ class CompanyProvider:
     ) -> CompanyAccount:
         """Return the person who signed in at the provider.
 
-        answer  query parameters of the provider's redirect; the caller has checked `state`
-        begun   time of the redirect to the provider
-        again   whether the person had to sign in again
-
-        Raises CompanyRefused or CompanyUnreachable.
+        The caller must check `state`. Raise CompanyRefused or CompanyUnreachable.
         """
         found = await self.addresses()
         if answer.get("iss", self.issuer) != self.issuer or (
@@ -279,7 +250,7 @@ class CompanyProvider:
     async def _verified(
         self, token: str, *, nonce: str, begun: Instant, again: bool
     ) -> Mapping[str, Any]:
-        """Return the claims of an ID token after the checks of OpenID Connect Core 3.1.3.7."""
+        """Return an ID token's claims after the checks of OpenID Connect Core 3.1.3.7."""
         claims = await self._signed(token)
         now, client_id = self._clock.now(), self._settings.client_id
         if claims.get("iss") != self.issuer:
@@ -378,11 +349,6 @@ class CompanyProvider:
     # --- 5: the person ----------------------------------------------------------------------------
 
     def _person(self, claims: Mapping[str, Any]) -> CompanyAccount:
-        """Return the person whom the claims describe.
-
-        Raise CompanyRefused without a name, or without a verified mail address in an allowed
-        domain.
-        """
         settings = self._settings
         mail = claims.get("email")
         if settings.domains and not (
@@ -410,7 +376,7 @@ LOCAL_OFF: Final = (
 
 
 def refuse_without_passwords(settings: OidcSettings) -> None:
-    """Raise UsageError if the settings do not allow operators to sign in with a password."""
+    """Raise UsageError if the settings forbid sign-in with a password."""
     if settings.local_accounts == "off":
         raise UsageError(LOCAL_OFF)
 
@@ -444,8 +410,6 @@ def _object(body: bytes) -> Mapping[str, Any]:
 
 
 def _addresses(issuer: str, configuration: Mapping[str, Any]) -> ProviderAddresses:
-    """Return the addresses from a provider's configuration. Raise CompanyUnreachable if the
-    addresses are unusable."""
     if configuration.get("issuer") != issuer:
         raise _unusable("its configuration names another issuer than TALLYHOOK_OIDC__ISSUER")
     methods = configuration.get("code_challenge_methods_supported", ["S256"])
@@ -478,8 +442,6 @@ def _addresses(issuer: str, configuration: Mapping[str, Any]) -> ProviderAddress
 
 
 def _instant(claims: Mapping[str, Any], name: str) -> Instant | None:
-    """Read the claim with this name, which states a time in Unix seconds. Return None if the claim
-    is missing or implausible."""
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 2**40:
         return None

@@ -23,8 +23,7 @@ PASSWORD_MAX: Final = 256
 
 _MEMORY_KIB: Final = 19_456
 _ITERATIONS: Final = 2
-"""Cost of hashing a password: OWASP's minimum for one thread. A hash takes about 30 ms and 19
-MiB."""
+"""Cost of a password's hash. The source is OWASP's minimum for one thread."""
 
 _AT_ONCE: Final = asyncio.Semaphore(2)
 """Limit on concurrent hashes. Each hash needs 19 MiB and a processor core."""
@@ -40,9 +39,9 @@ PRODUCT: Final = ("Tallyhook", "password")
 
 
 def check_password(password: str, *, names: Iterable[str]) -> None:
-    """Raise UsageError for a password that is too short, too long or easily guessed.
+    """Raise UsageError for a password of unsuitable length or an easily guessed password.
 
-    names  names of merchant and person, of which no password may consist (ASVS 5, 6.2.11)
+    A password that consists of `names` is refused (ASVS 5, 6.2.11).
     """
     if not PASSWORD_MIN <= len(password) <= PASSWORD_MAX:
         raise UsageError(f"a password must have {PASSWORD_MIN} to {PASSWORD_MAX} characters")
@@ -78,8 +77,7 @@ def _derive(password: str, salt: bytes) -> str:
 
 
 async def password_fits(password: str, kept: str | None) -> bool:
-    """Return whether a password matches its stored hash. Without a stored hash, return False after
-    an equal computing time."""
+    """Return whether a password matches a hash. Without a hash, the check takes equally long."""
     async with _AT_ONCE:
         fits = await asyncio.to_thread(_fits, password[:PASSWORD_MAX], kept or _nobodys())
     return fits and kept is not None
@@ -120,9 +118,9 @@ def step_of(now: Instant) -> int:
 
 
 def fitting_step(secret: str, given: str, *, now: Instant, after: int | None) -> int | None:
-    """Return the time step of a one-time code, or None if it is refused.
+    """Return a one-time code's time step, or None for a refused code.
 
-    after  the last used time step, up to which codes are refused
+    Codes up to the step `after` are refused as used.
     """
     stated = "".join(given.split()).encode("utf-8", "surrogatepass")
     found = None

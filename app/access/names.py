@@ -48,7 +48,6 @@ def skeleton(name: str) -> str:
 
 
 def _prototype(character: str) -> str:
-    """Return one character that represents all characters that look like the given character."""
     from confusable_homoglyphs.confusables import confusables_data
 
     alike: list[str] = [each["c"] for each in confusables_data.get(character, ())]

@@ -1,8 +1,5 @@
-"""Database rows of operators, API tokens, the audit trail and operators' bookmarks.
-
-A name is never given to a second person. A token is stored only as a SHA-256 hash. Rows of the
-audit trail are never changed or deleted.
-"""
+"""Database rows of operators, API tokens, the audit trail and bookmarks. Audit entries never
+change."""
 
 import hashlib
 import json
@@ -24,8 +21,8 @@ from reconcile.instants import Instant
 class Operator:
     """Person who works with the service in a role.
 
-    account  account of the machine's owner acting in this person's name, if so
-    company  id of the person's company account; None if they use a password
+    account  system account that acts in this person's name
+    company  id of the person's company account; None with a password
     """
 
     name: str
@@ -99,12 +96,7 @@ class AuditEntryDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """Entry of the audit trail: one act of a person.
-
-    subject  the order, break, file or period; never a phone number
-    facts    named values; never personal data
-    order    the order that the log shows with the entry; usually None
-    """
+    """Entry of the audit trail: one act of a person. The entry holds no personal data."""
 
     at: Instant
     who: str
@@ -125,8 +117,7 @@ async def add_entry(connection: AsyncConnection, entry: AuditEntry) -> int:
 
 
 def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
-    """Append an entry to the audit trail and return its number. A transaction that commits later
-    gets higher numbers."""
+    """Append an entry to the audit trail and return the entry's number."""
     ((number,),) = connection.ask(
         "INSERT INTO counters (name, value) VALUES ('audit', 1) "
         "ON CONFLICT (name) DO UPDATE SET value=counters.value+1 RETURNING value"
@@ -142,7 +133,7 @@ def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
 
 
 async def acting_alone(connection: AsyncConnection) -> None:
-    """Lock the audit trail until the transaction ends. Take this lock before any other lock."""
+    """Lock the audit trail until the transaction ends. Take this lock first."""
     await connection.execute(
         text(
             "INSERT INTO counters (name, value) VALUES ('audit', 0) "
@@ -167,10 +158,7 @@ async def audit_entries(
     action: str | None = None,
     before: int | None = None,
 ) -> list[AuditEntry]:
-    """Return the audit entries that match the filters, sorted by number.
-
-    before  only entries with lower numbers, newest first
-    """
+    """Return the matching audit entries by number. With `before`, the newest come first."""
     number = _AUDIT.c.number
     listing = select(_AUDIT).where(number > after).limit(limit)
     for name, value in (("subject", subject), ("who", who), ("action", action)):
@@ -190,8 +178,7 @@ _ABOUT: Final = (
 
 
 async def entries_about(connection: AsyncConnection, subjects: Iterable[str]) -> list[AuditEntry]:
-    """Return the entries of the audit trail that concern one of these subjects, sorted by
-    number."""
+    """Return the audit entries about these subjects."""
     names = [each.name for each in _AUDIT.c]
     found = [
         dict(zip(names, row, strict=True))
@@ -204,8 +191,7 @@ async def entries_about(connection: AsyncConnection, subjects: Iterable[str]) ->
 async def acts_since(
     connection: AsyncConnection, since: Instant, *, who: str, actions: Sequence[str]
 ) -> list[AuditEntry]:
-    """Return a person's entries in the audit trail with one of these actions since an instant,
-    sorted by number."""
+    """Return a person's audit entries with these actions since an instant."""
     column = _AUDIT.c
     listing = select(_AUDIT).where(column.who == who, column.at >= since)
     listing = listing.where(column.action.in_(actions)).order_by(column.number)
@@ -214,10 +200,7 @@ async def acts_since(
 
 
 async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tuple[str, str]]:
-    """Return pairs of operators: one gave the other access since an instant.
-
-    The giver's name comes first. Pairs for whom the machine's owner has vouched are left out.
-    """
+    """Return pairs of operators: the first gave the second access since an instant."""
     rows = await connection.execute(
         text(
             "SELECT who, subject, at FROM audit WHERE action = 'operator_invited' AND at > :since "
@@ -236,8 +219,7 @@ async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tupl
 
 
 VOUCHED: Final = "founders_vouched"
-"""Name of the audit action by which the machine's owner confirms that two founders are different
-persons."""
+"""Audit action that declares two founders different persons."""
 
 
 class TokenDocument(TypedDict):
@@ -251,10 +233,10 @@ class TokenDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEntry:
-    """Stored data of an API token, without the token itself.
+    """Stored data of an API token, without the secret.
 
-    until     instant at which the token expires; None if the token never expires
-    operator  person who owns the token; None if the token belongs to a program
+    until     time of expiry; None for a token without expiry
+    operator  the token's owner; None for a program's token
     """
 
     name: str
@@ -287,7 +269,7 @@ _ENTRY: Final = (
 
 
 def hashed(token: str) -> str:
-    """Return the SHA-256 hash under which the secret of a token, link or cookie is stored."""
+    """Return the SHA-256 hash of a token, link or cookie."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -304,8 +286,7 @@ async def add_token(connection: AsyncConnection, entry: TokenEntry, *, token: st
 async def revoke_token(
     connection: AsyncConnection, *, name: str, now: Instant
 ) -> TokenEntry | None:
-    """Revoke a token and return its stored data. Return None if the token is unknown or already
-    revoked."""
+    """Revoke a token and return its data. Return None without an active token."""
     result = await connection.execute(
         text(
             "UPDATE tokens SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "
@@ -335,8 +316,7 @@ async def list_tokens(connection: AsyncConnection) -> list[TokenEntry]:
 
 
 def token_entry(connection: PlainConnection, token: str) -> TokenEntry | None:
-    """Return a token's stored data, even if the token is revoked or expired. Return None for an
-    unknown token."""
+    """Return a token's stored data, even for a revoked or expired token."""
     rows = connection.ask(_ENTRY, (hashed(token),))
     return _entry(rows[0]) if rows else None
 
@@ -352,12 +332,7 @@ def _entry(row: Sequence[Any]) -> TokenEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bookmark:
-    """Bookmark of an operator: a pinned order or a filtered list.
-
-    kind   `order`, or the name of the list's page
-    label  the order's reference, or the list's name
-    query  the list's filters, as in the page's address
-    """
+    """Bookmark of an operator: a pinned order or a filtered list."""
 
     kind: str
     label: str
@@ -366,8 +341,7 @@ class Bookmark:
 
 
 async def bookmarks(connection: AsyncConnection, operator: str) -> list[Bookmark]:
-    """Return an operator's bookmarks, sorted by kind and label. Orders whose personal data is
-    restricted are left out."""
+    """Return an operator's bookmarks. Orders with restricted personal data are left out."""
     rows = await connection.execute(
         text(
             "SELECT kind, label, query, at FROM bookmarks WHERE operator = :operator "

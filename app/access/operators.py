@@ -1,8 +1,5 @@
-"""Operators, the permissions of their roles, and the audit trail.
-
-Operators prove who they are by a session or a token. If there are no operators, everybody who can
-run the command may do everything.
-"""
+"""Operators, the permissions of their roles, and the audit trail. Without operators, everybody has
+all permissions."""
 
 import os
 import pwd
@@ -21,7 +18,7 @@ from app.database.engine import Connection
 from reconcile.instants import EARLIEST, Instant
 
 OWNER: Final = "owner"
-"""Author of records that a command makes without an operator: the owner of the machine."""
+"""Author of records when the machine's owner acts without an operator."""
 
 SERVICE_AUTHOR: Final = "service"
 
@@ -252,8 +249,7 @@ ASKED_BY: Final = "TALLYHOOK_OPERATOR"
 
 
 class Proven(str):
-    """Name of an operator who has proved their identity. A name in an ordinary string was only
-    stated by the machine's owner."""
+    """Name of an operator who has proved their identity."""
 
     __slots__ = ()
 
@@ -285,11 +281,6 @@ def author_of_import(number: int) -> str:
 
 
 def _asking(by: str | None) -> str | None:
-    """Return the name of the acting operator.
-
-    It comes from a proven `by`, else from the token, a stated `by`, or the environment. Raise
-    UsageError if an unproven `by` differs from the token's owner.
-    """
     holder = _BY_TOKEN.get()
     if holder is None or isinstance(by, Proven):
         return by or os.environ.get(ASKED_BY)
@@ -299,8 +290,7 @@ def _asking(by: str | None) -> str | None:
 
 
 async def author_of_command(context: DatabaseContext, *, by: str | None = None) -> str:
-    """Return the author's name for facts that a command states. Raise UsageError if `by` is not an
-    active operator."""
+    """Return the author of a command's facts. Raise UsageError for an inactive operator."""
     async with context.database.reading() as connection:
         everybody = await operator_store.operators(connection)
     named = _asking(by)
@@ -314,11 +304,9 @@ async def author_of_command(context: DatabaseContext, *, by: str | None = None) 
 async def vouch_for_founders(
     connection: Connection, founders: tuple[str, str], *, reason: str, at: Instant
 ) -> None:
-    """Record that two operators are different persons, so that each may approve the other's
-    proposals.
+    """Record that two operators are different persons. Only the machine's owner has this right.
 
-    Only the machine's owner may do so, without a token, and only once. Raises UsageError otherwise,
-    and NotFoundError for an unknown name.
+    Raise UsageError for a refused request, and NotFoundError for an unknown name.
     """
     await operator_store.acting_alone(connection)
     if _BY_TOKEN.get() is not None:
@@ -356,11 +344,9 @@ def owner() -> operator_store.Operator:
 async def permitted(
     connection: Connection, *, by: str | None, action: Action
 ) -> operator_store.Operator:
-    """Return the acting person if their role permits the action. Raise UsageError otherwise.
+    """Return the acting person, or raise UsageError without permission.
 
-    by  the operator's name; None for the token's owner or the environment's operator
-
-    Without any operators, the machine's owner is returned.
+    If `by` is None, the token or the environment names the person.
     """
     known = {each.name: each for each in await operator_store.operators(connection)}
     named = _asking(by)
@@ -406,10 +392,9 @@ async def note_in_trail(
     facts: Mapping[str, str | int] | None = None,
     order: str | None = None,
 ) -> int:
-    """Append an audit entry in the transaction that does the act. Return its number.
+    """Append an audit entry in the act's transaction. Return the entry's number.
 
-    order  the order under which the transparency log lists the entry
-    at     an instant read inside the transaction, so that it lies in no closed month
+    Read `at` inside the transaction, so that `at` lies in no closed month.
     """
     entry = entry_of(who, action=action, subject=subject, at=at, reason=reason, facts=facts)
     return await operator_store.add_entry(connection, replace(entry, order=order))
@@ -424,8 +409,7 @@ def entry_of(
     reason: str = "",
     facts: Mapping[str, str | int] | None = None,
 ) -> operator_store.AuditEntry:
-    """Build an audit entry. If the machine's owner acts in the person's name, the entry also names
-    the owner's account."""
+    """Build an audit entry for an operator's act."""
     return operator_store.AuditEntry(
         at=at,
         who=who.name,
@@ -440,8 +424,7 @@ def entry_of(
 async def register_operator(
     context: DatabaseContext, *, name: str, role: Role, by: str | None
 ) -> None:
-    """Add an operator. Raise UsageError for an invalid or taken name, or if `by` may not add
-    operators."""
+    """Add an operator. Raise UsageError for an unusable name or without permission."""
     names.checked(name)
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -466,9 +449,9 @@ def no_operator(name: str) -> NotFoundError:
 
 
 async def retire_operator(context: DatabaseContext, *, name: str, by: str | None) -> None:
-    """Disable an operator and end the operator's sessions and tokens.
+    """Disable an operator and end their sessions and tokens.
 
-    Raises NotFoundError for an unknown operator, and UsageError for the last admin.
+    Raise NotFoundError for an unknown operator, and UsageError for the last admin.
     """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -500,8 +483,7 @@ async def trail(
     before: int | None = None,
     limit: int,
 ) -> list[operator_store.AuditEntry]:
-    """Return entries of the audit trail that match the filters, sorted by number. With `before`,
-    the newest entries come first."""
+    """Return the matching audit entries. With `before`, the newest come first."""
     async with context.database.reading() as connection:
         return await operator_store.audit_entries(
             connection,

@@ -1,7 +1,4 @@
-"""Passkeys (WebAuthn) as a second factor after the password.
-
-The library `webauthn` checks the browser's answers (Web Authentication Level 3, 7.1 and 7.2).
-"""
+"""Passkeys as a second factor after the password (Web Authentication Level 3)."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -33,14 +30,12 @@ class PasskeyAnswer:
 
 
 def passkey_origin(origin: str) -> str:
-    """Return the console's address with a host name instead of a loopback IP address, because
-    passkeys belong to a domain."""
+    """Return the console's address with a host name, because passkeys need a domain."""
     return origin.replace("//127.0.0.1", "//localhost")
 
 
 def request_options(origin: str, challenge: str) -> str:
-    """Return the JSON options for the browser's `navigator.credentials.get`. The options name no
-    passkey, so the person may use any of their passkeys."""
+    """Return the browser's JSON options for a signature with any passkey."""
     import webauthn  # few requests need it
 
     return webauthn.options_to_json(
@@ -49,10 +44,7 @@ def request_options(origin: str, challenge: str) -> str:
 
 
 def creation_options(origin: str, challenge: str, *, name: str, known: Collection[Passkey]) -> str:
-    """Return the JSON options for the browser's `navigator.credentials.create`.
-
-    known  the person's existing passkeys, which must not be created again
-    """
+    """Return the browser's JSON options for a new passkey. The passkeys in `known` are excluded."""
     import webauthn
     from webauthn.helpers import structs
 
@@ -79,7 +71,7 @@ def creation_options(origin: str, challenge: str, *, name: str, known: Collectio
 
 
 def made_passkey(answer: PasskeyAnswer, *, name: str, label: str, now: Instant) -> Passkey | None:
-    """Return the passkey that the browser has newly created. Return None for an invalid answer."""
+    """Return the browser's new passkey, or None for an invalid answer."""
     import webauthn
 
     made = _verified(
@@ -130,8 +122,6 @@ def signed_count(answer: PasskeyAnswer, known: Collection[Passkey]) -> tuple[Pas
 
 
 def _verified(verify: Callable[[dict[str, Any]], T], answer: PasskeyAnswer) -> T | None:
-    """Return the result of `verify`. Return None if the answer cannot be parsed, or if the library
-    refuses the answer."""
     from webauthn.helpers.exceptions import WebAuthnException
 
     try:

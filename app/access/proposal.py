@@ -24,14 +24,8 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """Act that one operator requests and another operator must approve.
-
-    subject   the break, month or import; never a phone number
-    sentence  the act in words, with its money and consequence
-    given     the act's other arguments; never personal data
-    subject_state  a description of the subject at the time of the proposal
-    decided   the decision; None while the proposal waits
-    """
+    """Act that one operator requests and another operator must approve. The proposal holds no
+    personal data."""
 
     id: str
     kind: str

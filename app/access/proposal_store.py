@@ -65,8 +65,7 @@ async def proposal_of(connection: AsyncConnection, identity: str) -> Proposal | 
 
 
 async def waiting_proposals(connection: AsyncConnection, *, now: Instant) -> list[Proposal]:
-    """Return all proposals that wait for a decision. The proposal that expires first comes
-    first."""
+    """Return all waiting proposals by time of expiry."""
     waiting = _ALL.where(_waiting(now)).order_by(_PROPOSED.until, _PROPOSED.id)
     rows = await connection.execute(waiting)
     return [_proposal(tuple(row)) for row in rows]
@@ -85,8 +84,7 @@ async def waiting_proposal_of(
 async def approved_proposal_of(
     connection: AsyncConnection, *, kind: str, subject: str
 ) -> Proposal | None:
-    """Return the newest approved proposal of this kind about this subject. Return None if there is
-    none."""
+    """Return the newest approved proposal of this kind and subject."""
     approved = _ALL.where(
         _DECIDED.decision == "approved", _PROPOSED.kind == kind, _PROPOSED.subject == subject
     )
@@ -103,10 +101,7 @@ async def past_proposals(
     limit: int,
     kinds: Collection[str] | None = None,
 ) -> list[Proposal]:
-    """Return decided and expired proposals with ids below `before`, newest first.
-
-    kinds  kinds of act that are returned; None for all kinds
-    """
+    """Return decided and expired proposals below the id `before`, newest first."""
     over = or_(_DECIDED.decision.is_not(None), _PROPOSED.until <= now)
     past = _ALL.where(_PROPOSED.id < before, over)
     if kinds is not None:

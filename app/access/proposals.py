@@ -1,9 +1,9 @@
 """Proposals: acts that need two operators.
 
-    1 propose  an operator who has proved their identity requests an act
-    2 look     other operators see the proposal
-    3 decide   another operator approves or rejects, or the proposer withdraws
-    4 act      one transaction stores the approval and does the act
+1 propose  an operator with a proved identity requests an act
+2 look     other operators read the proposal
+3 decide   another operator approves or rejects, or the proposer withdraws
+4 act      one transaction stores the approval and does the act
 
 An approval is refused if the subject has changed since the proposal.
 """
@@ -27,7 +27,7 @@ from reconcile.documents import InstantText, NextText
 from reconcile.instants import DAY, Duration, Instant, format_instant, format_known
 
 STANDS_FOR: Final[Duration] = 7 * DAY
-"""Time for which a proposal can be approved. Afterwards the books may have changed too much."""
+"""Time for which a proposal can be approved."""
 
 REASON_MAX: Final = 2_000
 
@@ -62,12 +62,7 @@ class ProposalPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreed:
-    """Agreement of two permitted persons on an act.
-
-    who       the proposer, in whose name the act is done
-    second    the approver
-    proposal  the proposal's id
-    """
+    """Agreement of two permitted persons on an act. The field `second` names the approver."""
 
     who: operator_store.Operator
     second: str
@@ -81,9 +76,9 @@ class Agreed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agree:
-    """Approval that is stored by calling this object within a transaction.
+    """Function that stores the approval within a transaction.
 
-    The call raises UsageError if the approval is refused. Do nothing more in the transaction then.
+    After a UsageError, do nothing more in the transaction.
     """
 
     second: str
@@ -96,24 +91,22 @@ class Agree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposalKind:
-    """Kind of act that may be proposed.
+    """Kind of act that can be proposed.
 
-    name     permanent identifier, which rows store
-    action   permission that both persons need
-    proposing  permission of the proposer, if it differs from `action`
-    subject_state  returns a description of the subject; the approval is refused if the description
-                   has changed
-    perform  carries out the act; calls `agree` once, first in its transaction
-    takes_long  whether `perform` can take minutes; the webhook receiver then never runs it
-    for_good    whether the act is irreversible; the approver types their password again
-    where       returns the list and the id of the page that shows the subject, or None
-    particulars  headings of the members of `given` that the sentence omits
-    tables      headings of the members of `given` that hold table rows as JSON
-    unfinished  returns a sentence if the act was begun but not finished
-    typed       heading of a value that the approver types again, because no proposal may store it
-    must_fit    raises UsageError if the approver typed another value
-    open_for    time after the approval in which the proposer carries out the act; None if the
-                approval carries it out
+    name           permanent identifier in the database
+    action         permission that both persons need
+    proposing      the proposer's permission, if different from `action`
+    subject_state  describes the subject; a changed description refuses the approval
+    perform        does the act; calls `agree` once, first in the transaction
+    takes_long     whether the act can take minutes; the webhook receiver skips such acts
+    for_good       whether the act is irreversible and needs the approver's password
+    where          returns the list and id of the subject's page, or None
+    particulars    headings of members of `given` that the sentence omits
+    tables         headings of members of `given` that hold table rows as JSON
+    unfinished     returns a sentence if the act began but did not finish
+    typed          heading of a value that the approver must type again
+    must_fit       raises UsageError for a wrong typed value
+    open_for       time in which the proposer can do the approved act
     """
 
     name: str
@@ -137,8 +130,7 @@ class ProposalKind:
         return operators.MAY[self.proposing or self.action]
 
     def open_until(self, proposal: Proposal) -> Instant | None:
-        """Return the instant until which the proposer may carry out the approved act, if
-        limited."""
+        """Return the instant until which the proposer can do the act."""
         decided = proposal.decided
         if self.open_for is None or decided is None or decided.decision != "approved":
             return None
@@ -148,8 +140,7 @@ class ProposalKind:
 def must_be_open(
     kind: ProposalKind, proposal: Proposal, *, who: operator_store.Operator, now: Instant
 ) -> None:
-    """Raise UsageError unless this person made the proposal, it was approved, and its result can
-    still be seen."""
+    """Raise UsageError unless this person can see the approved proposal's result."""
     if proposal.kind != kind.name:
         raise UsageError(f"{proposal.id} is not a proposal of the kind {kind.title!r}")
     if not proved(who) or who.name != proposal.who:
@@ -173,14 +164,12 @@ def must_be_open(
 
 
 async def always_same(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-    """Return a constant text as the subject's state, for acts that stay valid when the subject
-    changes."""
+    """Return a constant text as the state of any subject."""
     return ""
 
 
 def only_agreed(context: DatabaseContext) -> Callable[[Proposal, Agree], Awaitable[None]]:
-    """Return a `perform` function for acts that the approval only allows. The function stores the
-    approval and does nothing else."""
+    """Return a `perform` function that only stores the approval."""
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
         async with context.database.writing() as connection:
@@ -190,8 +179,7 @@ def only_agreed(context: DatabaseContext) -> Callable[[Proposal, Agree], Awaitab
 
 
 def shown_in(pages: str) -> Callable[[Proposal], tuple[str, str]]:
-    """Return a function for `ProposalKind.where`. For every proposal, the function returns the list
-    `pages` and the proposal's subject."""
+    """Return a `ProposalKind.where` function for the list `pages`."""
     return lambda proposal: (pages, proposal.subject)
 
 
@@ -220,10 +208,7 @@ async def propose(
 ) -> Proposal:
     """Insert a proposal and its audit entry in the caller's transaction.
 
-    because   why one person may not do the act alone; added to the sentence
-    sentence  the act in words, with its money and consequence
-
-    Raises UsageError if the proposer has not proved their identity, or an equal proposal waits.
+    Raise UsageError for an unproved identity or an equal waiting proposal.
     """
     if not proved(who):
         raise UsageError(PROPOSE.format(because))
@@ -263,11 +248,9 @@ def check_reason(
     needed: bool = True,
     countries: Collection[str] = (),
 ) -> None:
-    """Raise UsageError if a text cannot be stored as a person's reason.
+    """Raise UsageError if a text is not acceptable as a person's reason.
 
-    of         the thing that needs the reason
-    needed     whether an empty text is refused
-    countries  calling codes, to find phone numbers without a plus sign
+    With the calling codes in `countries`, phone numbers without a plus sign are found.
     """
     length = len(reason.strip())
     if length > REASON_MAX or (needed and not length):
@@ -314,23 +297,20 @@ class Proposals:
         *,
         countries: Collection[str] = (),
     ) -> None:
-        """Prepare access to the proposals of a database.
-
-        countries  calling codes, to find phone numbers in reasons
-        """
+        """Prepare access to the proposals. The calling codes in `countries` help find phone
+        numbers."""
         self._context = context
         self._countries = countries
         self.kinds: Final[Mapping[str, ProposalKind]] = {each.name: each for each in kinds}
 
     def shown_to(self, role: str) -> frozenset[str] | None:
-        """Return the kinds of proposals that a role may make and see. Return None for all kinds."""
+        """Return the kinds of proposals that a role can see; None for all kinds."""
         if role in operators.MAY_READ["all_proposals"]:
             return None
         return frozenset(name for name, kind in self.kinds.items() if role in kind.may_propose)
 
     async def waiting(self, *, kinds: frozenset[str] | None = None) -> list[Proposal]:
-        """Return the proposals of these kinds that wait for a decision. The proposal that expires
-        first comes first."""
+        """Return the waiting proposals of these kinds by time of expiry."""
         async with self._context.database.reading() as connection:
             found = await proposal_store.waiting_proposals(
                 connection, now=self._context.clock.now()
@@ -348,8 +328,7 @@ class Proposals:
             )
 
     async def one(self, identity: str, *, kinds: frozenset[str] | None = None) -> Proposal:
-        """Return a proposal by its id. Raise NotFoundError if the proposal is unknown or of another
-        kind."""
+        """Return a proposal. Raise NotFoundError for an unknown id or another kind."""
         async with self._context.database.reading() as connection:
             found = await _known(connection, identity)
         if kinds is not None and found.kind not in kinds:
@@ -357,8 +336,7 @@ class Proposals:
         return found
 
     async def why_not(self, proposal: Proposal, *, by: str) -> str | None:
-        """Return the reason why this person cannot approve the proposal now. Return None if the
-        person can."""
+        """Return the reason why this person cannot approve now, or None."""
         kind = self.kinds.get(proposal.kind)
         look = kind is None or not kind.takes_long
         async with self._context.database.reading() as connection:
@@ -379,7 +357,7 @@ class Proposals:
     ) -> Proposal:
         """Approve a proposal and carry out its act.
 
-        Raises NotFoundError for an unknown proposal, and UsageError for a refused approval.
+        Raise NotFoundError for an unknown proposal, and UsageError for a refused approval.
         """
         check_reason(reason, countries=self._countries)
         async with self._context.database.reading() as connection:  # before a long act begins
@@ -410,7 +388,7 @@ class Proposals:
     async def withdraw(self, identity: str, *, by: str | None, reason: str) -> Proposal:
         """Withdraw the person's own proposal.
 
-        Raises NotFoundError for an unknown proposal, and UsageError without the right.
+        Raise NotFoundError for an unknown proposal, and UsageError without the right.
         """
         check_reason(reason, countries=self._countries)
         async with self._context.database.writing() as connection:
@@ -426,11 +404,6 @@ class Proposals:
     async def _may_approve(
         self, connection: Connection, identity: str, *, by: str | None, look: bool = True
     ) -> tuple[Proposal, operator_store.Operator, operator_store.Operator]:
-        """Return the proposal, its approver and its proposer. Raise UsageError for a refused
-        approval.
-
-        look  whether a changed subject is a reason to refuse
-        """
         proposal = await self._open(connection, identity)
         second = await self._second(connection, proposal, by=by, action="proposal_approved")
         await _two_persons(connection, proposal, second)
@@ -552,8 +525,7 @@ def _unknown(identity: str) -> NotFoundError:
 
 
 def newcomer_notice(name: str, *, now: Instant) -> str:
-    """Return a notice about a new operator: which proposals the operator cannot approve, and until
-    when."""
+    """Return a notice about the proposals that a new operator cannot approve yet."""
     return (
         f"{name} and the person who invited them cannot approve each other's proposals that are "
         f"made before {format_instant(Instant(now + STANDS_FOR))}; a third operator must decide "
@@ -570,11 +542,7 @@ VOUCHING: Final = (
 async def _two_persons(
     connection: Connection, proposal: Proposal, second: operator_store.Operator
 ) -> None:
-    """Raise UsageError if the proposer and the approver can be one person.
-
-    That is possible if one gave the other access since the week before the proposal, or if only one
-    signs in with a company account.
-    """
+    """Raise UsageError if the proposer and the approver can be one person."""
     known = {each.name: each for each in await operator_store.operators(connection)}
     proposer = known.get(proposal.who)
     if proposer is not None and (proposer.company is None) != (second.company is None):

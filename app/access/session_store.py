@@ -1,8 +1,4 @@
-"""Database rows of credentials, invitations, sessions and used forms.
-
-Only the secrets of one-time codes are stored unhashed, because they are needed to compute the
-codes.
-"""
+"""Database rows of credentials, invitations, sessions and used forms."""
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
@@ -34,13 +30,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passkey:
-    """Passkey of an operator.
-
-    id          id of the credential, in base64url
-    label       the operator's name for the passkey
-    public_key  public key in the COSE format
-    sign_count  count at the last signature; 0 if the authenticator does not count
-    """
+    """Passkey of an operator. The signature count stays 0 if the authenticator does not count."""
 
     id: str
     name: str
@@ -76,10 +66,7 @@ class OperatorSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnSession:
-    """Session in the list on an operator's own account page.
-
-    id  first characters of the hash of the session's cookie
-    """
+    """Session on an operator's account page. The id is the start of the cookie's hash."""
 
     id: str
     created_at: Instant
@@ -157,8 +144,7 @@ async def add_passkey(connection: AsyncConnection, passkey: Passkey) -> bool:
 async def note_signature(
     connection: AsyncConnection, passkey: Passkey, *, count: int, now: Instant
 ) -> bool:
-    """Store a passkey's new signature count. Return False if the passkey was used or deleted in the
-    meantime."""
+    """Store a passkey's signature count. Return False after another use or deletion."""
     rows = await connection.execute(
         text(
             "UPDATE passkeys SET sign_count=:count, used_at=:now "
@@ -172,8 +158,7 @@ async def note_signature(
 async def delete_passkeys(
     connection: AsyncConnection, name: str, identity: str | None = None
 ) -> int:
-    """Delete one passkey of a person, or all passkeys if no id is given. Return the number of
-    deleted passkeys."""
+    """Delete a person's passkey, or all without an id. Return the number of deleted passkeys."""
     rows = await connection.execute(
         text(
             "DELETE FROM passkeys WHERE name=:name AND (id=:id OR :id IS NULL) RETURNING id"
@@ -184,7 +169,7 @@ async def delete_passkeys(
 
 
 async def use_step(connection: AsyncConnection, name: str, step: int) -> bool:
-    """Mark a time step of a person's one-time codes as used. Return False if it was used before."""
+    """Mark a code's time step as used. Return False for a used step."""
     rows = await connection.execute(
         text(
             "UPDATE credentials SET totp_step=:step WHERE name=:name "
@@ -215,7 +200,7 @@ async def add_link(
 async def open_link(
     connection: AsyncConnection, token: str, *, kind: LinkKind, now: Instant
 ) -> SignInLink | None:
-    """Return the sign-in link of a secret token. Return None if there is no usable link."""
+    """Return the usable sign-in link of a secret token."""
     rows = await connection.execute(
         text(
             "SELECT kind, invitations.name, until, totp FROM invitations "
@@ -236,7 +221,7 @@ async def delete_invitations(connection: AsyncConnection, name: str) -> None:
 
 
 async def use_link(connection: AsyncConnection, token: str, *, now: Instant) -> bool:
-    """Mark a sign-in link as used. Return False if the link was already used or has expired."""
+    """Mark a sign-in link as used. Return False for a used or expired link."""
     rows = await connection.execute(
         text(
             "UPDATE invitations SET used_at=:now, totp=NULL WHERE hash=:hash AND used_at IS NULL "
@@ -268,18 +253,13 @@ async def add_session(
 
 
 def _times(now: Instant, used_after: Instant) -> dict[str, Instant]:
-    """Return the parameters that limit the time of a session's last use.
-
-    Future times, which a fast clock may have stored, are excluded.
-    """
     return {"now": now, "used_after": used_after, "used_before": Instant(now + CLOCKS_DIFFER)}
 
 
 async def session_in_force(
     connection: AsyncConnection, token: str, *, now: Instant, used_after: Instant
 ) -> OperatorSession | None:
-    """Return the active session of a cookie, with the operator's present role. Return None if there
-    is no such session."""
+    """Return the active session of a cookie, with the operator's present role."""
     rows = await connection.execute(
         text(
             "SELECT sessions.name, role, sessions.created_at, used_at, until, way, proved_at "
@@ -295,7 +275,7 @@ async def session_in_force(
 
 
 async def name_of_session(connection: AsyncConnection, token: str) -> str | None:
-    """Return the name of the person whose session has this cookie, even an expired one, or None."""
+    """Return the person of a cookie's session, even an expired session."""
     rows = await connection.execute(
         text("SELECT name FROM sessions WHERE hash=:hash AND revoked_at IS NULL"),
         {"hash": hashed(token)},
@@ -319,8 +299,7 @@ async def revoke_session(connection: AsyncConnection, token: str, *, now: Instan
 
 
 async def renew_session(connection: AsyncConnection, token: str, *, new: str, now: Instant) -> bool:
-    """Give a session a new cookie after the person has proved their identity again. Return False if
-    the session has ended."""
+    """Give a session a new cookie. Return False if the session has ended."""
     rows = await connection.execute(
         text(
             "UPDATE sessions SET hash=:new, proved_at=:now "
@@ -351,8 +330,7 @@ async def invited(connection: AsyncConnection, *, now: Instant) -> set[str]:
 async def sessions_by_name(
     connection: AsyncConnection, *, now: Instant, used_after: Instant
 ) -> dict[str, tuple[int, Instant]]:
-    """Return, for each person with active sessions, the number of sessions and the time of their
-    latest use."""
+    """Return each person's number of active sessions and time of latest use."""
     rows = await connection.execute(
         text(
             "SELECT name, count(*), max(used_at) FROM sessions WHERE revoked_at IS NULL "
@@ -396,8 +374,7 @@ async def sessions_of(
 async def revoke_own_sessions(
     connection: AsyncConnection, name: str, ids: Collection[str], *, now: Instant
 ) -> int:
-    """End those of a person's sessions that have the given ids. Return the number of ended
-    sessions."""
+    """End a person's sessions with the given ids. Return the number of ended sessions."""
     rows = await connection.execute(
         text(
             "UPDATE sessions SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "
@@ -425,9 +402,9 @@ def end_access(connection: PlainConnection, *, after: Instant, now: Instant) -> 
 async def use_form(
     connection: AsyncConnection, form: str, *, now: Instant, kept_since: Instant
 ) -> bool:
-    """Mark a form's id as used. Return False if the id was used before.
+    """Mark a form's id as used. Return False for a used id.
 
-    kept_since  instant before which used ids are deleted
+    Used ids from before `kept_since` are deleted.
     """
     await connection.execute(text("DELETE FROM used_forms WHERE at < :at"), {"at": kept_since})
     rows = await connection.execute(

@@ -1,8 +1,8 @@
-"""Sign-in to the console: invitations, passwords, one-time codes and sessions.
+"""Sign-in to the console.
 
 1 invite   `operators invite` makes a link that works once within a day
 2 set up   the person sets a password, and a one-time code if their role needs one
-3 sign in  a session begins; only the hash of its cookie is stored
+3 sign in  a session begins; only the cookie's hash is stored
 """
 
 from collections.abc import Awaitable, Callable, Collection
@@ -28,7 +28,7 @@ LONGEST: Final[Duration] = 7 * DAY
 LET_IN_FOR: Final[Duration] = HOUR
 """Duration of a session that begins with a link from the machine's owner."""
 NOTED_EVERY: Final[Duration] = 5 * MINUTE
-"""Minimum time between two updates of the time at which a session was last used."""
+"""Minimum time between two updates of a session's last use."""
 
 WITH_CODE: Final = frozenset({"admin", "finance", "support"})
 """Roles that need a second factor, because they see customers' data."""
@@ -56,9 +56,9 @@ class LinkRefused(TallyhookError):
 async def invite_operator(
     context: DatabaseContext, *, name: str, role: operators.Role | None, by: str | None
 ) -> str:
-    """Create an invitation and return its secret token. An unknown person becomes an operator.
+    """Create an invitation and return its secret token.
 
-    Raises UsageError if `by` may not invite, or the person has another role.
+    Raise UsageError without permission, or if the person has another role.
     """
     token = new_token("")
     async with context.database.writing() as connection:
@@ -99,10 +99,8 @@ async def invite_operator(
 
 
 async def demo_link(context: DatabaseContext) -> str:
-    """Return the token of a sign-in link for the demo's operator, who is added if missing.
-
-    Raise UsageError if there are other operators.
-    """
+    """Return the token of the demo operator's sign-in link. Raise UsageError if other operators
+    exist."""
     token = new_token("")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -126,7 +124,7 @@ async def demo_link(context: DatabaseContext) -> str:
 async def read_link(
     context: DatabaseContext, token: str, *, kind: session_store.LinkKind
 ) -> session_store.SignInLink:
-    """Return the usable link that has this secret token. Raise LinkRefused if there is none."""
+    """Return the usable link of a secret token, or raise LinkRefused."""
     async with context.database.reading() as connection:
         link = await session_store.open_link(connection, token, kind=kind, now=context.clock.now())
     if link is None:
@@ -145,9 +143,7 @@ async def accept_invitation(
 ) -> str:
     """Set an invited person's password and begin a session. Return its cookie.
 
-    old  the browser's previous cookie, whose session ends
-
-    Raises LinkRefused for an unusable link, and UsageError for an unsuitable password or code.
+    Raise LinkRefused for an unusable link, and UsageError for an unsuitable password or code.
     """
     link = await read_link(context, token, kind="invite")
     credentials.check_password(password, names=(merchant, link.name))
@@ -172,10 +168,9 @@ async def accept_invitation(
 
 
 async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: str | None) -> str:
-    """Return the secret token of a link that opens one short session of an operator.
+    """Return the secret token of a link to an operator's short session.
 
-    For the case that nobody can sign in. Raises UsageError if `by` may not invite, and
-    NotFoundError for an unknown operator.
+    Raise UsageError without permission, and NotFoundError for an unknown operator.
     """
     token = new_token("")
     async with context.database.writing() as connection:
@@ -199,12 +194,9 @@ async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: s
 async def enter(
     context: DatabaseContext, token: str, *, demo: bool, old: str = ""
 ) -> tuple[str, str]:
-    """Begin a session with a sign-in link. Return its cookie and the operator's name.
+    """Begin a session with a sign-in link. Return its cookie and operator.
 
-    demo  whether the demo operator's link is accepted
-    old   the browser's previous cookie, whose session ends
-
-    Raises LinkRefused for an unusable link.
+    Raise LinkRefused for an unusable link.
     """
     link = await read_link(context, token, kind="enter")
     async with context.database.writing() as connection:
@@ -221,13 +213,9 @@ async def enter(
 async def sign_in_by_company(
     context: DatabaseContext, account: CompanyAccount, *, old: str = ""
 ) -> tuple[str, str]:
-    """Begin a session for a company account. Return its cookie and the operator's name.
+    """Begin a session for a company account. Return its cookie and operator.
 
-    An unknown person becomes an operator in the role that the provider states.
-
-    old  the browser's previous cookie, whose session ends
-
-    Raises CompanyRefused if the person may not sign in.
+    Raise CompanyRefused if the person may not sign in.
     """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -258,8 +246,6 @@ async def _take_role(
     *,
     now: Instant,
 ) -> None:
-    """Give an operator the role that the provider states. If the provider states no role, end the
-    operator's sessions and tokens."""
     if account.role is None:
         sessions = await session_store.revoke_sessions_of(connection, who.name, now=now)
         tokens = await operator_store.revoke_tokens_of(connection, who.name, now=now)
@@ -283,10 +269,6 @@ async def _new_of_company(
     *,
     now: Instant,
 ) -> operator_store.Operator | None:
-    """Add an operator for an unknown company account; None if the account has no role.
-
-    Raise CompanyRefused for an invalid or taken name, or a first operator without the role admin.
-    """
     if account.role is None:
         return None
     try:
@@ -314,9 +296,9 @@ async def _new_of_company(
 async def prove_by_company(
     context: DatabaseContext, account: CompanyAccount, *, name: str, token: str
 ) -> str:
-    """Give a session a new cookie after another company sign-in. Return the cookie.
+    """Give a session a new cookie after another company sign-in.
 
-    Raises CompanyRefused for another person's account, or one without a role.
+    Raise CompanyRefused for another person's account, or an account without a role.
     """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -335,10 +317,9 @@ async def prove_by_company(
 async def link_company(
     context: DatabaseContext, account: CompanyAccount, *, name: str, token: str
 ) -> str:
-    """Let a signed-in person use the company's account from now on. Return a new session's cookie.
+    """Link a person to a company account. Return a new session's cookie.
 
-    The password, invitation and earlier sessions end. Raises CompanyRefused if the account has no
-    role, or is already linked.
+    The password, invitation and earlier sessions end. Raise CompanyRefused for an unusable account.
     """
     if account.role is None:
         raise CompanyRefused(_NO_ROLE)
@@ -375,9 +356,7 @@ async def sign_in(
 ) -> str:
     """Begin a session with a password and a second factor. Return its cookie.
 
-    old  the browser's previous cookie, whose session ends
-
-    Raises SignInRefused if anything is wrong.
+    Raise SignInRefused if anything is wrong.
     """
     async with context.database.reading() as connection:
         known = {each.name: each for each in await operator_store.operators(connection)}
@@ -428,8 +407,6 @@ async def _begin(
     way: Way = "password",
     lasts: Duration = LONGEST,
 ) -> str:
-    """Begin a session and return its cookie. The session of the browser's previous cookie, `old`,
-    ends."""
     token = new_token("")
     await session_store.revoke_session(connection, old, now=now)
     await session_store.add_session(
@@ -446,17 +423,11 @@ async def _begin(
 CONSOLE: Final = "the console"
 
 SOMEBODY: Final = operator_store.Operator(name="somebody", role="unknown", created_at=EARLIEST)
-"""Operator named in the audit entry of a failed sign-in.
-
-The typed name is not recorded, because it may be a password.
-"""
+"""Operator in a failed sign-in's audit entry. The typed name may be a password."""
 
 
 async def note_failure(context: DatabaseContext, *, name: str | None = None) -> None:
-    """Record a wrong password in the audit trail.
-
-    name  the signed-in operator; None if somebody failed to sign in
-    """
+    """Record a wrong password in the audit trail. `name` is None for a failed sign-in."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         known = {each.name: each for each in await operator_store.operators(connection)}
@@ -467,10 +438,8 @@ async def note_failure(context: DatabaseContext, *, name: str | None = None) -> 
 
 
 async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bool:
-    """Return whether a person has typed their own password correctly.
-
-    Without a password, as in the demo, any text is right.
-    """
+    """Return whether a person typed their own password correctly. Without a stored password, any
+    text is right."""
     async with context.database.reading() as connection:
         credential = await session_store.credential_of(connection, name)
     return credential is None or await credentials.password_fits(password, credential.password)
@@ -479,9 +448,9 @@ async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bo
 async def session_of(
     context: DatabaseContext, token: str, *, used: bool = True
 ) -> session_store.OperatorSession | None:
-    """Return the active session that has this cookie, or None, and record its use.
+    """Return the cookie's active session, and record its use.
 
-    used  whether a person, and not the page by itself, made the request
+    `used` is False if the page sent the request by itself.
     """
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -495,10 +464,8 @@ async def session_of(
 
 
 async def name_of_session(context: DatabaseContext, token: str) -> str | None:
-    """Return the name of the person whose session has this cookie, even an expired one.
-
-    Never grant access by this name.
-    """
+    """Return the person of a cookie's session, even an expired session. Never grant access by this
+    name."""
     async with context.database.reading() as connection:
         return await session_store.name_of_session(connection, token)
 
@@ -519,10 +486,7 @@ async def sign_out(context: DatabaseContext, token: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInState:
-    """An operator's means of signing in, and active sessions.
-
-    used_at  time of the last use, to a few minutes; None without sessions
-    """
+    """An operator's means of signing in, and active sessions."""
 
     operator: operator_store.Operator
     password: bool
@@ -559,8 +523,7 @@ async def sign_in_states(context: DatabaseContext) -> list[SignInState]:
 
 
 async def account_of(context: DatabaseContext, name: str) -> session_store.Credential | None:
-    """Return a person's stored password and one-time secret. Return None if the person has no
-    password."""
+    """Return a person's stored password and one-time secret, or None without a password."""
     async with context.database.reading() as connection:
         return await session_store.credential_of(connection, name)
 
@@ -581,9 +544,7 @@ async def change_password(
 ) -> None:
     """Replace a person's password and end their other sessions.
 
-    here  cookie of the session that stays; the caller has checked the old password
-
-    Raises UsageError if the new password is refused.
+    The caller checks the old password. Raise UsageError for an unsuitable password.
     """
     credentials.check_password(password, names=(merchant, name))
     kept = await credentials.password_text(password)
@@ -593,11 +554,9 @@ async def change_password(
 async def set_second_factor(
     context: DatabaseContext, *, name: str, totp: str, code: str, here: str
 ) -> None:
-    """Replace a person's secret for one-time codes, and end their other sessions.
+    """Replace a person's one-time secret and end their other sessions.
 
-    here  cookie of the session that stays; the caller has checked the password
-
-    Raises UsageError if the secret or the code is refused.
+    The caller checks the password. Raise UsageError for a wrong secret or code.
     """
     step = None
     if credentials.is_totp_secret(totp):
@@ -617,9 +576,7 @@ async def add_passkey(
 ) -> None:
     """Store a new passkey and end the person's other sessions.
 
-    here  cookie of the session that stays
-
-    Raises UsageError if the passkey is refused.
+    Raise UsageError if the passkey is refused.
     """
     if not (0 < len(label) <= names.NAME_MAX and is_human_text(label)):
         raise UsageError(f"give the passkey a name of 1 to {names.NAME_MAX} characters")
@@ -642,9 +599,7 @@ async def add_passkey(
 async def remove_passkey(context: DatabaseContext, identity: str, *, name: str, here: str) -> None:
     """Delete a passkey and end the person's other sessions.
 
-    here  cookie of the session that stays
-
-    Raises NotFoundError for an unknown passkey, and UsageError if it is the last second factor.
+    Raise NotFoundError for an unknown passkey, and UsageError for the last second factor.
     """
 
     async def change(connection: Connection) -> None:
