@@ -618,8 +618,6 @@ async def _set_own(
     change: Callable[[Connection], Awaitable[None]] | None = None,
     **changed: Any,
 ) -> None:
-    """Change a person's credential and end the person's other sessions, in one transaction. The
-    function `change` runs in the transaction, too."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -659,9 +657,9 @@ async def end_own_sessions(context: DatabaseContext, *, name: str, ids: Collecti
 
 
 async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: str) -> int:
-    """End all sessions of a person. Return how many.
+    """End all sessions of a person. Return the number of ended sessions.
 
-    Raises NotFoundError for an unknown person, and UsageError without the right.
+    Raise NotFoundError for an unknown person, and UsageError without permission.
     """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)

@@ -1,8 +1,4 @@
-"""API tokens. A token is shown once, is stored as a hash, and has scopes and an expiry.
-
-A personal token acts with its owner's role, always expires, and stops working when its owner is
-disabled.
-"""
+"""API tokens. A token is shown once and stored as a hash."""
 
 import hashlib
 import itertools
@@ -26,7 +22,7 @@ TokenScope = Literal["read", "orders", "checkout", "finance", "evidence"]
 TOKEN_SCOPES: Final[tuple[TokenScope, ...]] = get_args(TokenScope)
 
 UNNAMED: Final[tuple[TokenScope, ...]] = ("read", "orders", "checkout")
-"""Scopes of a new token if the caller names no scopes: the scopes that a shop's program needs."""
+"""Scopes of a new token if the caller names no scopes."""
 
 ENDS_SOON: Final[Duration] = 14 * DAY
 """Time before a token's expiry at which warnings about the expiry begin."""
@@ -47,9 +43,8 @@ async def issue_token(
 ) -> str:
     """Create a token for a program and return the token.
 
-    until  an RFC 3339 moment, a last day in the time zone `zone`, or a time from now such as 90d
-
-    Raises UsageError for an invalid name or expiry, or if `by` may not create tokens.
+    `until` is an RFC 3339 moment, a last day, or a duration such as 90d. Raise UsageError for an
+    invalid name or expiry, or without permission.
     """
     if not _NAME.fullmatch(name):
         raise UsageError("a token's name has 1 to 60 letters, digits, dots, dashes or underscores")
@@ -83,19 +78,16 @@ async def issue_token(
 OWN_SCOPES: Final[tuple[TokenScope, ...]] = ("read",)
 
 OWN_BY_ROLE: Final[Mapping[TokenScope, operators.Reading]] = {"finance": "bank"}
-"""Further scopes of a personal token, each with the console page that its owner must be allowed to
-read."""
+"""Further scopes of a personal token. The owner must have the named reading permission."""
 
 
 async def issue_own_token(
     context: DatabaseContext, *, operator: str, until: str, by: str | None, zone: tzinfo = UTC
 ) -> tuple[str, operator_store.TokenEntry]:
-    """Create a personal token for an operator. Return the token and its stored data.
+    """Create a personal token. Return the token and its stored data.
 
-    until  an RFC 3339 moment, a last day in the time zone `zone`, or a time from now such as 90d
-
-    Raises NotFoundError for an unknown operator, and UsageError for an invalid expiry or a missing
-    permission.
+    See `issue_token` for `until`. Raise NotFoundError for an unknown operator, and UsageError for
+    an invalid expiry or without permission.
     """
     token = new_token(f"tho_{context.database.environment}_")
     async with context.database.writing() as connection:
@@ -136,10 +128,7 @@ def _free_name(operator: str, taken: Collection[str]) -> str:
 
 
 def ending(text: str, *, now: Instant, zone: tzinfo) -> Instant:
-    """Return the instant at which a token with this stated expiry ends.
-
-    A day means its end. Raises UsageError for invalid text and past times.
-    """
+    """Return the instant at which a token expires. Raise UsageError for past times."""
     length = _LENGTH.fullmatch(text)
     if length is not None:
         end = now + int(length[1]) * (DAY if length[2] == "d" else HOUR)
@@ -165,8 +154,6 @@ def _facts(entry: operator_store.TokenEntry) -> dict[str, str | int]:
 
 
 def _mark(token: str) -> dict[str, str]:
-    """Return a digest of a token's stored hash for the audit trail. The digest reveals if somebody
-    replaces the stored hash."""
     kept = operator_store.hashed(token)
     return {"hash_sha256": hashlib.sha256(kept.encode()).hexdigest()}
 
@@ -180,7 +167,7 @@ def no_token(name: str) -> NotFoundError:
 async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None = None) -> None:
     """Revoke a token.
 
-    Raise NotFoundError without such an active token, and UsageError without the right.
+    Raise NotFoundError without such an active token, and UsageError without permission.
     """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -195,15 +182,13 @@ async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None 
 
 
 async def known_tokens(context: DatabaseContext) -> list[operator_store.TokenEntry]:
-    """Return the stored data of all tokens, sorted by name. The tokens themselves are not
-    stored."""
+    """Return the stored data of all tokens."""
     async with context.database.reading() as connection:
         return await operator_store.list_tokens(connection)
 
 
 async def token_of(context: DatabaseContext, token: str) -> operator_store.TokenEntry | None:
-    """Return a token's stored data, even if the token is revoked or expired. Return None for an
-    unknown token."""
+    """Return a token's stored data, even for a revoked or expired token."""
     return await context.database.on_snapshot(operator_store.token_entry, token)
 
 
@@ -216,7 +201,7 @@ class ScopeMissing(TallyhookError):
 
 
 async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> str:
-    """Return the name of a token that may be used for this scope.
+    """Return the name of a token with this scope.
 
     Raise TokenNotInForce for an inactive token, and ScopeMissing without the scope.
     """
@@ -254,9 +239,9 @@ class Holder:
 
 
 async def holder_of(context: DatabaseContext, token: str) -> Holder:
-    """Return the operator who owns a personal token.
+    """Return the owner of a personal token.
 
-    Raise TokenNotInForce for an inactive token, and ScopeMissing for a program's.
+    Raise TokenNotInForce for an inactive token, and ScopeMissing for a program's token.
     """
     entry = await _token_in_force(context, token)
     if entry.operator is None:
@@ -271,7 +256,6 @@ async def holder_of(context: DatabaseContext, token: str) -> Holder:
 async def _holding(
     context: DatabaseContext, entry: operator_store.TokenEntry
 ) -> operator_store.Operator:
-    """Return the owner of a personal token. Raise TokenNotInForce if the owner is disabled."""
     try:
         async with context.database.reading() as connection:
             return await _in_force(connection, entry.operator or "")

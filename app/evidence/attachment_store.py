@@ -21,12 +21,10 @@ About = Literal["order", "break"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachmentRecord:
-    """Attachment of an order or break, as it is stored.
+    """Stored attachment of an order or break.
 
-    order         "" for an attachment of a break without an order
-    audit_number  number of the audit entry that the log seals
-    details       personal data as canonical JSON; None after deletion
-    gone_at       when the attachment was detached or erased, if it was
+    order    "" for an attachment of a break without an order
+    details  personal data as canonical JSON; None after deletion
     """
 
     attachment_id: str
@@ -113,14 +111,12 @@ async def living_attachments(
 
 
 AT_ONCE: Final = 200
-"""Number of attachments that are read at a time. Each has some hundred bytes of details."""
+"""Number of attachments in one batch."""
 
 
 async def attachments_after(connection: AsyncConnection, after: str) -> list[AttachmentRecord]:
-    """Return the next batch of attachments that were not deleted, sorted by id.
-
-    after  last id of the previous batch
-    """
+    """Return the next batch of attachments after the id `after`. Deleted attachments are left
+    out."""
     key = _ATTACHMENTS.c.id
     there = select(_ATTACHMENTS).where(_ATTACHMENTS.c.gone_at.is_(None), key > after)
     rows = await connection.execute(there.order_by(key).limit(AT_ONCE))
@@ -147,8 +143,7 @@ async def files_of_none_but(connection: AsyncConnection, names: Collection[str])
 async def empty_attachments(
     connection: AsyncConnection, names: Sequence[str], *, now: Instant
 ) -> None:
-    """Delete the personal data of the named attachments, and each file that no other attachment
-    uses."""
+    """Delete the named attachments' personal data, and each file without another attachment."""
     await acting_alone(connection)  # waits for an attach of the same bytes
     for name in names:
         await connection.execute(
@@ -180,7 +175,7 @@ class CountedEntry:
 async def counted_entries(
     connection: AsyncConnection, order: str, *, until: Instant
 ) -> list[CountedEntry]:
-    """Return the audit entries about files of an order and its breaks, up to an instant."""
+    """Return the audit entries about an order's files, up to an instant."""
     rows = await connection.execute(
         text(
             statement(
@@ -206,7 +201,7 @@ async def counted_entries(
 
 
 async def order_of_break(connection: AsyncConnection, name: str) -> str | None:
-    """Return the order of a break, or "" if it has none; None for an unknown break."""
+    """Return a break's order, or "" without one. Return None for an unknown break."""
     rows = await connection.execute(
         text("SELECT order_ref FROM breaks WHERE id = :name"), {"name": name}
     )

@@ -1,10 +1,10 @@
-"""Attach files to an order or a break: receipts, proofs of delivery, letters, terms.
+"""Attach files to an order or a break.
 
-    1 check   the size, and that the file is complete and of an accepted type
-    2 store   the bytes once, by their digest; name and note separately, as personal data
-    3 seal    an audit entry with the digests of bytes and details
+1 check   the size, the type and the completeness of the file
+2 store   the bytes by digest; name and note separately, as personal data
+3 seal    an audit entry with the digests of bytes and details
 
-Detaching or erasing deletes the file; the audit trail keeps its digest.
+The audit trail keeps a deleted file's digest.
 """
 
 import hashlib
@@ -45,13 +45,10 @@ KIND_WORDS: Final[dict[str, str]] = {
 }
 
 MAX_FILE_BYTES: Final = 10 * 1024 * 1024
-"""Maximum size of an attached file in bytes. A dozen scanned pages fit.
-
-Payment services accept 2 to 20 MB in total.
-"""
+"""Maximum size of an attached file in bytes."""
 
 MAX_BYTES_OF_ONE: Final = 50 * 1024 * 1024
-"""Maximum total bytes of an order's or break's files, because a bundle is read into memory."""
+"""Maximum total bytes of an order's or break's files."""
 
 MOST_OF_ONE: Final = 30
 """Maximum number of an order's or break's files, because somebody must look through them."""
@@ -72,13 +69,9 @@ _WHOLE: Final[Mapping[str, tuple[bytes, ...]]] = {
     _PNG: (b"IHDR", b"IEND"),
     _JPEG: (b"\xff\xd9",),
 }
-"""Byte sequences that a complete file of each type contains (for PDF, ISO 32000-1, 7.5.5)."""
 
 MAX_PIXELS: Final = 50_000_000
-"""Maximum pixels of a picture; an A4 page at 600 dpi has 35 million.
-
-A few kilobytes can contain billions.
-"""
+"""Maximum pixels of a picture. A few kilobytes can contain billions."""
 
 _JPEG_SIZE: Final = re.compile(
     rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf]\x00.[\x08\x0c](..)(..)", re.DOTALL
@@ -86,7 +79,7 @@ _JPEG_SIZE: Final = re.compile(
 """Pattern of a JPEG frame header (ITU-T T.81, B.2.2): precision, lines, columns."""
 
 PDF_END_BYTES: Final = 4096
-"""Bytes at the end of a PDF in which its end mark is searched for, as mail programs add some."""
+"""Number of bytes at the end of a PDF that can contain the end mark."""
 
 _MEDIA_BY_NAME: Final = {
     ".pdf": _PDF, ".png": _PNG, ".jpg": _JPEG, ".jpeg": _JPEG, ".jpe": _JPEG, ".txt": _TEXT,
@@ -101,11 +94,7 @@ ID: Final = "att_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachRequest:
-    """Request to attach a file to an order or a break.
-
-    name  the file's name on the person's computer
-    note  the person's remark
-    """
+    """Request to attach a file to an order or a break."""
 
     about: attachment_store.About
     subject: str
@@ -162,8 +151,7 @@ class Attachment:
         return self.record.gone_at is not None
 
     def document(self) -> AttachmentDocument:
-        """Return the attachment as a JSON document. Everything that may be a phone number is
-        masked."""
+        """Return the attachment as a JSON document with masked phone numbers."""
         return document_of(
             AttachmentDocument,
             self.record,
@@ -185,7 +173,7 @@ def attachment_of(record: attachment_store.AttachmentRecord) -> Attachment:
 
 
 def media_of(content: bytes) -> str | None:
-    """Return the media type that the bytes of a file show; None if that type is not accepted."""
+    """Return the media type that a file's bytes show, or None for an unaccepted type."""
     for begin, media in _MAGIC:
         if content.startswith(begin):
             return media
@@ -200,10 +188,7 @@ def media_of(content: bytes) -> str | None:
 
 
 def fault_of(name: str, content: bytes, media: str) -> str | None:
-    """Return why a file's content does not fit its name or media type, or None.
-
-    Only single byte sequences are examined, because the file can be hostile.
-    """
+    """Return the reason why a file does not fit its name or media type, or None."""
     by_name = _MEDIA_BY_NAME.get(PurePath(name).suffix.lower(), media)
     if by_name != media:
         return (
@@ -230,7 +215,7 @@ def fault_of(name: str, content: bytes, media: str) -> str | None:
 async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
     """Store a file, and record the attachment in the audit trail.
 
-    Raises UsageError without permission or for an unacceptable file, and NotFoundError for an
+    Raise UsageError without permission or for an unacceptable file, and NotFoundError for an
     unknown order or break.
     """
     media = _checked(asked)
@@ -352,8 +337,6 @@ async def _check_room(connection: Connection, asked: AttachRequest, sha256: str)
 
 
 async def _standing(connection: Connection, name: str) -> attachment_store.AttachmentRecord:
-    """Return a stored attachment. Raises NotFoundError if it is unknown, UsageError if it was
-    deleted."""
     found = await attachment_store.attachment_named(connection, name)
     if found is None:
         raise NotFoundError(
@@ -367,10 +350,9 @@ async def _standing(connection: Connection, name: str) -> attachment_store.Attac
 
 
 async def detach(context: AppContext, name: str, *, reason: str, by: str | None) -> Attachment:
-    """Delete an attachment: its bytes, name and note. The audit trail keeps the digest.
+    """Delete an attachment's bytes, name and note. The audit trail keeps the digest.
 
-    Raises NotFoundError for an unknown attachment, and UsageError without permission or reason, or
-    for a deleted one.
+    Raise NotFoundError for an unknown attachment, and UsageError if deletion is refused.
     """
     checked = checked_reason(context, reason)
     async with context.database.writing() as connection:
@@ -390,9 +372,9 @@ async def detach(context: AppContext, name: str, *, reason: str, by: str | None)
 async def attachments_of(
     context: AppContext, *, order: str | None = None, break_: str | None = None
 ) -> list[Attachment]:
-    """Return the attachments of an order and its breaks, or of one break, with deleted ones.
+    """Return the attachments of an order or break, with deleted ones.
 
-    Raises NotFoundError for an unknown order or break.
+    Raise NotFoundError for an unknown order or break.
     """
     async with context.database.reading() as connection:
         if break_ is not None:
@@ -426,9 +408,10 @@ async def attachment_bytes(
 async def read_attachment(
     context: AppContext, name: str, *, by: str | None
 ) -> tuple[Attachment, bytes]:
-    """Return an attachment with its bytes, with an audit entry.
+    """Return an attachment with its bytes, and write an audit entry.
 
-    Raises UsageError without permission or for a deleted one, and NotFoundError for an unknown one.
+    Raise UsageError without permission or for a deleted file, and NotFoundError for an unknown
+    attachment.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="attachment_read")

@@ -52,10 +52,8 @@ class Files:
 
 
 def files_of(dossier: gather_evidence.Dossier, *, key: str) -> Files:
-    """Return all files of a bundle except the key, the manifest and its signature.
-
-    key  name of the signing key
-    """
+    """Return a bundle's files except key, manifest and signature. `key` is the signing key's
+    name."""
     ledger = fold(dossier.history, policy=dossier.policy, as_of=dossier.as_of)
     files = Files()
     for delivery in dossier.deliveries:
@@ -291,17 +289,13 @@ def _log(dossier: gather_evidence.Dossier) -> dict[str, Any]:
 KEY: Final = "evidence-key.pub"
 
 ABOUT: Final = "signature over the manifest of an evidence bundle"
-"""Comment in the first line of the signature file.
-
-The signature does not cover this line, so verifiers require this exact text.
-"""
+"""First line of the signature file. The signature does not cover this line."""
 
 KEY_PEM: Final = "evidence-key.pem"
 
 
 def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
-    """Return the bytes of the evidence bundle. Raises UsageError if `verify` would find it too
-    large."""
+    """Return the bytes of the evidence bundle. Raise UsageError for a too large bundle."""
     files = files_of(dossier, key=keys.key_name(key.public))
     files.shown[KEY] = keys.public_key_text(key.public).encode()
     files.shown[KEY_PEM] = key.public.pem().encode()
@@ -319,8 +313,7 @@ def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
 
 
 def manifest_of(dossier: gather_evidence.Dossier, files: Files) -> dict[str, Any]:
-    """Return the manifest to sign, with the digest of every file, even of files left out of the
-    bundle."""
+    """Return the manifest to sign, with the digest of every file."""
     shown = {name: entry(data) for name, data in files.shown.items()}
     personal = {name: entry(data) for name, data in files.personal.items()}
     return {
@@ -340,17 +333,12 @@ def manifest_of(dossier: gather_evidence.Dossier, files: Files) -> dict[str, Any
 
 SEAL_TRIES: Final = 100
 SEAL_PAUSE_S: Final = 0.1
-"""Pause in seconds before sealing is tried again, because new rows may have been written, or
-another process may be sealing."""
+"""Pause in seconds before another attempt to seal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleRequest:
-    """Request for an evidence bundle.
-
-    reason       why personal data is needed; None for none
-    attachments  whether to include attached files, not only digests
-    """
+    """Request for an evidence bundle. The reason is None for a bundle without personal data."""
 
     order: str
     as_of: instants.Instant | None = None
@@ -365,8 +353,7 @@ class Built:
 
     unsealed             number of parts of the evidence that are not sealed yet
     full                 whether the bundle has personal data
-    due                  whether the ledger must be computed again, so that a revision may be
-                         missing
+    due                  whether a newer revision can be missing
     cosigned_by_too_few  whether too few witnesses have cosigned the checkpoint
     attachments          number of attached files; None if not requested
     """
@@ -392,10 +379,9 @@ async def build_evidence(
     *,
     lines: gather_evidence.ReadsLines,
 ) -> Built:
-    """Build an order's evidence bundle.
+    """Build an order's evidence bundle. Personal data needs a reason and permission.
 
-    Personal data needs a reason and a role that may unmask. Raises UsageError without these, and
-    NotFoundError for an unknown order.
+    Raise UsageError without permission or reason, and NotFoundError for an unknown order.
     """
     full = request.reason is not None
     if full:
@@ -439,7 +425,6 @@ async def build_evidence(
 async def _permitted_of(
     connection: Connection, restriction: Restriction, *, by: str | None
 ) -> None:
-    """Raise UsageError unless the person may erase, and so may export restricted data."""
     try:
         await permitted(connection, by=by, action="erased")
     except UsageError as error:
@@ -456,10 +441,6 @@ async def _sealed_dossier(
     lines: gather_evidence.ReadsLines,
     signer: seal.CheckpointSigner,
 ) -> gather_evidence.Dossier:
-    """Seal the order's evidence in the log, and then gather it for the bundle.
-
-    Raises UsageError if older evidence cannot be sealed, because its reader would doubt it.
-    """
     for _ in range(SEAL_TRIES):
         await seal.seal_all(context, signer)
         if await seal.seal_orders_for(context, request.order):
@@ -495,7 +476,6 @@ async def _sealed_dossier(
 async def _write_down(
     context: AppContext, request: BundleRequest, built: Built, *, reason: str
 ) -> None:
-    """Record in the audit trail who built the bundle and why, before the bundle is handed over."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=request.by, action="evidence_built")

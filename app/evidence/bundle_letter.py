@@ -1,8 +1,4 @@
-"""Write the letter in an evidence bundle (`report.html`).
-
-Two printed pages state what was ordered, what was paid, and what was known when. The letter depends
-only on the order, the instant and the time zone.
-"""
+"""The letter in an evidence bundle, `report.html`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +22,7 @@ from reconcile.money import Money
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterArrival:
-    """First delivery of an event, with its signature verified again.
+    """First delivery of an event, with its verified signature.
 
     key     fingerprint of the verifying key, if one verifies
     public  whether the key is a public key
@@ -51,16 +47,15 @@ class PublishedOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterFacts:
-    """Facts for the letter that are not in the ledger, from the database or a bundle's files.
+    """Facts for the letter that are not in the ledger.
 
     history     the order's history in the bundle
-    revisions   revisions that were published to the shop's systems
+    revisions   revisions that the shop's systems received
     arrivals    first deliveries of the events
     checkpoint  signed head of the log; empty if nothing is sealed yet
     sealed      number of sealed log entries about the order
     unsealed    number of parts of the evidence that are not sealed yet
     key         name of the key that signs the bundle
-    zone        zone of the times in the letter; None for UTC
     unheard     messages outside the history that can be about the order
     """
 
@@ -85,7 +80,7 @@ WIDTH: Final = 680
 LEFT: Final = 92
 
 MAX_COLUMNS: Final = 13
-"""Maximum number of moments in a drawing, so that the printed times do not overlap."""
+"""Maximum number of moments in a drawing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +162,6 @@ _SENTENCE: Final = 260
 """Maximum length in characters of a sentence in the explanation, including ids."""
 
 _TEXT: Final = 120
-"""Maximum length in characters of a table cell. The data files have the full text."""
 
 
 def bundle_letter(ledger: Ledger, facts: LetterFacts) -> str:
@@ -357,8 +351,7 @@ def _cut(text: str, limit: int = _TEXT) -> str:
 
 
 def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
-    """Return sentences on what may be missing from the history, and on each source's last
-    delivery."""
+    """Return sentences on missing messages and on each source's last delivery."""
     said = []
     for each in unheard.messages:
         about = "it names this order or its payment"
@@ -400,11 +393,7 @@ def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
 
 
 def price_rows(ledger: Ledger, *, price: str, due: str) -> list[tuple[str, str]]:
-    """Return table rows for the price of the order and for the parts paid in another way.
-
-    price  label of the whole price
-    due    label of the rest
-    """
+    """Return table rows for the order's price and the parts paid in another way."""
     placed, expected = ledger.case.filed.placed, ledger.expected
     tenders = () if placed is None else placed.tenders
     less = [(f"Paid by {each.kind.replace('_', ' ')}", str(each.money)) for each in tenders]

@@ -1,8 +1,4 @@
-"""Facts about an order's dispute, and the evidence that a bank asks for.
-
-Reasons are grouped into families, by the providers' words and the card networks' codes. A person
-can choose the family of any other reason.
-"""
+"""Facts about an order's dispute, and the evidence that a bank asks for."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -77,13 +73,13 @@ _FAMILY_OF: Final[dict[str, Family]] = {
 
 
 def family_of(reason: str | None) -> Family | None:
-    """Return the family of a provider's reason or a card network's code; None if it is unknown."""
+    """Return the family of a dispute reason or card network's code, if known."""
     word = re.sub(r"[^a-z0-9.]+", "_", (reason or "").lower()).strip("_")
     return _FAMILY_OF.get(word)
 
 
 EventKey = tuple[str, str, str]
-"""Source, event id and digest of the body. Different sources may use equal event ids."""
+"""Source, event id and digest of the body."""
 
 State = Literal["open", "won", "lost"]
 _STATES: Final[Mapping[str, State]] = {
@@ -131,10 +127,7 @@ class CaseItemDocument(TypedDict):
 class ReportedDispute:
     """Dispute as the provider's messages describe it.
 
-    reference   the provider's reference of the dispute, or None
-    payment     reference of the disputed payment
     reason      the provider's word or the card network's code
-    family      family of the reason
     still_lost  amount that stays lost after a partial decision
     respond_by  deadline for the shop's answer
     """
@@ -152,7 +145,7 @@ class ReportedDispute:
 
     @property
     def words(self) -> str:
-        """Return the dispute's state, with a partial loss, as words for the end of a sentence."""
+        """Return the dispute's state, with a partial loss, in words."""
         part = "" if self.still_lost is None else f" in part: {self.still_lost} remains lost"
         return STATE_WORDS[self.state] + part
 
@@ -177,10 +170,7 @@ def is_overdue(
 def deadline_words(
     dispute: ReportedDispute | None, respond_by: str | None, *, overdue: bool
 ) -> str:
-    """Return a sentence on the bank's deadline, and on what can be done after it.
-
-    respond_by  the deadline, formatted; None if unknown
-    """
+    """Return a sentence on the bank's deadline. `respond_by` is the formatted deadline."""
     if dispute is not None and dispute.state != "open":
         return f"The dispute is {dispute.words}. No answer is due."
     if respond_by is None:
@@ -202,10 +192,7 @@ def messages_of_disputes(ledger: Ledger) -> list[Heard]:
 
 
 def dispute_of(ledger: Ledger, *, respond_by: Mapping[EventKey, Instant]) -> ReportedDispute | None:
-    """Return the order's newest open dispute, or else the newest dispute, if any.
-
-    respond_by  deadline for the shop's answer, by event
-    """
+    """Return the order's newest open dispute, or else the newest dispute."""
     groups: dict[tuple[str, str | None, str | None], list[Heard]] = {}
     for each in messages_of_disputes(ledger):
         key = (each.event.source, each.event.payment, each.event.movement)
@@ -258,7 +245,7 @@ def _judged(messages: Sequence[Heard], ledger: Ledger) -> tuple[State, Money | N
 
 
 def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
-    """Return the amount that stays lost after a partial decision, if a message states it."""
+    """Return the amount that stays lost after a partial decision."""
     state, lost = _judged(messages, ledger) or (None, None)
     return lost if state in [_STATES[each.event.claim] for each in messages] else None
 
@@ -272,7 +259,6 @@ class CaseFacts:
 
     respond_by        the bank's deadline, if known
     missing_merchant  empty settings about the merchant
-    attachments       files attached to the order
     fulfilled         whether the shop's records say that the order was fulfilled
     refunded          whether money was returned
     payments          number of successful payments of the order
@@ -300,11 +286,7 @@ class CaseFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One kind of evidence for the answer to a dispute.
-
-    there  whether the shop has it
-    do     how to get it
-    """
+    """One kind of evidence for the answer to a dispute. `do` says how to get the evidence."""
 
     name: str
     sentence: str
@@ -317,8 +299,7 @@ class Item:
 
 
 def dispute_checklist(facts: CaseFacts, family: Family) -> list[Item]:
-    """Return the evidence that answers a dispute of this family, the most general evidence
-    first."""
+    """Return the evidence that answers a dispute of this family."""
     return [
         Item(
             name="merchant",

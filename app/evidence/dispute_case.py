@@ -1,7 +1,4 @@
-"""Gather the dispute case of an order, which shows what an answer to the dispute still needs.
-
-This module only reads.
-"""
+"""Gather the dispute case of an order."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,8 +45,7 @@ LOOKED_AT: Final = 50
 """Maximum number of the customer's other orders that are examined."""
 
 MOST_OF_EARLIER: Final = 8
-"""Maximum number of messages that are read about an earlier order. An order usually has two or
-three messages."""
+"""Maximum number of messages that are read about an earlier order."""
 
 MOST_EARLIER: Final = 5
 """Maximum number of earlier orders in a letter, the newest first."""
@@ -75,11 +71,7 @@ class Merchant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRequest:
-    """Request for the dispute case of an order.
-
-    family      family of the reason, if no message states it
-    respond_by  deadline, if no message states it
-    """
+    """Request for an order's dispute case. Family and deadline apply if no message states them."""
 
     order: str
     as_of: Instant | None = None
@@ -130,11 +122,10 @@ class DisputeCase:
 
     stated    values of messages about the payment, by member of the profile's section
               [transaction], or `name`, `email` or `card`
-    limits    limits that the provider and the card network set for a letter
+    limits    the provider's and card network's limits on a letter
     rules     whether the earlier purchases meet each card network's rule
     unheard   messages outside the history that can be about the order
-    behind_s  age in seconds of the oldest unread delivery that can be about the order; 0 without
-              one
+    behind_s  age in seconds of the oldest such unread delivery; 0 without one
     """
 
     order: str
@@ -161,7 +152,7 @@ class DisputeCase:
 
     @property
     def deadline(self) -> str:
-        """Return a sentence on the deadline for an answer, and on what can be done after it."""
+        """Return a sentence on the deadline for an answer."""
         return disputes.deadline_words(self.dispute, exact(self.respond_by), overdue=self.overdue)
 
     def document(self) -> CaseDocument:
@@ -193,10 +184,7 @@ class DisputeCase:
 
 
 def stated_family(word: str | None) -> disputes.Family | None:
-    """Return the family of dispute reasons with this name; None if no name is given.
-
-    Raises UsageError for an unknown family.
-    """
+    """Return the named family of dispute reasons. Raise UsageError for an unknown family."""
     if word is None:
         return None
     found = next((each for each in disputes.FAMILIES if each == word), None)
@@ -214,10 +202,7 @@ def merchant_of(settings: Settings) -> Merchant:
 
 
 async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
-    """Gather the dispute case of an order.
-
-    Raises NotFoundError if the order was unknown at the instant.
-    """
+    """Gather the dispute case of an order. Raise NotFoundError for an unknown order."""
     behind = await behind_s(context, as_of=asked.as_of)
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -283,7 +268,7 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
 async def dispute_deadlines(
     context: AppContext, orders: Sequence[str]
 ) -> dict[str, Instant | None]:
-    """Return each order's deadline for an answer to its dispute; None if no message states it."""
+    """Return each order's deadline for an answer to its dispute, if known."""
     found: dict[str, Instant | None] = {}
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -316,10 +301,6 @@ async def _respond_by(
 async def _bodies(
     connection: Connection, deliveries: Sequence[Delivery], sources: Mapping[str, Source]
 ) -> AsyncIterator[tuple[Delivery, Source, Incoming]]:
-    """Yield each signed event's first delivery with a stored body, with its source and request.
-
-    Unconfigured sources are skipped.
-    """
     found = set[disputes.EventKey]()
     for each in deliveries:
         source = sources.get(each.event.source)
@@ -347,10 +328,6 @@ async def _stated(
     *,
     most: int = LOOKED_AT,
 ) -> dict[str, tuple[str, ...]]:
-    """Return the values that messages state about the disputed payment, or about all payments.
-
-    Only the newest `most` events are read.
-    """
     about = by_event(each for each in known.deliveries if _is_of(reported, each.event))
     newest = [each for of_event in about[-most:] for each in of_event]
     found: dict[str, dict[str, None]] = {}
@@ -389,10 +366,6 @@ async def _earlier(
     *,
     whole: bool,
 ) -> tuple[list[EarlierOrder], list[first_party.Purchase]]:
-    """Return the customer's undisputed earlier orders, oldest first, and all earlier purchases.
-
-    whole  whether to find orders by email address, name or card, too; reads message bodies
-    """
     things = {known.order, *(each.delivery_id for each in known.deliveries)}
     noted = {each[0] for each in await notes_of(connection, things)}
     digests = sorted(each for each in noted if whole or is_of_a_number(each))
@@ -433,6 +406,6 @@ def _paid(
 
 
 def local_words(instant: Instant, zone: tzinfo) -> str:
-    """Format an instant in a time zone for people, to the second: `20 Nov 2026, 13:00:05`."""
+    """Format an instant for people, to the second: `20 Nov 2026, 13:00:05`."""
     moment = moment_of(wall_clock(to_second(instant), zone))
     return f"{moment.day} {MONTHS[moment.month - 1][:3]} {moment:%Y, %H:%M:%S}"

@@ -1,9 +1,9 @@
 """Write the letter that answers a dispute.
 
-1 case     the dispute, its attachments, earlier orders            dispute_case.py
-2 dossier  verified signatures, and the log's entries              gather_evidence.py
+1 case     the dispute, its attachments, earlier orders   dispute_case.py
+2 dossier  verified signatures, and the log's entries     gather_evidence.py
 3 letter   one document, from which every format is made
-4 form     HTML, or PDF by Typst                                   letter_forms.py
+4 form     HTML, or PDF by Typst                          letter_forms.py
 """
 
 from collections.abc import Iterable, Mapping
@@ -70,7 +70,7 @@ _CLAIMS: Final[Mapping[str, str]] = {
 class Exhibit:
     """File that is appended to the letter.
 
-    text     text to show, of a text file or a mail
+    text     text of a text file or a mail
     smaller  whether `content` is a picture at a lower resolution
     """
 
@@ -196,11 +196,9 @@ async def letter_of(
     lines: gather_evidence.ReadsLines,
     personal: bool = False,
 ) -> Letter:
-    """Make the letter that answers a dispute, without an audit entry (see `take_letter`).
+    """Make the letter that answers a dispute, without an audit entry.
 
-    personal  whether the letter may name the customer
-
-    Raises NotFoundError for an unknown order.
+    With `personal`, the letter can name the customer. Raise NotFoundError for an unknown order.
     """
     case = await dispute_case.dispute_case(context, asked)
     dossier = await gather_evidence.gather_dossier(
@@ -471,10 +469,10 @@ MOST_TEXT: Final = 20_000
 """Maximum length in characters of an appended text: about eight pages."""
 
 OF_ONE_EXHIBIT: Final = ChildLimits(memory_mib=2_048, processor_s=15, duration_s=20)
-"""Limits for laying out one exhibit. A picture with MAX_PIXELS takes 400 MiB and a second."""
+"""Limits for laying out one exhibit."""
 
 OF_ONE_MAIL: Final = ChildLimits(memory_mib=512, processor_s=3, duration_s=10)
-"""Limits of the child process that reads one mail. Only a malicious mail reaches these limits."""
+"""Limits of the child process that reads one mail."""
 
 
 async def _text(content: bytes) -> str:

@@ -1,8 +1,5 @@
-"""Rules by which card networks accept earlier purchases as evidence in a dispute.
-
-Each rule names the pages that state it, because the networks' rule books are not public in full. If
-two pages differ, the stricter rule is used.
-"""
+"""Rules by which card networks accept earlier purchases as evidence. The stricter of two rules
+applies."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +12,10 @@ from reconcile.instants import DAY, Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purchase:
-    """Payment by a customer, as the rules of card networks compare it.
+    """Payment by a customer, as card networks' rules compare payments.
 
     processed_at  time of the capture, or None
-    settled       whether the payment was captured and none of it was returned
+    settled       whether the payment was captured and nothing was returned
     disputed      whether the payment is known to be disputed
     stated        values of messages, by member of the profile's section [transaction], or `email`
     """
@@ -30,8 +27,7 @@ class Purchase:
     stated: Mapping[str, tuple[str, ...]]
 
     def shares(self, member: str, other: "Purchase") -> bool:
-        """Check whether both purchases have an equal value of `member`. Upper and lower case make
-        no difference."""
+        """Check whether two purchases have an equal `member`, in upper or lower case."""
         mine, theirs = (
             {each.casefold() for each in one.stated.get(member, ())} for one in (self, other)
         )
@@ -40,16 +36,16 @@ class Purchase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkRule:
-    """Programme of a card network that counts earlier purchases as evidence.
+    """Rule of a card network that counts earlier purchases as evidence.
 
-    A field agrees if the disputed purchase and two earlier purchases have an equal value in it.
+    A field agrees if all three purchases have an equal value.
 
-    code      the reason code to which the programme applies
+    code      the reason code of the rule
     groups    groups of fields; one field of each group must agree
     at_least  minimum number of fields that must agree
     one_of    fields of which at least one must agree
     source    page that states the rule
-    read      day on which the page was read
+    read      day on which a person read the page
     """
 
     name: str
@@ -102,8 +98,7 @@ NETWORK_NAMES: Final[Mapping[str, str]] = {
 
 
 def network_of(words: Sequence[str]) -> str | None:
-    """Return the card network that a payment's messages name; None if they name no network or
-    several."""
+    """Return the card network that a payment's messages name. Return None for several networks."""
     found = {NETWORK_NAMES.get(each.casefold(), each.casefold()) for each in words}
     return found.pop() if len(found) == 1 else None
 
@@ -122,8 +117,7 @@ class NetworkRuleDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qualification:
-    """Answer to the question whether a dispute qualifies under a network's rule, with the earlier
-    orders that make the dispute qualify."""
+    """Verdict on a dispute under a network's rule, with the earlier orders that count."""
 
     rule: NetworkRule
     because: str
@@ -146,9 +140,9 @@ class Qualification:
 def qualifications(
     disputed: Purchase, earlier: Sequence[Purchase], *, fraud: bool
 ) -> list[Qualification]:
-    """Apply the card network's rules to a disputed purchase, or all rules if it is unknown.
+    """Apply the card network's rules to a disputed purchase.
 
-    fraud  whether the customer denies having paid; otherwise no rule applies
+    For an unknown network, all rules apply. Without `fraud`, no rule applies.
     """
     network = network_of(disputed.stated.get("network", ()))
     if not any(disputed.stated.get(each) for each in ("network", "reason_code", "credential")):
@@ -213,8 +207,6 @@ def _judged(
 
 
 def _matching(rule: NetworkRule, disputed: Purchase, pair: Sequence[Purchase]) -> tuple[str, ...]:
-    """Return the fields that agree in all three purchases; empty if these fields do not satisfy the
-    rule."""
     found: list[str] = []
     for group in rule.groups:
         shared = [each for each in group if all(one.shares(each, disputed) for one in pair)]

@@ -1,7 +1,4 @@
-"""Gather everything that is known about one order, as of an instant, into a dossier.
-
-A dossier is plain data; equal dossiers give equal bundles.
-"""
+"""Gather everything known about one order into a dossier. Equal dossiers give equal bundles."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -51,13 +48,13 @@ class ProvenSignature:
     """Facts about a delivery's signature that can be verified again.
 
     scheme     the profile's word for the scheme, such as `hmac-sha256`
-    signed     the profile's template of the signed content; None if code builds it
+    signed     the profile's template of the signed content; None if code builds the content
     where      place of the signature in the request
     key        fingerprint of the verifying key; None if no current key fits
     public     the public key in PEM, or None
-    content    the signed bytes; None if they contain a secret
+    content    the signed bytes; None if the bytes contain a secret
     signed_at  time of signing that the request states
-    sentence   all these facts in a sentence for people
+    sentence   a summary for people
     """
 
     sentence: str
@@ -72,14 +69,7 @@ class ProvenSignature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryEvidence:
-    """Stored delivery, and what it proves.
-
-    body     the event's bytes; None if deleted
-    method   the request's HTTP method
-    url      the address to which the request was sent
-    headers  names and values of the headers
-    proven   facts about the signature that can be verified again
-    """
+    """Stored delivery, and the facts that it proves. The body is None after deletion."""
 
     arrived: store.StoredDelivery
     body: bytes | None = field(repr=False)
@@ -93,11 +83,11 @@ class DeliveryEvidence:
 class Profiled:
     """Source of deliveries, with its present profile.
 
-    orders    `shared` if other sources have the source's orders, too; otherwise `own`
-    link_by   what links a payment to an order
+    orders    `shared` if other sources have equal order references, otherwise `own`
+    link_by   value that links a payment to an order
     captures  payment methods with automatic capture
-    vouchers  redacted authorization headers that only the provider sends; `captures` needs one
-    text      the profile's file, which has no secrets
+    vouchers  redacted authorization headers that only the provider sends
+    text      the profile's file, without secrets
     """
 
     source: str
@@ -114,9 +104,9 @@ class AttachedFile:
     """Attachment of an order, with its leaves in the sealed log.
 
     attached  leaf of the audit entry about the attachment
-    removed   leaf of the audit entry about its removal, or None
-    details   the file's details; None if deleted or not requested
-    content   the file's bytes; None if deleted or not requested
+    removed   leaf of the audit entry about the removal, or None
+    details   None if deleted or not requested
+    content   None if deleted or not requested
     """
 
     attachment_id: str
@@ -132,13 +122,12 @@ class Dossier:
     """Everything known about one order at an instant.
 
     deliveries  the first delivery of each event
-    history     what was known at the instant; masked in a redacted bundle
-    details     texts stored for records, such as the service's answer, by record id
+    history     facts known at the instant; masked in a redacted bundle
+    details     texts stored for records, by record id
     lines       lines of order books and statements about this order, as JSON values
     phones      the customers' phone numbers in stored bodies
     full        whether bodies and headers are included unredacted
     attached    files that were attached before the instant
-    zone        the merchant's time zone for the letter; None for UTC
     unheard     messages outside the history that can be about the order
     """
 
@@ -201,7 +190,7 @@ Text = TypeVar("Text", Event, Record)
 
 
 def masked_history(history: History, masking: Masking) -> History:
-    """Return a copy of the history with the customers' phone numbers masked in every text."""
+    """Return a copy of the history with the customers' phone numbers masked."""
     return History(
         order=masking.text(history.order),
         deliveries=frozenset(
@@ -212,7 +201,6 @@ def masked_history(history: History, masking: Masking) -> History:
 
 
 def _reasons_in_words(history: History) -> set[str]:
-    """Return the reasons that are free text, which may name a person."""
     reasons = {each.event.reason for each in history.deliveries}
     reasons |= {each.reason for each in history.records}
     return {each for each in reasons if each and not is_code(each)}
@@ -232,10 +220,8 @@ def evidence_of(
     accounts: Mapping[str, Account],
     others: Iterable[store.StoredDelivery] = (),
 ) -> list[DeliveryEvidence]:
-    """Return the evidence of these deliveries.
-
-    others  further deliveries whose bodies can replace missing ones with an equal digest
-    """
+    """Return the evidence of these deliveries. Bodies in `others` replace missing bodies with an
+    equal digest."""
     brought, keys = [*rows, *others], {name: AccountKeys(each) for name, each in accounts.items()}
     bodies = {(row.source, row.digest): row.body for row in brought if row.body is not None}
     found = []
@@ -358,7 +344,7 @@ async def gather_dossier(
 ) -> Dossier:
     """Gather the dossier of an order.
 
-    Raises NotFoundError for an unknown order, and UsageError for a future instant.
+    Raise NotFoundError for an unknown order, and UsageError for a future instant.
     """
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -412,10 +398,6 @@ async def gather_dossier(
 async def _arrived(
     connection: Connection, known: History
 ) -> tuple[list[store.StoredDelivery], list[store.StoredDelivery]]:
-    """Return each event's first delivery, and later deliveries that bring missing bodies.
-
-    Raises UsageError if the bodies and headers are too large.
-    """
     events = by_event(known.as_stored().deliveries)
     ids = [each[0].delivery_id for each in events]
     size = await store.size_of_arrived(connection, ids)

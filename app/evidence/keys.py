@@ -1,9 +1,4 @@
-"""Read, make and use the evidence key: one ed25519 key in a file, which signs checkpoints and
-bundles.
-
-No function shows the private key. Signatures have minisign's prehashed format (`ED`), so that the
-`minisign` tool can verify them.
-"""
+"""The evidence key, an ed25519 key that signs checkpoints and bundles in minisign's format."""
 
 import base64
 import binascii
@@ -23,7 +18,7 @@ from app.core.private_files import Owner, read_private, write_new
 VARIABLE: Final = "TALLYHOOK_EVIDENCE__KEY_FILE"
 
 MAX_FILE_BYTES: Final = 4096
-"""Maximum size in bytes of a key file. A PEM file with an ed25519 key has 119."""
+"""Maximum size of a key file in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +60,9 @@ class EvidenceKey:
 
 
 def write_key(path: Path, *, secret: bytes, owner: Owner | None = None) -> EvidenceKey:
-    """Store a key of 32 random bytes in a new file that only its owner can read.
+    """Store a key in a new file that only the owner can read.
 
-    owner  the file's owner if root creates it
-
-    Raises ConfigurationError if the file cannot be written, and FileExistsError if it exists.
+    Raise ConfigurationError for an unwritable file, and FileExistsError for an existing file.
     """
     private = Ed25519PrivateKey.from_private_bytes(secret)
     pem = private.private_bytes(
@@ -91,8 +84,7 @@ def write_key(path: Path, *, secret: bytes, owner: Owner | None = None) -> Evide
 def load_key(path: Path) -> EvidenceKey | None:
     """Return the signing key in a file, if the file exists.
 
-    Raises ConfigurationError if others can read it, or for anything but an ed25519 PEM without a
-    password.
+    Raise ConfigurationError for a file that others can read, or for an invalid key.
     """
     content = read_private(path, variable=VARIABLE, what="a key", most=MAX_FILE_BYTES)
     if content is None:
@@ -109,7 +101,7 @@ def load_key(path: Path) -> EvidenceKey | None:
 
 
 def own_key(settings: Settings) -> PublicKey | None:
-    """Return the public half of this machine's evidence key; None if the key cannot be read."""
+    """Return the public half of this machine's evidence key, if readable."""
     try:
         key = load_key(settings.evidence_key_path)
     except ConfigurationError:
@@ -118,8 +110,7 @@ def own_key(settings: Settings) -> PublicKey | None:
 
 
 MAX_COMMENT: Final = 1024
-"""Maximum length in characters of a signature's comment. Minisign limits trusted comments to 8,192
-bytes."""
+"""Maximum number of characters in a signature's comment."""
 
 _KEY: Final = b"Ed"
 _PREHASHED: Final = b"ED"
@@ -132,12 +123,12 @@ class NotSigned(Exception):
 
 
 def minisign_id(public: PublicKey) -> bytes:
-    """Return the 8 bytes of a key's id in signatures: the start of the key's SHA-256."""
+    """Return a key's 8-byte id: the start of the key's SHA-256."""
     return hashlib.sha256(public.raw).digest()[:8]
 
 
 def key_name(public: PublicKey) -> str:
-    """Return the key id as minisign prints it: 16 hex digits of a little-endian number."""
+    """Return the key id in minisign's form: 16 hex digits."""
     return minisign_id(public)[::-1].hex().upper()
 
 
@@ -152,10 +143,8 @@ def public_key_text(public: PublicKey) -> str:
 
 
 def read_public_key(text: str) -> PublicKey:
-    """Parse a minisign public key: the whole file, or only the line of the key.
-
-    Raises NotSigned if the key is invalid.
-    """
+    """Parse a minisign public key, with or without the comment line. Raise NotSigned for an invalid
+    key."""
     line = text.strip().splitlines()[-1] if text.strip() else ""
     raw = _decoded(line, length=42)
     public = PublicKey(raw[10:])
@@ -165,12 +154,10 @@ def read_public_key(text: str) -> PublicKey:
 
 
 def minisign_signature(key: EvidenceKey, data: bytes, *, comment: str, about: str = "") -> str:
-    """Return the content of a signature file for the data.
+    """Return the signature file for the data.
 
-    comment  text that the signature covers
-    about    first line, which is not covered; by default the key's name
-
-    Raises ValueError for a comment that minisign would not accept.
+    The signature covers `comment`, but not the first line, `about`. Raise ValueError for a comment
+    that minisign rejects.
     """
     about = about or f"signature from tallyhook key {key_name(key.public)}"
     for each in (comment, about):
@@ -188,10 +175,8 @@ def minisign_signature(key: EvidenceKey, data: bytes, *, comment: str, about: st
 
 
 def trusted_comment(public: PublicKey, data: bytes, text: str) -> str:
-    """Verify the signature file `text` for these bytes, and return its trusted comment.
-
-    Raises NotSigned if its form, its key or a signature is wrong.
-    """
+    """Verify a signature file and return its trusted comment. Raise NotSigned if anything is
+    wrong."""
     lines = text.split("\n")
     if len(lines) != 5 or lines[4] or not lines[0].startswith(_UNTRUSTED):  # 1
         raise NotSigned("this is not a minisign signature: it does not have four lines")

@@ -1,8 +1,4 @@
-"""Make the letter that answers a dispute, with its exhibits, as HTML or as PDF by Typst.
-
-Text is passed as data, so it cannot become markup. A PDF above the limits of the provider or card
-network is refused.
-"""
+"""Make the letter that answers a dispute as HTML or PDF. Text cannot become markup."""
 
 import asyncio
 import hashlib
@@ -45,10 +41,7 @@ OF_ONE_LETTER: Final = ChildLimits(memory_mib=4_096, processor_s=90, duration_s=
 
 
 def letter_form(path: Path) -> LetterForm:
-    """Return the format of a letter from the ending of its file name.
-
-    Raises UsageError for any other ending.
-    """
+    """Return the letter's format by the file name's ending. Raise UsageError for other endings."""
     forms: dict[str, LetterForm] = {".pdf": "pdf", ".html": "html", ".htm": "html"}
     found = forms.get(path.suffix.lower())
     if found is None:
@@ -66,12 +59,8 @@ async def take_letter(
 ) -> tuple[Letter, bytes]:
     """Make the letter and its bytes, with an audit entry.
 
-    Without `form`, the letter is only for viewing, without bytes and audit entry.
-
-    name  name of the file for a PDF
-
-    Raises UsageError without permission or Typst, or for a PDF above the limits, and NotFoundError
-    for an unknown order.
+    Without `form`, no bytes and no audit entry are made. Raise UsageError without permission or
+    Typst, or for a PDF above the limits, and NotFoundError for an unknown order.
     """
     who = await who_may(context, by=asked.by, action="letter_taken")
     await must_have_read(context, as_of=asked.as_of)
@@ -91,8 +80,7 @@ async def take_letter(
 
 
 async def letter_in(letter: Letter, form: LetterForm, *, name: str = "letter.pdf") -> bytes:
-    """Return the bytes of the letter. Raises UsageError if a PDF cannot be made or exceeds the
-    limits."""
+    """Return the letter's bytes. Raise UsageError for a failed or too large PDF."""
     if form == "html":
         pictures = {
             _file(each): (each.media, each.content)
@@ -114,8 +102,6 @@ async def letter_in(letter: Letter, form: LetterForm, *, name: str = "letter.pdf
 
 
 def _fault(letter: Letter, content: bytes, pages: Mapping[int, int], name: str) -> str | None:
-    """Return a sentence on the limit that the letter or an exhibit exceeds; None if all limits are
-    met."""
     exhibits = [
         SentFile(
             name=f"exhibit {each.number}, {shown['name']}", ending=ENDINGS[each.media],
@@ -130,10 +116,9 @@ def _fault(letter: Letter, content: bytes, pages: Mapping[int, int], name: str) 
 
 
 _PAGE: Final = re.compile(rb"/Type\s*/Page\b")
-"""Pattern of a page object in a PDF by Typst, which does not compress these objects."""
 
 PICTURE_PPI: Final = 150
-"""Resolution in dots per inch to which a picture is reduced. Small print stays legible."""
+"""Resolution to which a picture is reduced, in dots per inch."""
 
 
 async def _smaller(exhibit: Exhibit) -> Exhibit:
@@ -154,10 +139,6 @@ def _file(exhibit: Exhibit) -> str:
 
 
 async def _pdf(letter: Letter) -> tuple[bytes, dict[int, int]]:
-    """Lay out the letter. Return the PDF and each exhibit's number of pages.
-
-    Exhibits are opened only in child processes. Raises UsageError if Typst is missing or fails.
-    """
     if find_spec("typst") is None:
         raise UsageError(
             "PDF needs typst, which is not installed: run `pip install typst` in the environment "
@@ -187,8 +168,7 @@ async def _pdf(letter: Letter) -> tuple[bytes, dict[int, int]]:
 
 
 def unshown(letter: Letter) -> str:
-    """Return a sentence on the characters that the letter's PDF cannot show; "" if there are
-    none."""
+    """Return a sentence on characters that the letter's PDF cannot show, or ""."""
     return paper.unshown_in(letters.pdf_values(blocks_of(letter, {})))
 
 
@@ -200,10 +180,7 @@ def _unbroken(sentence: str) -> str:
 
 
 def blocks_of(letter: Letter, pages: Mapping[int, int]) -> letters.LetterDocument:
-    """Return the letter as blocks, from which each format is made.
-
-    pages  number of pages of each appended exhibit, by its number
-    """
+    """Return the letter as blocks. `pages` gives each exhibit's number of pages."""
     said, order = letter.document, f"Order {letter.document['order']}"
     merchant: Mapping[str, Any] = said["merchant"]
     parts = {part: words or f"[merchant's {part} is not set]" for part, words in merchant.items()}

@@ -1,7 +1,4 @@
-"""Limits of providers and card networks on a letter that answers a dispute.
-
-Of two limits, the smaller applies. Each limit names the pages that state it, with their dates.
-"""
+"""Limits of providers and card networks on a letter that answers a dispute."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,15 +26,15 @@ class LetterLimitsDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterLimits:
-    """Limits on what may be sent to answer a dispute; None for a limit that no page states.
+    """Limits on an answer to a dispute; None for a limit that no page states.
 
     files       maximum number of files
     pages       maximum number of pages
     size        maximum total bytes of all files
     each        maximum bytes of one file
     formats     accepted file endings; () if not stated
-    name_chars  maximum characters of a file's name, which then has only letters and digits
-    who         name of the channel and card network, for sentences
+    name_chars  maximum characters of a file's name, which must be letters and digits
+    who         name of the channel and card network
     sources     pages that state the limits, each with a date
     """
 
@@ -135,14 +132,11 @@ OF_CHANNELS: Final[Mapping[str, LetterLimits]] = {
                  "read 2026-11-29",),
     ),
 }  # fmt: skip
-"""Limits of each channel. The keys are the profiles of the sources that report disputes."""
+"""Limits of each channel, by profile of the source that reports disputes."""
 
 
 def limits_of(channel: str, network: str | None) -> LetterLimits:
-    """Return the limits of a channel and a card network together.
-
-    If both limit something, the smaller limit applies.
-    """
+    """Return the smaller of a channel's and a card network's limits."""
     rows = [
         OF_CHANNELS.get(channel, LetterLimits(who=channel)),
         *([] if network is None else [OF_NETWORKS.get(network, LetterLimits(who=network))]),
@@ -168,10 +162,10 @@ def megabytes(size: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentFile:
-    """File to send as an answer to a dispute: the letter, or an exhibit.
+    """File to send as an answer to a dispute.
 
-    pages   its pages; 0 if unknown
-    behind  whether it is appended to the letter
+    pages   number of pages; 0 if unknown
+    behind  whether the file is appended to the letter
     """
 
     name: str
@@ -184,8 +178,7 @@ class SentFile:
 def fault_of_sending(
     letter: SentFile, exhibits: Sequence[SentFile], limits: LetterLimits
 ) -> str | None:
-    """Return a sentence on the limit that a letter with its exhibits exceeds; None if all limits
-    are met."""
+    """Return a sentence on the limit that a letter exceeds, or None."""
     alone = [each for each in exhibits if not each.behind]
     size, drop = letter.size + sum(each.size for each in alone), "attach fewer files"
     if exhibits:

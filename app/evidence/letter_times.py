@@ -1,8 +1,4 @@
-"""Show a letter's times in the merchant's time zone, and record the zone's offsets in times.json.
-
-With these offsets, any machine can render the letter to the same bytes. Without the file, times are
-UTC.
-"""
+"""Times in a letter, with the zone's offsets in times.json."""
 
 from bisect import bisect_right
 from collections.abc import Mapping
@@ -24,10 +20,9 @@ class LetterZone(tzinfo):
     def __init__(
         self, name: str, zone: tzinfo | None, known: Mapping[datetime, Offset] | None = None
     ) -> None:
-        """Create the time zone.
+        """Create the time zone from a real zone, or from the offsets in `known`.
 
-        zone   a real zone, or None to use `known`
-        known  offset of each time span, by its first moment in UTC
+        Each offset applies from its first moment in UTC.
         """
         self._name, self._zone = name, zone
         self._known = dict(sorted((known or {}).items()))
@@ -81,8 +76,7 @@ def letter_zone(zone: tzinfo | None) -> LetterZone | None:
 
 
 def zone_in(document: Mapping[str, Any]) -> LetterZone:
-    """Return the time zone in a bundle's times.json. Raises ValueError or LookupError if it is
-    invalid."""
+    """Return the time zone in times.json. Raise ValueError or LookupError for invalid content."""
     known = {
         moment_of(parse_instant(begins)).replace(tzinfo=None): (timedelta(seconds=seconds), called)
         for begins, seconds, called in document["from_utc_s"]
@@ -114,7 +108,7 @@ class Times:
         return sentence if self._zone is None else local_text(sentence, self._zone, named=True)
 
     def words(self) -> str:
-        """Return a sentence that names the time zone. Call this after all moments are formatted."""
+        """Return a sentence that names the time zone. Format all moments before this call."""
         return "Times are UTC." if self._zone is None else self._zone.words()
 
 

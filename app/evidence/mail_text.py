@@ -1,7 +1,4 @@
-"""Convert attached mail to readable text: its head, its text, and a list of its attachments.
-
-Call this only in a child process.
-"""
+"""Convert attached mail to readable text. Use this module only in a child process."""
 
 import hashlib
 import re
@@ -14,16 +11,12 @@ from typing import Final
 from app.core.text import counted
 
 _HEAD: Final = re.compile(rb"[!-9;-~]+:[^\r\n]*(?:\r?\n[ \t][^\r\n]*)*\r?\n")
-"""Pattern of a field in a mail's head (RFC 5322, 2.2) with its continuation lines."""
 
 _SHOWN: Final = ("From", "To", "Cc", "Date", "Subject")
 
 
 def is_mail(content: bytes) -> bool:
-    """Check whether a file begins like a mail.
-
-    A mail begins with a sender, and with a field that mail programs add.
-    """
+    """Check whether a file begins like a mail."""
     names, place = set[bytes](), 0
     while (field := _HEAD.match(content, place)) is not None:
         names.add(field[0].partition(b":")[0].lower())

@@ -1,10 +1,4 @@
-"""Prove to outsiders that something was sealed, and that the log was only extended.
-
-A proof has a leaf's document and the sibling hashes that lead to the root of the tree (RFC 9162,
-2.1.3.2). The root must be in a signed checkpoint.
-
-A bundle also has all earlier leaves of its order, so that a missing leaf is noticed.
-"""
+"""Prove to outsiders that something was sealed, and that the log only grew (RFC 9162, 2.1.3.2)."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -41,18 +35,15 @@ AT_ONCE: Final = verify.MAX_BYTES * 2 // 3 // LEAF_BYTES
 """Maximum number of leaves proved at a time: two thirds of the largest bundle."""
 
 PATHS_AT_ONCE: Final = 500
-"""Number of leaves whose audit paths are computed together.
-
-Each path may need 256 hashes from the database.
-"""
+"""Number of leaves whose audit paths are computed together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InclusionProof:
     """Proof that one leaf is in the sealed log.
 
-    subject  what the leaf is about, such as the id of a delivery
-    text     document of the leaf, from which its hash is computed
+    subject  subject of the leaf, such as the id of a delivery
+    text     document whose hash the leaf has
     path     sibling hashes on the way from the leaf to the root
     """
 
@@ -94,10 +85,10 @@ async def proofs_of(
     """Return proofs that these subjects are sealed in the log.
 
     subjects   ids of deliveries and records, or `revision:N` and `deed:N`
-    earliest   whether to prove at the first checkpoint that covers all subjects, not the newest
+    earliest   whether to use the first checkpoint that covers all subjects
     witnesses  witnesses whose cosignatures count, if any
 
-    Raises NotFoundError for an unsealed subject, and UsageError for more than AT_ONCE subjects.
+    Raise NotFoundError for an unsealed subject, and UsageError for more than AT_ONCE subjects.
     """
     if len(subjects) > AT_ONCE:
         raise UsageError(f"at most {AT_ONCE:,} leaves are proved at once; ask for fewer")
@@ -149,10 +140,7 @@ async def with_cosignatures(connection: Connection, note: str) -> str:
 
 
 async def cosigned_checkpoint(context: AppContext) -> str:
-    """Return the newest cosigned checkpoint with its signature lines.
-
-    Raises NotFoundError if no checkpoint has enough cosignatures.
-    """
+    """Return the newest cosigned checkpoint. Raise NotFoundError without enough cosignatures."""
     async with context.database.reading() as connection:
         head = await log_store.head_of(
             connection, await cosigned_size(connection, witnesses_of(context.settings))
@@ -175,10 +163,7 @@ async def paths_to(
 
 
 async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
-    """Return the proof of a subject at the newest checkpoint, as JSON values.
-
-    Raises NotFoundError if the subject is not sealed.
-    """
+    """Return the proof of a subject as JSON values. Raise NotFoundError for an unsealed subject."""
     found = await prove_each(context, [subject], with_texts=True)
     return {**found.pop("proofs")[0], **found}
 
@@ -186,12 +171,9 @@ async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
 async def prove_each(
     context: AppContext, subjects: Collection[str], *, with_texts: bool = False
 ) -> dict[str, Any]:
-    """Return proofs at the newest checkpoint, with the texts and salts of the leaves, as JSON
-    values.
+    """Return proofs with the leaves' texts and salts, as JSON values.
 
-    with_texts  whether to include parts that can have personal data
-
-    Raises the errors of `proofs_of`.
+    `with_texts` adds parts that can have personal data. Raise the errors of `proofs_of`.
     """
     async with context.database.reading() as connection:
         found = await proofs_of(connection, subjects)
@@ -226,18 +208,12 @@ async def newest_checkpoint(context: AppContext) -> log_store.SignedHead:
 PUBLISHED: Final = "published"
 
 NOTED_EVERY: Final[Duration] = HOUR
-"""Minimum time between two records that state that a checkpoint was published.
-
-Such records are never deleted, so there should be few.
-"""
+"""Minimum time between two records of published checkpoints."""
 
 
 async def shown_checkpoint(context: AppContext) -> log_store.SignedHead:
-    """Return the newest signed checkpoint for publication to outsiders, and record that it was
-    published.
-
-    Raises NotFoundError if nothing is signed yet.
-    """
+    """Return the newest signed checkpoint, and record its publication. Raise NotFoundError without
+    one."""
     head, now = await newest_checkpoint(context), context.clock.now()
     async with context.database.reading() as connection:
         last = await departure_store.last_by(connection, PUBLISHED)
@@ -251,9 +227,9 @@ async def shown_checkpoint(context: AppContext) -> log_store.SignedHead:
 
 
 async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, Any]:
-    """Return the proof that the log with `new` leaves extends the one with `old`, as JSON.
+    """Return the proof that a log with `new` leaves extends the log with `old` leaves.
 
-    Raises NotFoundError without such a checkpoint, and UsageError unless 0 < old <= new.
+    Raise NotFoundError without such a checkpoint, and UsageError for invalid numbers.
     """
     if not 0 < old <= new:
         raise UsageError("give the sizes of two checkpoints, the smaller one first")
@@ -274,11 +250,8 @@ async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderName:
-    """Pseudonym of an order in log leaves, in hex.
-
-    commitment  the commitment to the order's reference
-    key         the key that opens the commitment; None if the reference is masked
-    """
+    """Pseudonym of an order in log leaves, in hex. The key opens the commitment; a masked reference
+    has none."""
 
     commitment: str
     key: str | None
@@ -286,10 +259,7 @@ class OrderName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedPart:
-    """Commitment to a part of a leaf's content, and the salt that opens it, in hex.
-
-    A masked part has no salt.
-    """
+    """Commitment to a part of a leaf, and the salt that opens the commitment."""
 
     hash: str
     salt: str | None
@@ -300,10 +270,9 @@ class InTree:
     """Place of an order in a tree of all orders.
 
     leaf    name of the leaf that seals the tree's root
-    leaves  number of the order's leaves when the tree was made
+    leaves  number of the order's leaves at the tree's creation
     last    number of the newest of these leaves
-    path    hash of each sibling on the way to the root, with the number of bits shared with the
-            order
+    path    each sibling's hash, with the number of bits shared with the order
     """
 
     leaf: str
@@ -316,17 +285,16 @@ class InTree:
 class SealedParts:
     """Entries of the sealed log for the content of a bundle.
 
-    checkpoint  signed head of the log; empty if nothing is sealed yet
-    leaves      proofs of the leaves
-    unsealed    ids of rows without a leaf under that head
-    origins     the log's origins with their numbers of leaves; empty if there is only one
-    keys        every public key of the log in hex, newest last
-    endorsements
-                for each key, its endorsement by the previous key in hex, or None
-    order       pseudonym by which leaves name the order, if known
-    parts       commitments and salts of the sealed parts, by leaf name
-    said        values of the parts of records, revisions and audit entries, by leaf name
-    tree        place of the order in a tree of all orders, if there is one
+    checkpoint    signed head of the log; empty if nothing is sealed yet
+    leaves        proofs of the leaves
+    unsealed      ids of rows without a leaf under that head
+    origins       the log's origins with their numbers of leaves; empty for one origin
+    keys          every public key of the log in hex, newest last
+    endorsements  each key's endorsement by the previous key in hex, or None
+    order         pseudonym by which leaves name the order, if known
+    parts         commitments and salts of the sealed parts, by leaf name
+    said          values of the parts of records, revisions and audit entries, by leaf name
+    tree          place of the order in a tree of all orders, if there is one
     """
 
     checkpoint: str = ""
@@ -344,7 +312,7 @@ class SealedParts:
 def masked_parts(
     sealed: SealedParts, masking: Masking, *, known: History, masked: History, full: bool
 ) -> SealedParts:
-    """Mask phone numbers in sealed parts, and in a redacted bundle names and reasons of operators.
+    """Mask phone numbers in sealed parts, and operators' names and reasons in a redacted bundle.
 
     A masked part keeps its commitment but loses its salt.
     """
